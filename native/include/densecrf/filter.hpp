@@ -1,0 +1,45 @@
+// Gaussian filtering on the lattice: plain, and ordered by scores in one pass.
+#pragma once
+
+#include <cstdint>
+
+#include "densecrf/lattice.hpp"
+#include "densecrf/parallel.hpp"
+
+namespace densecrf {
+
+// The order of the blurs. Missing vertices make the axes' blurs not commute; `kSymmetric` is the
+// mean of both orders, whose matrix is exactly symmetric.
+enum class BlurOrder { kForward, kSymmetric };
+
+// A matrix of values whose element (channel c, pixel a) is data[c * channel_stride + a * pixel_stride].
+template <class T>
+struct Plane {
+  T* data;
+  std::int64_t channel_stride;
+  std::int64_t pixel_stride;
+};
+
+// out_c,a (+)= factor · Σ_b k_ab in_c,b.
+void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> out, int channels,
+                  BlurOrder order, float factor, bool accumulate, Team& team);
+
+// How scores become levels: t = clamp((score - low) · scale, 0, levels - 1), floored if hard.
+struct Levels {
+  int count;     // H >= 2
+  float low;
+  float scale;
+  bool hard;
+};
+
+// out_c,a (+)= factor · Σ_b k_ab s(t_a, t_b), where s is the sign of the difference of whole levels
+// and bilinear in between: antisymmetric and within [-1, 1]. `mass` is Σ_b k_ab. Rows of `scores`
+// and `out` are channels of n contiguous floats.
+void filter_ordered(const Lattice& lattice, const float* scores, float* out, int channels,
+                    Levels levels, const float* mass, BlurOrder order, float factor,
+                    bool accumulate, Team& team);
+
+// Floats of workspace that filter_ordered takes for each label in flight.
+std::int64_t ordered_workspace(const Lattice& lattice, int levels);
+
+}  // namespace densecrf

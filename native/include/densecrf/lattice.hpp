@@ -1,0 +1,57 @@
+// The permutohedral lattice (Adams, Baek and Davis 2010): geometry and incidence, no values.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "densecrf/memory.hpp"
+#include "densecrf/parallel.hpp"
+
+namespace densecrf {
+
+inline constexpr int kMaxDimension = 64;
+
+// Which vertices touch which. Independent of the barycentric weights, so that rescaled copies of a
+// lattice share it.
+struct Topology {
+  std::int64_t pixels = 0;
+  int dimension = 0;
+  std::int32_t vertices = 0;
+
+  Buffer<std::int32_t> corner;        // (d+1, pixels): vertex of each corner of a pixel's simplex
+  Buffer<std::uint8_t> rank;          // (d+1, pixels): order of the axes inside the simplex
+  Buffer<std::int64_t> row_begin;     // (vertices+1): where a vertex's entries begin
+  Buffer<std::int32_t> entry_pixel;   // (d+1)·pixels: the pixels that touch a vertex, ascending
+  Buffer<std::int32_t> neighbour;     // (d+1, vertices, 2): along +axis and -axis; vertices = none
+
+  const std::int32_t* axis(int j) const {
+    return neighbour.data() + static_cast<std::int64_t>(j) * vertices * 2;
+  }
+};
+
+struct Lattice {
+  std::shared_ptr<const Topology> topology;
+  Buffer<float> corner_weight;  // (d+1, pixels): barycentric weights
+  Buffer<float> entry_weight;   // the same numbers in the order of entry_pixel
+
+  std::int64_t pixels() const { return topology->pixels; }
+  int dimension() const { return topology->dimension; }
+  std::int32_t vertices() const { return topology->vertices; }
+  // Conventional scale of the filter: the blur returns (1 + 2^-d) of a lone vertex to itself.
+  float scale() const;
+
+  // The same lattice with every pixel's weights multiplied by g (for symmetric normalisation).
+  Lattice scaled(const float* g, Team& team) const;
+
+  // The diagonal k_aa of the filter's matrix, exactly, for the symmetric operator.
+  void diagonal(float* out, Team& team) const;
+
+  std::int64_t bytes() const;
+};
+
+// Builds the lattice of n features of dimension d, row-major, already divided by their standard
+// deviations. Throws std::out_of_range where a feature is too far from the origin for the keys.
+template <class Real>
+Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team);
+
+}  // namespace densecrf

@@ -1,0 +1,40 @@
+// Cache-line aligned arrays that are not zeroed on allocation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+
+namespace densecrf {
+
+template <class T>
+class Buffer {
+ public:
+  Buffer() = default;
+  explicit Buffer(std::int64_t size) { reset(size); }
+
+  // Throws std::bad_alloc also where the size in bytes would overflow.
+  void reset(std::int64_t size) {
+    if (size < 0 || static_cast<std::uint64_t>(size) > PTRDIFF_MAX / sizeof(T) - 64)
+      throw std::bad_alloc();
+    data_.reset(static_cast<T*>(::operator new(static_cast<std::size_t>(size) * sizeof(T) + 64,
+                                               std::align_val_t{64})));
+    size_ = size;
+  }
+
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+  std::int64_t size() const { return size_; }
+  T& operator[](std::int64_t i) { return data_.get()[i]; }
+  const T& operator[](std::int64_t i) const { return data_.get()[i]; }
+
+ private:
+  struct Free {
+    void operator()(T* p) const { ::operator delete(p, std::align_val_t{64}); }
+  };
+  std::unique_ptr<T, Free> data_;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace densecrf

@@ -1,0 +1,53 @@
+// The inner loops of the lattice filters, over rows of `width` floats a vertex.
+//
+// They are compiled once for each instruction set (native/src/simd); rows() picks the best that
+// this processor has. A row is a whole number of blocks of 4, 8 or 16 floats: see row_width().
+#pragma once
+
+#include <cstdint>
+
+#include "densecrf/lattice.hpp"
+
+namespace densecrf {
+
+struct Rows {
+  const char* isa;
+
+  // out_v = sum of w_e · in_pixel(e) over the entries e of vertex v (rows of pixels: n × width).
+  void (*splat)(const Lattice&, const float* in, float* out, int width, std::int64_t begin,
+                std::int64_t end);
+
+  // out_v[l] = sum of w_e · clamp(t_pixel(e) - l, 0, 1): the mass at or above level l + 1, where a
+  // pixel of fractional level t belongs to the two nearest levels in linear proportion.
+  void (*splat_levels)(const Lattice&, const float* t, float* out, int width, std::int64_t begin,
+                       std::int64_t end);
+
+  // out_v = in_v + ½ (in_next + in_previous) [+ add_v], along one axis; row `vertices` is zero.
+  void (*blur)(const std::int32_t* axis, const float* in, const float* add, float* out, int width,
+               std::int64_t begin, std::int64_t end);
+
+  // out_a = scale · sum of w_k · in_corner(k).
+  void (*slice)(const Lattice&, const float* in, float scale, float* out, int width,
+                std::int64_t begin, std::int64_t end);
+
+  // The signed mass below minus above each pixel's level (see ordered.cpp), times factor; added to
+  // out where accumulate is set.
+  void (*slice_levels)(const Lattice&, const float* in, const float* t, const float* mass,
+                       int levels, float scale, float factor, bool accumulate, float* out,
+                       int width, std::int64_t begin, std::int64_t end);
+};
+
+const Rows& rows();
+
+// Chooses the instruction set by name ("baseline", "avx2", "avx512"), "" for the best; false where
+// this processor or build has not got it. For tests and benchmarks.
+bool select_rows(const char* isa);
+
+// The width of a row that holds `channels` floats.
+inline int row_width(int channels) {
+  if (channels <= 4) return 4;
+  if (channels <= 8) return 8;
+  return (channels + 15) / 16 * 16;
+}
+
+}  // namespace densecrf

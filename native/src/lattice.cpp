@@ -1,0 +1,328 @@
+#include "densecrf/lattice.hpp"
+
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "key_table.hpp"
+
+namespace densecrf {
+
+namespace {
+
+constexpr std::int64_t kChunk = 8192;  // pixels whose keys are made unique together
+constexpr double kLargestCoordinate = 1 << 29;
+
+// The simplex that encloses one feature point (Adams et al., section 3.1).
+class Simplex {
+ public:
+  explicit Simplex(int d) : d_(d) {
+    // The filter's total variance is that of the blur, 2/3 (d+1)^2 in lattice units per axis.
+    const double inverse_std = std::sqrt(2.0 / 3.0) * (d + 1);
+    for (int i = 0; i < d; ++i) scale_[i] = inverse_std / std::sqrt((i + 1.0) * (i + 2.0));
+  }
+
+  template <class Real>
+  void locate(const Real* feature) {
+    elevate(feature);
+    round_to_remainder_zero();
+    weigh();
+  }
+
+  // Coordinates (the first d of d+1, which sum to zero) of corner k, the one of remainder k.
+  void key(int k, std::int32_t* out) const {
+    for (int i = 0; i < d_; ++i) out[i] = zero_[i] + k - (rank_[i] > d_ - k ? d_ + 1 : 0);
+  }
+
+  double weight(int k) const { return weight_[k]; }
+  int rank(int i) const { return rank_[i]; }
+
+  bool same_as(const Simplex& other) const {
+    for (int i = 0; i <= d_; ++i)
+      if (zero_[i] != other.zero_[i] || rank_[i] != other.rank_[i]) return false;
+    return true;
+  }
+
+ private:
+  template <class Real>
+  void elevate(const Real* feature) {
+    double sum = 0;
+    for (int i = d_; i > 0; --i) {
+      const double scaled = feature[i - 1] * scale_[i - 1];
+      elevated_[i] = sum - i * scaled;
+      sum += scaled;
+    }
+    elevated_[0] = sum;
+    for (int i = 0; i <= d_; ++i)
+      if (!(std::fabs(elevated_[i]) < kLargestCoordinate))
+        throw std::out_of_range("features too far from the origin");
+  }
+
+  // Nearest lattice point all of whose coordinates are multiples of d+1, and the rank of each axis.
+  void round_to_remainder_zero() {
+    int sum = 0;
+    for (int i = 0; i <= d_; ++i) {
+      const int nearest = static_cast<int>(std::floor(elevated_[i] / (d_ + 1) + 0.5));
+      zero_[i] = nearest * (d_ + 1);
+      sum += nearest;
+      rank_[i] = 0;
+    }
+    for (int i = 0; i < d_; ++i)
+      for (int j = i + 1; j <= d_; ++j)
+        ++rank_[elevated_[i] - zero_[i] < elevated_[j] - zero_[j] ? i : j];
+    for (int i = 0; i <= d_; ++i) {  // back onto the plane of zero sum
+      rank_[i] += sum;
+      if (rank_[i] < 0) {
+        rank_[i] += d_ + 1;
+        zero_[i] += d_ + 1;
+      } else if (rank_[i] > d_) {
+        rank_[i] -= d_ + 1;
+        zero_[i] -= d_ + 1;
+      }
+    }
+  }
+
+  void weigh() {
+    double b[kMaxDimension + 2] = {};
+    for (int i = 0; i <= d_; ++i) {
+      const double delta = (elevated_[i] - zero_[i]) / (d_ + 1);
+      b[d_ - rank_[i]] += delta;
+      b[d_ + 1 - rank_[i]] -= delta;
+    }
+    b[0] += 1.0 + b[d_ + 1];
+    for (int k = 0; k <= d_; ++k) weight_[k] = b[k] > 0 ? b[k] : 0;  // rounding may go below
+  }
+
+  int d_;
+  double scale_[kMaxDimension];
+  double elevated_[kMaxDimension + 1];
+  double weight_[kMaxDimension + 1];
+  std::int32_t zero_[kMaxDimension + 1];
+  int rank_[kMaxDimension + 1];
+};
+
+// Corners, ranks and weights of the pixels of one chunk; corners number the chunk's own keys.
+template <class Real>
+std::vector<std::int32_t> locate_chunk(const Real* features, std::int64_t begin, std::int64_t end,
+                                       Topology& topology, float* weights) {
+  const int d = topology.dimension;
+  const std::int64_t n = topology.pixels;
+  KeyTable table(d, static_cast<std::size_t>(end - begin));
+  Simplex alternating[2] = {Simplex(d), Simplex(d)};
+  std::int32_t key[kMaxDimension];
+  for (std::int64_t a = begin; a < end; ++a) {
+    Simplex& current = alternating[a & 1];
+    current.locate(features + a * d);
+    const bool repeated = a > begin && current.same_as(alternating[1 - (a & 1)]);
+    for (int k = 0; k <= d; ++k) {
+      std::int32_t& corner = topology.corner[k * n + a];
+      if (repeated) {
+        corner = topology.corner[k * n + a - 1];
+      } else {
+        current.key(k, key);
+        corner = table.insert(key);
+      }
+      weights[k * n + a] = static_cast<float>(current.weight(k));
+      topology.rank[k * n + a] = static_cast<std::uint8_t>(current.rank(k));
+    }
+  }
+  return table.keys();
+}
+
+// Numbers all keys in order of first appearance; returns each chunk's map from its own numbers.
+std::vector<std::vector<std::int32_t>> merge_keys(std::vector<std::vector<std::int32_t>>& chunks,
+                                                  int d, KeyTable& table, Team& team) {
+  std::vector<std::vector<std::int32_t>> maps(chunks.size());
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    team.run(1, 1, [&](std::int64_t, std::int64_t, int) {
+      const std::size_t count = chunks[c].size() / d;
+      maps[c].resize(count);
+      for (std::size_t i = 0; i < count; ++i) maps[c][i] = table.insert(chunks[c].data() + i * d);
+      std::vector<std::int32_t>().swap(chunks[c]);
+    });
+  }
+  return maps;
+}
+
+void link_neighbours(Topology& topology, const KeyTable& table, Team& team) {
+  const int d = topology.dimension;
+  const std::int32_t vertices = topology.vertices;
+  topology.neighbour.reset(static_cast<std::int64_t>(d + 1) * vertices * 2);
+  std::fill(topology.neighbour.data(), topology.neighbour.data() + topology.neighbour.size(),
+            vertices);
+  team.run(static_cast<std::int64_t>(vertices), 4096,
+           [&](std::int64_t begin, std::int64_t end, int) {
+             std::int32_t key[kMaxDimension];
+             for (std::int64_t v = begin; v < end; ++v) {
+               for (int j = 0; j <= d; ++j) {
+                 const std::int32_t* own = table.key(static_cast<std::size_t>(v));
+                 for (int i = 0; i < d; ++i) key[i] = own[i] - 1;
+                 if (j < d) key[j] += d + 1;
+                 const std::int32_t next = table.find(key, vertices);
+                 std::int32_t* axis =
+                     topology.neighbour.data() + static_cast<std::int64_t>(j) * vertices * 2;
+                 axis[2 * v] = next;
+                 if (next != vertices) axis[2 * static_cast<std::int64_t>(next) + 1] =
+                     static_cast<std::int32_t>(v);
+               }
+             }
+           });
+}
+
+// Entries of each vertex, pixels ascending: a splat gathers them, so threads never collide.
+void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
+                         Buffer<float>& entry_weight, Team& team) {
+  const std::int64_t n = topology.pixels;
+  const std::int64_t entries = n * (topology.dimension + 1);
+  topology.row_begin.reset(static_cast<std::int64_t>(topology.vertices) + 1);
+  topology.entry_pixel.reset(entries);
+  entry_weight.reset(entries);
+  std::int64_t* begin = topology.row_begin.data();
+  std::fill(begin, begin + topology.vertices + 1, 0);
+  std::vector<std::int64_t> cursor(static_cast<std::size_t>(topology.vertices));
+  const auto sequentially = [&](auto&& body) {
+    for (std::int64_t at = 0; at < n; at += kChunk * 16)  // in steps, so that Ctrl-C is heard
+      team.run(1, 1, [&](std::int64_t, std::int64_t, int) {
+        for (std::int64_t a = at; a < std::min(n, at + kChunk * 16); ++a)
+          for (int k = 0; k <= topology.dimension; ++k) body(a, k * n + a);
+      });
+  };
+  sequentially([&](std::int64_t, std::int64_t slot) { ++begin[topology.corner[slot] + 1]; });
+  for (std::int32_t v = 0; v < topology.vertices; ++v) {
+    begin[v + 1] += begin[v];
+    cursor[static_cast<std::size_t>(v)] = begin[v];
+  }
+  sequentially([&](std::int64_t a, std::int64_t slot) {
+    const std::int64_t at = cursor[static_cast<std::size_t>(topology.corner[slot])]++;
+    topology.entry_pixel[at] = static_cast<std::int32_t>(a);
+    entry_weight[at] = corner_weight[slot];
+  });
+}
+
+}  // namespace
+
+template <class Real>
+Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team) {
+  if (n > INT32_MAX) throw std::bad_alloc();
+  auto topology = std::make_shared<Topology>();
+  topology->pixels = n;
+  topology->dimension = d;
+  topology->corner.reset(n * (d + 1));
+  topology->rank.reset(n * (d + 1));
+  Lattice lattice;
+  lattice.corner_weight.reset(n * (d + 1));
+
+  std::vector<std::vector<std::int32_t>> chunks(
+      static_cast<std::size_t>((n + kChunk - 1) / kChunk));
+  team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    chunks[static_cast<std::size_t>(begin / kChunk)] =
+        locate_chunk(features, begin, end, *topology, lattice.corner_weight.data());
+  });
+  KeyTable table(d, static_cast<std::size_t>(n / 8));
+  const auto maps = merge_keys(chunks, d, table, team);
+  topology->vertices = static_cast<std::int32_t>(table.size());
+  team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    const auto& map = maps[static_cast<std::size_t>(begin / kChunk)];
+    for (int k = 0; k <= d; ++k)
+      for (std::int64_t a = begin; a < end; ++a) {
+        std::int32_t& corner = topology->corner[k * n + a];
+        corner = map[static_cast<std::size_t>(corner)];
+      }
+  });
+  link_neighbours(*topology, table, team);
+  transpose_incidence(*topology, lattice.corner_weight, lattice.entry_weight, team);
+  lattice.topology = std::move(topology);
+  return lattice;
+}
+
+template Lattice build_lattice<float>(const float*, std::int64_t, int, Team&);
+template Lattice build_lattice<double>(const double*, std::int64_t, int, Team&);
+
+float Lattice::scale() const { return 1.0f / (1.0f + std::ldexp(1.0f, -dimension())); }
+
+Lattice Lattice::scaled(const float* g, Team& team) const {
+  Lattice out;
+  out.topology = topology;
+  const std::int64_t n = pixels();
+  const int corners = dimension() + 1;
+  out.corner_weight.reset(n * corners);
+  out.entry_weight.reset(n * corners);
+  team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    for (int k = 0; k < corners; ++k)
+      for (std::int64_t a = begin; a < end; ++a)
+        out.corner_weight[k * n + a] = corner_weight[k * n + a] * g[a];
+  });
+  team.run(n * corners, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t e = begin; e < end; ++e)
+      out.entry_weight[e] = entry_weight[e] * g[topology->entry_pixel[e]];
+  });
+  return out;
+}
+
+namespace {
+
+// The product of blurs along the axes in `steps` (each +1 or -1), entry (from, to): follows the one
+// path through the lattice, in the given order of axes; 0 where a vertex on the way is missing.
+float path(const Topology& topology, std::int32_t from, std::int32_t to, const bool* chosen,
+           int direction, bool reversed) {
+  const int d = topology.dimension;
+  float product = 1;
+  std::int32_t at = from;
+  for (int i = 0; i <= d; ++i) {
+    const int j = reversed ? d - i : i;
+    if (!chosen[j]) continue;
+    at = topology.axis(j)[2 * static_cast<std::int64_t>(at) + (direction > 0 ? 0 : 1)];
+    if (at == topology.vertices) return 0;
+    product *= 0.5f;
+  }
+  return at == to ? product : 0;
+}
+
+}  // namespace
+
+// Corners k and l > k of a simplex differ by one step along each axis of rank d-l+1 .. d-k; since
+// steps along all d+1 axes cancel, the complement of those axes leads back the other way.
+void Lattice::diagonal(float* out, Team& team) const {
+  const Topology& t = *topology;
+  const std::int64_t n = pixels();
+  const int d = dimension();
+  team.run(n, 512, [&](std::int64_t begin, std::int64_t end, int) {
+    bool inside[kMaxDimension + 1], outside[kMaxDimension + 1];
+    for (std::int64_t a = begin; a < end; ++a) {
+      double sum = 0;
+      for (int k = 0; k <= d; ++k) {
+        for (int l = k; l <= d; ++l) {
+          for (int i = 0; i <= d; ++i) {
+            const int rank = t.rank[i * n + a];
+            inside[i] = rank > d - l && rank <= d - k;
+            outside[i] = !inside[i];
+          }
+          const std::int32_t from = t.corner[k * n + a], to = t.corner[l * n + a];
+          float blur = 0;
+          for (const bool reversed : {false, true}) {
+            if (k == l) {
+              blur += 1 + path(t, from, to, outside, 1, reversed) +
+                      path(t, from, to, outside, -1, reversed);
+            } else {  // both directions of the pair
+              blur += path(t, from, to, inside, -1, reversed) +
+                      path(t, from, to, outside, 1, reversed) +
+                      path(t, to, from, inside, 1, reversed) +
+                      path(t, to, from, outside, -1, reversed);
+            }
+          }
+          sum += 0.5 * blur * corner_weight[k * n + a] * corner_weight[l * n + a];
+        }
+      }
+      out[a] = static_cast<float>(sum * scale());
+    }
+  });
+}
+
+std::int64_t Lattice::bytes() const {
+  const Topology& t = *topology;
+  return 4 * (t.corner.size() + t.entry_pixel.size() + t.neighbour.size() + corner_weight.size() +
+              entry_weight.size()) +
+         8 * t.row_begin.size() + t.rank.size();
+}
+
+}  // namespace densecrf

@@ -1,0 +1,126 @@
+#include "densecrf/parallel.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace densecrf {
+
+namespace {
+constexpr auto kPollEvery = std::chrono::milliseconds(50);
+constexpr int kSpins = 2000;  // a few microseconds: phases follow each other closely
+}  // namespace
+
+int available_threads() {
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+#endif
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+Team::Team(int threads, Poll poll)
+    : poll_(std::move(poll)), last_poll_(std::chrono::steady_clock::now()) {
+  for (int t = 1; t < threads; ++t) {
+    try {
+      workers_.emplace_back(&Team::work, this, t);
+    } catch (const std::system_error&) {
+      break;  // the system refuses more threads: the results do not depend on their number
+    }
+  }
+}
+
+Team::~Team() {
+  {
+    std::lock_guard lock(mutex_);
+    quit_ = true;
+    published_.fetch_add(1, std::memory_order_release);
+  }
+  wake_.notify_all();
+  for (auto& worker : workers_) worker.join();
+}
+
+void Team::check_poll() {
+  if (!poll_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_poll_ < kPollEvery) return;
+  last_poll_ = now;
+  if (poll_()) {
+    std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::make_exception_ptr(Interrupted{});
+    stop_.store(true, std::memory_order_relaxed);
+  }
+}
+
+void Team::drain(int thread) {
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const std::int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
+    if (begin >= n_) return;
+    try {
+      (*task_)(begin, std::min(begin + grain_, n_), thread);
+    } catch (...) {
+      std::lock_guard lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      stop_.store(true, std::memory_order_relaxed);
+    }
+    if (thread == 0) check_poll();
+  }
+}
+
+void Team::work(int thread) {
+  std::uint64_t seen = 0;
+  for (;;) {
+    for (int spin = 0; spin < kSpins; ++spin) {
+      if (published_.load(std::memory_order_acquire) != seen) break;
+    }
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [&] { return quit_ || epoch_ != seen; });
+      if (quit_) return;
+      seen = epoch_;
+    }
+    drain(thread);
+    std::lock_guard lock(mutex_);
+    if (--busy_ == 0) idle_.notify_one();
+  }
+}
+
+void Team::finish_or_rethrow() {
+  task_ = nullptr;
+  stop_.store(false, std::memory_order_relaxed);
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Team::run(std::int64_t n, std::int64_t grain, const Task& task) {
+  if (n <= 0) return;
+  task_ = &task;
+  n_ = n;
+  grain_ = std::max<std::int64_t>(1, grain);
+  next_.store(0, std::memory_order_relaxed);
+  if (workers_.empty() || n_ <= grain_) {
+    drain(0);
+    finish_or_rethrow();
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    busy_ = static_cast<int>(workers_.size());
+    ++epoch_;
+    published_.store(epoch_, std::memory_order_release);
+  }
+  wake_.notify_all();
+  drain(0);
+  std::unique_lock lock(mutex_);
+  while (!idle_.wait_for(lock, kPollEvery, [&] { return busy_ == 0; })) {
+    lock.unlock();
+    check_poll();
+    lock.lock();
+  }
+  lock.unlock();
+  finish_or_rethrow();
+}
+
+}  // namespace densecrf
