@@ -1,0 +1,70 @@
+"""Certified MAP inference in fully connected conditional random fields.
+
+The public names below are loaded on first use (PEP 562), so that ``import densecrf`` needs NumPy
+alone and costs a few milliseconds; the compiled core is loaded by the first filter that needs it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from densecrf import experiments, filters, io, pydensecrf, torch
+    from densecrf.certificates import certify
+    from densecrf.compatibility import LabelTree
+    from densecrf.kernels import Bilateral, Features, Spatial
+    from densecrf.model import DenseCRF
+    from densecrf.refinement import refine
+    from densecrf.result import Result, Trace
+    from densecrf.solvers import METHODS
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "Bilateral",
+    "DenseCRF",
+    "Features",
+    "LabelTree",
+    "Result",
+    "Spatial",
+    "Trace",
+    "__version__",
+    "certify",
+    "experiments",
+    "filters",
+    "io",
+    "pydensecrf",
+    "refine",
+    "torch",
+]
+
+_DEFINED_IN = {
+    "METHODS": "densecrf.solvers",
+    "Bilateral": "densecrf.kernels",
+    "DenseCRF": "densecrf.model",
+    "Features": "densecrf.kernels",
+    "LabelTree": "densecrf.compatibility",
+    "Result": "densecrf.result",
+    "Spatial": "densecrf.kernels",
+    "Trace": "densecrf.result",
+    "certify": "densecrf.certificates",
+    # Not "densecrf.refine": importing that module would put it in the function's place.
+    "refine": "densecrf.refinement",
+}
+_SUBMODULES = frozenset({"experiments", "filters", "io", "pydensecrf", "torch"})
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module that defines the public `name` and remember the answer."""
+    if name in _SUBMODULES:
+        return import_module(f"densecrf.{name}")
+    if name not in _DEFINED_IN:
+        raise AttributeError(f"module 'densecrf' has no attribute {name!r}")
+    value = getattr(import_module(_DEFINED_IN[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted({*globals(), *__all__})
