@@ -123,7 +123,7 @@ void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> ou
       gather_rows(from, count, width, pixels.data(), begin, end);
     });
     loop(lattice.vertices(), kVertexGrain, [&](std::int64_t begin, std::int64_t end) {
-      r.splat(lattice, pixels.data(), work.splatted(), width, begin, end);
+      r.splat(lattice.view(), pixels.data(), work.splatted(), width, begin, end);
     });
     const float* blurred = work.blur(*lattice.topology, order, loop);
     const float scale = mean_scale(lattice, order);
@@ -131,7 +131,7 @@ void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> ou
       float tile[kTile * kBlock];
       for (std::int64_t a = begin; a < end; a += kTile) {
         const std::int64_t stop = std::min(end, a + kTile);
-        r.slice(lattice, blurred, scale, tile, width, a, stop);
+        r.slice(lattice.view(), blurred, scale, tile, width, a, stop);
         scatter_rows(tile, count, width, factor, accumulate, to, a, stop);
       }
     });
@@ -155,12 +155,12 @@ void filter_one_ordered(const Lattice& lattice, const float* scores, float* out,
     }
   });
   loop(lattice.vertices(), kVertexGrain, [&](std::int64_t begin, std::int64_t end) {
-    r.splat_levels(lattice, t, work.splatted(), width, begin, end);
+    r.splat_levels(lattice.view(), t, work.splatted(), width, begin, end);
   });
   const float* blurred = work.blur(*lattice.topology, order, loop);
   const float scale = mean_scale(lattice, order);
   loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
-    r.slice_levels(lattice, blurred, t, mass, levels.count, scale, factor, accumulate, out, width,
+    r.slice_levels(lattice.view(), blurred, t, mass, levels.count, scale, factor, accumulate, out, width,
                    begin, end);
   });
 }

@@ -240,6 +240,12 @@ template Lattice build_lattice<double>(const double*, std::int64_t, int, Team&);
 
 float Lattice::scale() const { return 1.0f / (1.0f + std::ldexp(1.0f, -dimension())); }
 
+LatticeView Lattice::view() const {
+  const Topology& t = *topology;
+  return {t.pixels,           t.dimension,          t.vertices,         t.corner.data(),
+          corner_weight.data(), t.row_begin.data(), t.entry_pixel.data(), entry_weight.data()};
+}
+
 Lattice Lattice::scaled(const float* g, Team& team) const {
   Lattice out;
   out.topology = topology;

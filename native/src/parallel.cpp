@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #if defined(__linux__)
 #include <sched.h>
@@ -53,6 +54,11 @@ void Team::check_poll() {
     if (!error_) error_ = std::make_exception_ptr(Interrupted{});
     stop_.store(true, std::memory_order_relaxed);
   }
+}
+
+void Team::checkpoint(int thread) {
+  if (thread == 0) check_poll();
+  if (stop_.load(std::memory_order_relaxed)) throw Interrupted{};
 }
 
 void Team::drain(int thread) {

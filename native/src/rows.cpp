@@ -3,9 +3,19 @@
 #include <atomic>
 #include <cstring>
 
+#if defined(_MSC_VER)
+#include <windows.h>
+#endif
+
 namespace densecrf {
 
-extern const Rows rows_baseline;
+#if defined(DENSECRF_HAVE_SSE2)
+extern const Rows rows_sse2;
+constexpr const Rows& kEverywhere = rows_sse2;
+#else
+extern const Rows rows_base;
+constexpr const Rows& kEverywhere = rows_base;
+#endif
 #if defined(DENSECRF_HAVE_AVX2)
 extern const Rows rows_avx2;
 #endif
@@ -15,21 +25,28 @@ extern const Rows rows_avx512;
 
 namespace {
 
+#if defined(DENSECRF_HAVE_AVX2) && defined(_MSC_VER) && !defined(__clang__)
+bool has_avx2() { return IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE); }
+bool has_avx512() { return IsProcessorFeaturePresent(PF_AVX512F_INSTRUCTIONS_AVAILABLE); }
+#elif defined(DENSECRF_HAVE_AVX2)
+bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+}
+#endif
+
 const Rows* supported(const char* wanted) {
   const auto matches = [&](const char* isa) {
     return *wanted == '\0' || std::strcmp(wanted, isa) == 0;
   };
 #if defined(DENSECRF_HAVE_AVX512)
-  if (matches("avx512") && __builtin_cpu_supports("avx512f") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-      __builtin_cpu_supports("avx512bw"))
-    return &rows_avx512;
+  if (matches("avx512") && has_avx512()) return &rows_avx512;
 #endif
 #if defined(DENSECRF_HAVE_AVX2)
-  if (matches("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return &rows_avx2;
+  if (matches("avx2") && has_avx2()) return &rows_avx2;
 #endif
-  return matches("baseline") ? &rows_baseline : nullptr;
+  return matches(kEverywhere.isa) ? &kEverywhere : nullptr;
 }
 
 std::atomic<const Rows*> selected{nullptr};

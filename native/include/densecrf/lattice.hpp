@@ -29,6 +29,18 @@ struct Topology {
   }
 };
 
+// A lattice as plain pointers, for the inner loops.
+struct LatticeView {
+  std::int64_t pixels;
+  int dimension;
+  std::int32_t vertices;
+  const std::int32_t* corner;
+  const float* corner_weight;
+  const std::int64_t* row_begin;
+  const std::int32_t* entry_pixel;
+  const float* entry_weight;
+};
+
 struct Lattice {
   std::shared_ptr<const Topology> topology;
   Buffer<float> corner_weight;  // (d+1, pixels): barycentric weights
@@ -39,6 +51,7 @@ struct Lattice {
   std::int32_t vertices() const { return topology->vertices; }
   // Conventional scale of the filter: the blur returns (1 + 2^-d) of a lone vertex to itself.
   float scale() const;
+  LatticeView view() const;
 
   // The same lattice with every pixel's weights multiplied by g (for symmetric normalisation).
   Lattice scaled(const float* g, Team& team) const;

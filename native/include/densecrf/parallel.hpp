@@ -40,6 +40,9 @@ class Team {
   // Runs task over [0, n) in chunks of `grain`; returns when all are done.
   void run(std::int64_t n, std::int64_t grain, const Task& task);
 
+  // For tasks that take longer than a moment: throws Interrupted when the work is to stop.
+  void checkpoint(int thread);
+
  private:
   void work(int thread);
   void drain(int thread);

@@ -14,12 +14,12 @@ struct Rows {
   const char* isa;
 
   // out_v = sum of w_e · in_pixel(e) over the entries e of vertex v (rows of pixels: n × width).
-  void (*splat)(const Lattice&, const float* in, float* out, int width, std::int64_t begin,
+  void (*splat)(const LatticeView&, const float* in, float* out, int width, std::int64_t begin,
                 std::int64_t end);
 
   // out_v[l] = sum of w_e · clamp(t_pixel(e) - l, 0, 1): the mass at or above level l + 1, where a
   // pixel of fractional level t belongs to the two nearest levels in linear proportion.
-  void (*splat_levels)(const Lattice&, const float* t, float* out, int width, std::int64_t begin,
+  void (*splat_levels)(const LatticeView&, const float* t, float* out, int width, std::int64_t begin,
                        std::int64_t end);
 
   // out_v = in_v + ½ (in_next + in_previous) [+ add_v], along one axis; row `vertices` is zero.
@@ -27,19 +27,19 @@ struct Rows {
                std::int64_t begin, std::int64_t end);
 
   // out_a = scale · sum of w_k · in_corner(k).
-  void (*slice)(const Lattice&, const float* in, float scale, float* out, int width,
+  void (*slice)(const LatticeView&, const float* in, float scale, float* out, int width,
                 std::int64_t begin, std::int64_t end);
 
   // The signed mass below minus above each pixel's level (see ordered.cpp), times factor; added to
   // out where accumulate is set.
-  void (*slice_levels)(const Lattice&, const float* in, const float* t, const float* mass,
+  void (*slice_levels)(const LatticeView&, const float* in, const float* t, const float* mass,
                        int levels, float scale, float factor, bool accumulate, float* out,
                        int width, std::int64_t begin, std::int64_t end);
 };
 
 const Rows& rows();
 
-// Chooses the instruction set by name ("baseline", "avx2", "avx512"), "" for the best; false where
+// Chooses the instruction set by name ("sse2", "avx2", "avx512", "base"), "" for the best; false where
 // this processor or build has not got it. For tests and benchmarks.
 bool select_rows(const char* isa);
 

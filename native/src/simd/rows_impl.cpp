@@ -1,11 +1,15 @@
-// Compiled once for each instruction set; DENSECRF_ISA names the variant.
-#include <algorithm>
+// Compiled once for each instruction set; DENSECRF_ISA names the variant. Nothing here may use an
+// inline function that other files use too: the linker would merge the copies, and the wide one
+// might win. Hence plain pointers (LatticeView) and an unnamed namespace.
 #include <cstring>
 
 #include "densecrf/rows.hpp"
 
-#ifndef DENSECRF_ISA
-#define DENSECRF_ISA baseline
+#if defined(__GNUC__) || defined(__clang__)
+#define DENSECRF_INLINE __attribute__((always_inline)) inline
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors wider than the ABI's never leave this file
+#else
+#define DENSECRF_INLINE inline
 #endif
 #define DENSECRF_STRING_(x) #x
 #define DENSECRF_STRING(x) DENSECRF_STRING_(x)
@@ -22,11 +26,11 @@ struct Vec {
 #if defined(__GNUC__) || defined(__clang__)
   typedef float Native __attribute__((vector_size(W * sizeof(float))));
   Native v;
-  static Vec fill(float x) { return {x - Native{}}; }
-  friend Vec operator+(Vec a, Vec b) { return {a.v + b.v}; }
-  friend Vec operator-(Vec a, Vec b) { return {a.v - b.v}; }
-  friend Vec operator*(Vec a, Vec b) { return {a.v * b.v}; }
-  friend Vec clamp01(Vec a) {
+  DENSECRF_INLINE static Vec fill(float x) { return {x - Native{}}; }
+  DENSECRF_INLINE friend Vec operator+(const Vec& a, const Vec& b) { return {a.v + b.v}; }
+  DENSECRF_INLINE friend Vec operator-(const Vec& a, const Vec& b) { return {a.v - b.v}; }
+  DENSECRF_INLINE friend Vec operator*(const Vec& a, const Vec& b) { return {a.v * b.v}; }
+  DENSECRF_INLINE friend Vec clamp01(const Vec& a) {
     const Native zero = {}, one = fill(1.0f).v;
     const Native positive = a.v > zero ? a.v : zero;
     return {positive < one ? positive : one};
@@ -54,15 +58,15 @@ struct Vec {
     return zip(a, b, [](float x, float y) { return x * y; });
   }
   friend Vec clamp01(Vec a) {
-    return zip(a, a, [](float x, float) { return std::min(std::max(x, 0.0f), 1.0f); });
+    return zip(a, a, [](float x, float) { return x < 0 ? 0.0f : x > 1 ? 1.0f : x; });
   }
 #endif
-  static Vec load(const float* p) {
+  DENSECRF_INLINE static Vec load(const float* p) {
     Vec r;
     std::memcpy(&r.v, p, sizeof r.v);
     return r;
   }
-  void store(float* p) const { std::memcpy(p, &v, sizeof v); }
+  DENSECRF_INLINE void store(float* p) const { std::memcpy(p, &v, sizeof v); }
   static Vec counting(float first) {
     float values[W];
     for (int i = 0; i < W; ++i) values[i] = first + static_cast<float>(i);
@@ -81,14 +85,13 @@ inline void prefetch(const float* p) {
 }
 
 template <int W>
-void splat_blocks(const Lattice& lattice, const float* in, float* out, int width,
+void splat_blocks(const LatticeView& t, const float* in, float* out, int width,
                   std::int64_t begin, std::int64_t end) {
-  const Topology& t = *lattice.topology;
   for (std::int64_t v = begin; v < end; ++v) {
     for (int at = 0; at < width; at += W) {
       Vec<W> sum = Vec<W>::fill(0);
       for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
-        sum = sum + Vec<W>::fill(lattice.entry_weight[e]) *
+        sum = sum + Vec<W>::fill(t.entry_weight[e]) *
                         Vec<W>::load(in + static_cast<std::int64_t>(t.entry_pixel[e]) * width + at);
       sum.store(out + v * width + at);
     }
@@ -96,11 +99,10 @@ void splat_blocks(const Lattice& lattice, const float* in, float* out, int width
 }
 
 template <int W>
-void splat_levels_blocks(const Lattice& lattice, const float* level, float* out, int width,
+void splat_levels_blocks(const LatticeView& t, const float* level, float* out, int width,
                          std::int64_t begin, std::int64_t end) {
-  const Topology& t = *lattice.topology;
-  const std::int32_t* pixel = t.entry_pixel.data();
-  const float* weight = lattice.entry_weight.data();
+  const std::int32_t* pixel = t.entry_pixel;
+  const float* weight = t.entry_weight;
   for (std::int64_t v = begin; v < end; ++v) {
     const std::int64_t first = t.row_begin[v], last = t.row_begin[v + 1];
     for (int at = 0; at < width; at += W) {
@@ -124,7 +126,7 @@ void blur_blocks(const std::int32_t* axis, const float* in, const float* add, fl
                  std::int64_t begin, std::int64_t end) {
   const Vec<W> half = Vec<W>::fill(0.5f);
   for (std::int64_t v = begin; v < end; ++v) {
-    const std::int64_t ahead = std::min(v + kPrefetch, end - 1);
+    const std::int64_t ahead = v + kPrefetch < end ? v + kPrefetch : v;
     const float* next = in + static_cast<std::int64_t>(axis[2 * v]) * width;
     const float* previous = in + static_cast<std::int64_t>(axis[2 * v + 1]) * width;
     prefetch(in + static_cast<std::int64_t>(axis[2 * ahead]) * width);
@@ -139,15 +141,14 @@ void blur_blocks(const std::int32_t* axis, const float* in, const float* add, fl
 }
 
 template <int W>
-void slice_blocks(const Lattice& lattice, const float* in, float scale, float* out, int width,
+void slice_blocks(const LatticeView& t, const float* in, float scale, float* out, int width,
                   std::int64_t begin, std::int64_t end) {
-  const Topology& t = *lattice.topology;
   const std::int64_t n = t.pixels;
   for (std::int64_t a = begin; a < end; ++a) {
     for (int at = 0; at < width; at += W) {
       Vec<W> sum = Vec<W>::fill(0);
       for (int k = 0; k <= t.dimension; ++k)
-        sum = sum + Vec<W>::fill(lattice.corner_weight[k * n + a]) *
+        sum = sum + Vec<W>::fill(t.corner_weight[k * n + a]) *
                         Vec<W>::load(in + static_cast<std::int64_t>(t.corner[k * n + a]) * width +
                                      at);
       (sum * Vec<W>::fill(scale)).store(out + (a - begin) * width + at);
@@ -160,15 +161,14 @@ void slice_blocks(const Lattice& lattice, const float* in, float scale, float* o
 //   C_0 - [(1-f) C_h + C_{h+1} + f C_{h+2}].
 // Slot l-1 of a row holds C_l, so one unaligned load of four floats from slot h-1 has all three.
 template <int Corners>
-void slice_levels_corners(const Lattice& lattice, const float* in, const float* level,
+void slice_levels_corners(const LatticeView& t, const float* in, const float* level,
                           const float* mass, int levels, float scale, float factor,
                           bool accumulate, float* out, int width, std::int64_t begin,
                           std::int64_t end) {
-  const Topology& t = *lattice.topology;
   const std::int64_t n = t.pixels;
   const int corners = Corners ? Corners : t.dimension + 1;
-  const std::int32_t* corner = t.corner.data();
-  const float* weight = lattice.corner_weight.data();
+  const std::int32_t* corner = t.corner;
+  const float* weight = t.corner_weight;
   for (std::int64_t a = begin; a < end; ++a) {
     const int h = static_cast<int>(level[a]);
     const float f = level[a] - static_cast<float>(h);
@@ -191,16 +191,16 @@ Function* by_width(int width, Function* four, Function* eight, Function* sixteen
   return width % 16 == 0 ? sixteen : width % 8 == 0 ? eight : four;
 }
 
-void splat(const Lattice& lattice, const float* in, float* out, int width, std::int64_t begin,
+void splat(const LatticeView& t, const float* in, float* out, int width, std::int64_t begin,
            std::int64_t end) {
-  by_width(width, splat_blocks<4>, splat_blocks<8>, splat_blocks<16>)(lattice, in, out, width,
+  by_width(width, splat_blocks<4>, splat_blocks<8>, splat_blocks<16>)(t, in, out, width,
                                                                       begin, end);
 }
 
-void splat_levels(const Lattice& lattice, const float* t, float* out, int width,
+void splat_levels(const LatticeView& t, const float* level, float* out, int width,
                   std::int64_t begin, std::int64_t end) {
   by_width(width, splat_levels_blocks<4>, splat_levels_blocks<8>, splat_levels_blocks<16>)(
-      lattice, t, out, width, begin, end);
+      t, level, out, width, begin, end);
 }
 
 void blur(const std::int32_t* axis, const float* in, const float* add, float* out, int width,
@@ -209,20 +209,20 @@ void blur(const std::int32_t* axis, const float* in, const float* add, float* ou
                                                                    begin, end);
 }
 
-void slice(const Lattice& lattice, const float* in, float scale, float* out, int width,
+void slice(const LatticeView& t, const float* in, float scale, float* out, int width,
            std::int64_t begin, std::int64_t end) {
-  by_width(width, slice_blocks<4>, slice_blocks<8>, slice_blocks<16>)(lattice, in, scale, out,
+  by_width(width, slice_blocks<4>, slice_blocks<8>, slice_blocks<16>)(t, in, scale, out,
                                                                       width, begin, end);
 }
 
-void slice_levels(const Lattice& lattice, const float* in, const float* t, const float* mass,
+void slice_levels(const LatticeView& t, const float* in, const float* level, const float* mass,
                   int levels, float scale, float factor, bool accumulate, float* out, int width,
                   std::int64_t begin, std::int64_t end) {
   auto* unrolled = slice_levels_corners<0>;
-  if (lattice.dimension() == 2) unrolled = slice_levels_corners<3>;
-  if (lattice.dimension() == 3) unrolled = slice_levels_corners<4>;
-  if (lattice.dimension() == 5) unrolled = slice_levels_corners<6>;
-  unrolled(lattice, in, t, mass, levels, scale, factor, accumulate, out, width, begin, end);
+  if (t.dimension == 2) unrolled = slice_levels_corners<3>;
+  if (t.dimension == 3) unrolled = slice_levels_corners<4>;
+  if (t.dimension == 5) unrolled = slice_levels_corners<6>;
+  unrolled(t, in, level, mass, levels, scale, factor, accumulate, out, width, begin, end);
 }
 
 }  // namespace

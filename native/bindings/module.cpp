@@ -1,0 +1,224 @@
+// Thin bindings: arrays become pointers, the GIL is released, C++ errors become Python ones.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+#include "densecrf/baselines.hpp"
+#include "densecrf/filter.hpp"
+#include "densecrf/grid.hpp"
+#include "densecrf/lattice.hpp"
+#include "densecrf/pixelwise.hpp"
+#include "densecrf/rows.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace densecrf {
+namespace {
+
+template <class T>
+using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Strided = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+template <class T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Asks Python whether Ctrl-C was pressed; its exception then waits in the thread's state.
+bool signalled() {
+  nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+// Runs body(team) without the GIL.
+template <class F>
+auto parallel(int threads, F&& body) {
+  try {
+    nb::gil_scoped_release release;
+    Team team(threads > 0 ? threads : available_threads(), signalled);
+    return body(team);
+  } catch (const Interrupted&) {
+    throw nb::python_error();
+  } catch (const std::out_of_range& error) {
+    throw nb::value_error(error.what());
+  }
+}
+
+void require(bool holds, const char* what) {
+  if (!holds) throw nb::value_error(what);
+}
+
+BlurOrder blur_order(bool symmetric) {
+  return symmetric ? BlurOrder::kSymmetric : BlurOrder::kForward;
+}
+
+template <class Real>
+Lattice lattice_from(Matrix<const Real> features, int threads) {
+  require(features.shape(1) >= 1 && features.shape(1) <= kMaxDimension,
+          "features: the dimension is out of range");
+  return parallel(threads, [&](Team& team) {
+    return build_lattice(features.data(), static_cast<std::int64_t>(features.shape(0)),
+                         static_cast<int>(features.shape(1)), team);
+  });
+}
+
+void check_channels(const Lattice& lattice, std::size_t columns) {
+  require(static_cast<std::int64_t>(columns) == lattice.pixels(),
+          "the array's number of pixels is not the lattice's");
+}
+
+void bind_lattice(nb::module_& m) {
+  nb::class_<Lattice>(m, "Lattice")
+      .def_static("build", &lattice_from<float>, "features"_a, "threads"_a)
+      .def_static("build", &lattice_from<double>, "features"_a, "threads"_a)
+      .def_prop_ro("pixels", &Lattice::pixels)
+      .def_prop_ro("dimension", &Lattice::dimension)
+      .def_prop_ro("vertices", &Lattice::vertices)
+      .def_prop_ro("bytes", &Lattice::bytes)
+      .def("ordered_workspace",
+           [](const Lattice& self, int levels) { return 4 * ordered_workspace(self, levels); })
+      .def("scaled",
+           [](const Lattice& self, Vector<const float> g, int threads) {
+             check_channels(self, g.shape(0));
+             return parallel(threads, [&](Team& team) { return self.scaled(g.data(), team); });
+           })
+      .def("diagonal",
+           [](const Lattice& self, Vector<float> out, int threads) {
+             check_channels(self, out.shape(0));
+             parallel(threads, [&](Team& team) { self.diagonal(out.data(), team); });
+           })
+      .def(
+          "apply",
+          [](const Lattice& self, Strided<const float> in, Strided<float> out, bool symmetric,
+             float factor, bool accumulate, int threads) {
+            check_channels(self, in.shape(1));
+            require(in.shape(0) == out.shape(0) && in.shape(1) == out.shape(1),
+                    "out: its shape is not that of the values");
+            parallel(threads, [&](Team& team) {
+              filter_plain(self, {in.data(), in.stride(0), in.stride(1)},
+                           {out.data(), out.stride(0), out.stride(1)},
+                           static_cast<int>(in.shape(0)), blur_order(symmetric), factor,
+                           accumulate, team);
+            });
+          },
+          "values"_a, "out"_a, "symmetric"_a, "factor"_a, "accumulate"_a, "threads"_a)
+      .def(
+          "ordered",
+          [](const Lattice& self, Matrix<const float> scores, Matrix<float> out,
+             Vector<const float> mass, int levels, float low, float scale, bool hard,
+             bool symmetric, float factor, bool accumulate, int threads) {
+            check_channels(self, scores.shape(1));
+            check_channels(self, mass.shape(0));
+            require(levels >= 2, "levels: at least 2");
+            require(scores.shape(0) == out.shape(0) && scores.shape(1) == out.shape(1),
+                    "out: its shape is not that of the scores");
+            parallel(threads, [&](Team& team) {
+              filter_ordered(self, scores.data(), out.data(), static_cast<int>(scores.shape(0)),
+                             {levels, low, scale, hard}, mass.data(), blur_order(symmetric),
+                             factor, accumulate, team);
+            });
+          },
+          "scores"_a, "out"_a, "mass"_a, "levels"_a, "low"_a, "scale"_a, "hard"_a, "symmetric"_a,
+          "factor"_a, "accumulate"_a, "threads"_a)
+      .def(
+          "literal",
+          [](const Lattice& self, Matrix<const float> scores, Matrix<float> out, int levels,
+             bool symmetric, int threads) {
+            check_channels(self, scores.shape(1));
+            parallel(threads, [&](Team& team) {
+              filter_literal(self, scores.data(), out.data(), static_cast<int>(scores.shape(0)),
+                             levels, blur_order(symmetric), team);
+            });
+          },
+          "scores"_a, "out"_a, "levels"_a, "symmetric"_a, "threads"_a)
+      .def(
+          "adaptive",
+          [](const Lattice& self, Matrix<const float> scores, Matrix<float> out, bool symmetric,
+             std::int64_t max_entries, int threads) {
+            check_channels(self, scores.shape(1));
+            parallel(threads, [&](Team& team) {
+              filter_adaptive(self, scores.data(), out.data(), static_cast<int>(scores.shape(0)),
+                              blur_order(symmetric), max_entries, team);
+            });
+          },
+          "scores"_a, "out"_a, "symmetric"_a, "max_entries"_a, "threads"_a);
+  m.def(
+      "divide_and_conquer",
+      [](Matrix<const float> features, Vector<const float> weights, Matrix<const float> scores,
+         Matrix<float> out, bool symmetric, int threads) {
+        require(features.shape(1) >= 1 && features.shape(1) <= kMaxDimension,
+                "features: the dimension is out of range");
+        parallel(threads, [&](Team& team) {
+          filter_divide_and_conquer(features.data(), static_cast<std::int64_t>(features.shape(0)),
+                                    static_cast<int>(features.shape(1)), weights.data(),
+                                    scores.data(), out.data(), static_cast<int>(scores.shape(0)),
+                                    blur_order(symmetric), team);
+        });
+      },
+      "features"_a, "weights"_a, "scores"_a, "out"_a, "symmetric"_a, "threads"_a);
+}
+
+void bind_grid(nb::module_& m) {
+  using Taps = std::vector<std::vector<float>>;
+  using Shape = std::vector<std::int64_t>;
+  m.def(
+      "grid_apply",
+      [](const Shape& shape, const Taps& taps, Matrix<const float> in, Vector<const float> g,
+         Matrix<float> out, float factor, bool accumulate, int threads) {
+        parallel(threads, [&](Team& team) {
+          grid_plain({shape, taps}, in.data(), g.data(), out.data(),
+                     static_cast<int>(in.shape(0)), factor, accumulate, team);
+        });
+      },
+      "shape"_a, "taps"_a, "values"_a, "weights"_a, "out"_a, "factor"_a, "accumulate"_a,
+      "threads"_a);
+  m.def(
+      "grid_ordered",
+      [](const Shape& shape, const Taps& taps, Matrix<const float> scores, Vector<const float> g,
+         Matrix<float> out, Vector<const float> mass, int levels, float low, float scale, bool hard,
+         float factor, bool accumulate, int threads) {
+        parallel(threads, [&](Team& team) {
+          grid_ordered({shape, taps}, scores.data(), g.data(), out.data(),
+                       static_cast<int>(scores.shape(0)), {levels, low, scale, hard}, mass.data(),
+                       factor, accumulate, team);
+        });
+      },
+      "shape"_a, "taps"_a, "scores"_a, "weights"_a, "out"_a, "mass"_a, "levels"_a, "low"_a,
+      "scale"_a, "hard"_a, "factor"_a, "accumulate"_a, "threads"_a);
+}
+
+void bind_pixelwise(nb::module_& m) {
+  m.def(
+      "project_simplex",
+      [](Matrix<const float> z, Matrix<float> out, int threads) {
+        parallel(threads, [&](Team& team) {
+          project_simplex(z.data(), out.data(), static_cast<int>(z.shape(0)),
+                          static_cast<std::int64_t>(z.shape(1)), team);
+        });
+      },
+      "z"_a, "out"_a, "threads"_a);
+  m.def(
+      "lower_bound",
+      [](Matrix<const float> phi, Matrix<const float> r, float factor, int threads) {
+        return parallel(threads, [&](Team& team) {
+          return lower_bound(phi.data(), r.data(), factor, static_cast<int>(phi.shape(0)),
+                             static_cast<std::int64_t>(phi.shape(1)), team);
+        });
+      },
+      "phi"_a, "r"_a, "factor"_a, "threads"_a);
+}
+
+}  // namespace
+}  // namespace densecrf
+
+NB_MODULE(_native, m) {
+  m.doc() = "Native core of densecrf; not a public interface.";
+  densecrf::bind_lattice(m);
+  densecrf::bind_grid(m);
+  densecrf::bind_pixelwise(m);
+  m.def("available_threads", &densecrf::available_threads);
+  m.def("isa", [] { return std::string(densecrf::rows().isa); });
+  m.def("select_isa", [](const std::string& isa) { return densecrf::select_rows(isa.c_str()); });
+}

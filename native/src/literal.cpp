@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "densecrf/baselines.hpp"
+
+namespace densecrf {
+
+namespace {
+
+using Values = std::vector<float>;
+
+// Line "Blurring at each level independently" of Algorithm 3.
+void blur_levels(const Topology& t, int levels, bool reversed, Values& values, Values& scratch,
+                 const std::function<void()>& checkpoint) {
+  for (int i = 0; i <= t.dimension; ++i) {
+    const std::int32_t* axis = t.axis(reversed ? t.dimension - i : i);
+    for (std::int64_t v = 0; v < t.vertices; ++v) {
+      const float* next = values.data() + static_cast<std::int64_t>(axis[2 * v]) * levels;
+      const float* previous = values.data() + static_cast<std::int64_t>(axis[2 * v + 1]) * levels;
+      for (int h = 0; h < levels; ++h)
+        scratch[v * levels + h] = values[v * levels + h] + 0.5f * (next[h] + previous[h]);
+    }
+    values.swap(scratch);
+    checkpoint();
+  }
+}
+
+// Algorithm 3: Σ_b k_ab [bin_a >= bin_b], added to out with the given sign.
+void algorithm3(const Lattice& lattice, const std::vector<int>& bin, int levels, BlurOrder order,
+                float sign, float* out, const std::function<void()>& checkpoint) {
+  const Topology& t = *lattice.topology;
+  const std::int64_t n = t.pixels;
+  const std::size_t size = static_cast<std::size_t>(t.vertices + 1) * levels;
+  const int orders = order == BlurOrder::kSymmetric ? 2 : 1;
+  const float scale = sign * lattice.scale() / static_cast<float>(orders);
+  Values splatted(size, 0.0f), values(size), scratch(size, 0.0f);
+  for (std::int64_t b = 0; b < n; ++b)
+    for (int k = 0; k <= t.dimension; ++k)
+      for (int h = bin[b]; h < levels; ++h)
+        splatted[static_cast<std::int64_t>(t.corner[k * n + b]) * levels + h] +=
+            lattice.corner_weight[k * n + b];
+  for (int reversed = 0; reversed < orders; ++reversed) {
+    values = splatted;
+    blur_levels(t, levels, reversed == 1, values, scratch, checkpoint);
+    for (std::int64_t a = 0; a < n; ++a) {
+      float sum = 0;
+      for (int k = 0; k <= t.dimension; ++k)
+        sum += lattice.corner_weight[k * n + a] *
+               values[static_cast<std::int64_t>(t.corner[k * n + a]) * levels + bin[a]];
+      out[a] += scale * sum;
+    }
+  }
+}
+
+}  // namespace
+
+void filter_literal(const Lattice& lattice, const float* scores, float* out, int channels,
+                    int levels, BlurOrder order, Team& team) {
+  const std::int64_t n = lattice.pixels();
+  const float top = static_cast<float>(levels - 1);
+  team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+    const auto checkpoint = [&] { team.checkpoint(thread); };
+    std::vector<int> bin(static_cast<std::size_t>(n));
+    for (std::int64_t c = begin; c < end; ++c) {
+      const float* y = scores + c * n;
+      float* result = out + c * n;
+      std::fill(result, result + n, 0.0f);
+      for (std::int64_t a = 0; a < n; ++a) bin[a] = static_cast<int>(y[a] * top);
+      algorithm3(lattice, bin, levels, order, 1.0f, result, checkpoint);
+      // For [y_a <= y_b] the bins are closed above, and levels count downwards.
+      for (std::int64_t a = 0; a < n; ++a)
+        bin[a] = levels - 1 - static_cast<int>(std::ceil(y[a] * top));
+      algorithm3(lattice, bin, levels, order, -1.0f, result, checkpoint);
+    }
+  });
+}
+
+}  // namespace densecrf
