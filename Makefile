@@ -1,0 +1,107 @@
+# Everything runs in .venv, which each target sets up as far as it needs, from nothing but
+# Python >= 3.10 and a C++20 compiler: CMake and Ninja come from PyPI. Stamp files in .venv record
+# what is installed; the package is installed editable, so only a change of native/, CMakeLists.txt
+# or pyproject.toml makes anything here run again.
+#
+#   make demo | test | test-slow | lint | format | native-test | native-tsan | bench | docs | clean
+
+PYTHON ?= python3
+VENV ?= .venv
+# A known version keeps test runs comparable; where it cannot be had, any CPU build will do.
+TORCH ?= torch==2.13.0
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+DEMO_ARGS ?=
+
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PIP := $(PY) -m pip install --quiet
+# The list in pyproject.toml's [build-system], quoted for the shell.
+BUILD_REQUIRES := $(shell sed -n 's/^requires = \[\(.*\)\]$$/\1/p' pyproject.toml | tr ',' ' ')
+INSTALL := $(PIP) --no-build-isolation --editable
+NATIVE := CMakeLists.txt $(shell find native -name '*.[ch]pp')
+SANITIZER_BUILD := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDENSECRF_BUILD_PYTHON=OFF \
+	-DDENSECRF_BUILD_TESTS=ON -DDENSECRF_WERROR=ON
+
+.PHONY: help demo test test-slow lint format native-test native-tsan bench docs clean distclean
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n 's/^#   make/make/p' Makefile
+
+# --- Use -----------------------------------------------------------------------------------------
+
+demo: $(VENV)/.native $(VENV)/.extra-demo
+	$(PY) examples/demo.py $(DEMO_ARGS)
+
+test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+test-slow: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
+	$(PY) -m pytest -m slow $(PYTEST_ARGS)
+
+bench: $(VENV)/.native $(VENV)/.extra-bench
+	$(PY) -m benchmarks $(BENCH_ARGS)
+
+docs: $(VENV)/.native $(VENV)/.extra-docs
+	$(BIN)/mkdocs build --strict --quiet
+
+# The type checker needs to see the optional dependencies, or their types are taken for Any.
+lint: $(VENV)/.native $(VENV)/.extra-dev $(VENV)/.extra-test $(VENV)/.torch
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict
+	find native -name '*.[ch]pp' | xargs $(BIN)/clang-format --dry-run -Werror
+
+format: $(VENV)/.extra-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	find native -name '*.[ch]pp' | xargs $(BIN)/clang-format -i
+
+native-test: $(VENV)/.native
+	$(PY) tools/check_isa_symbols.py build/*/editable
+	$(BIN)/cmake -S . -B build/native-asan $(SANITIZER_BUILD) -DDENSECRF_SANITIZE=address,undefined
+	$(BIN)/cmake --build build/native-asan
+	$(BIN)/ctest --test-dir build/native-asan --output-on-failure --no-tests=error
+
+# Without address randomisation where the tool is at hand: older TSan run-times cannot cope with
+# the amount of it that newer kernels use.
+native-tsan: $(VENV)/.tools
+	$(BIN)/cmake -S . -B build/native-tsan $(SANITIZER_BUILD) -DDENSECRF_SANITIZE=thread
+	$(BIN)/cmake --build build/native-tsan
+	$$(setarch -R true 2>/dev/null && echo setarch -R) \
+		$(BIN)/ctest --test-dir build/native-tsan --output-on-failure --no-tests=error
+
+clean:
+	rm -rf build dist site out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
+	find src tests benchmarks examples tools docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -f $(VENV)/.native
+
+distclean: clean
+	rm -rf $(VENV)
+
+# --- Set-up --------------------------------------------------------------------------------------
+
+$(VENV)/.created:
+	@$(PYTHON) tools/check_machine.py
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.tools: pyproject.toml | $(VENV)/.created
+	$(PIP) $(BUILD_REQUIRES) cmake ninja
+	@touch $@
+
+$(VENV)/.native: $(NATIVE) pyproject.toml src/densecrf/__init__.py $(VENV)/.tools
+	$(INSTALL) .
+	@touch $@
+
+$(VENV)/.extra-%: pyproject.toml | $(VENV)/.native
+	$(INSTALL) '.[$*]'
+	@touch $@
+
+$(VENV)/.torch: | $(VENV)/.created
+	$(PIP) '$(TORCH)' || $(PIP) torch --index-url https://download.pytorch.org/whl/cpu \
+		|| $(PIP) torch
+	case $$(uname -s) in Linux) $(PIP) triton || echo 'No Triton here: its tests are skipped' ;; esac
+	@touch $@
