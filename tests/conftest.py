@@ -1,0 +1,75 @@
+"""Fixtures and hooks shared by all tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED_DATA = Path(os.environ.get("DENSECRF_SHARED", ROOT.parent / "shared")) / "data"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--strict-skips",
+        action="store_true",
+        help="fail the run if a test was skipped that this machine should have been able to run",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--strict-skips"):
+        config.pluginmanager.register(StrictSkips(), "strict-skips")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that read the reference data, whichever fixture brings it in."""
+    for item in items:
+        if "shared_data" in getattr(item, "fixturenames", ()):
+            item.add_marker("needs_shared")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of the reference data, which lies beside the checkout and is not part of it."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"no reference data at {SHARED_DATA} (set DENSECRF_SHARED to its parent)")
+    return SHARED_DATA
+
+
+class StrictSkips:
+    """Turn skips into a failed run, so that continuous integration cannot lose tests silently.
+
+    Allowed are tests marked ``gpu`` and, where there is no reference data, ``needs_shared``.
+    """
+
+    def __init__(self) -> None:
+        self.refused: list[str] = []
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not report.skipped or hasattr(report, "wasxfail"):
+            return
+        if "gpu" in report.keywords:
+            return
+        if "needs_shared" in report.keywords and not SHARED_DATA.is_dir():
+            return
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        self.refused.append(f"{report.nodeid}: {reason}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._note(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.refused and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.refused:
+            terminalreporter.section("skips refused by --strict-skips", red=True)
+            for line in self.refused:
+                terminalreporter.line(line)
