@@ -51,9 +51,10 @@ class StrictSkips:
     def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if not report.skipped or hasattr(report, "wasxfail"):
             return
-        if "gpu" in report.keywords:
+        keywords = getattr(report, "keywords", {})  # a module skipped as a whole has none
+        if "gpu" in keywords:
             return
-        if "needs_shared" in report.keywords and not SHARED_DATA.is_dir():
+        if "needs_shared" in keywords and not SHARED_DATA.is_dir():
             return
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         self.refused.append(f"{report.nodeid}: {reason}")
