@@ -1,0 +1,67 @@
+"""Check an installed wheel: nothing beside NumPy, a quick import, and a first answer.
+
+Run by the Python of an environment into which only the wheel was installed, from a folder that
+does not hold the source tree.
+"""
+
+import subprocess
+import sys
+from importlib.metadata import distributions
+
+IMPORT_LIMIT_MS = 150
+TIMER = (
+    "import numpy, time; t = time.perf_counter(); import densecrf; "
+    "print(1e3 * (time.perf_counter() - t))"
+)
+
+
+def check_dependencies() -> None:
+    """Fail if the wheel pulled in anything that users did not ask for."""
+    names = {distribution.metadata["Name"].lower() for distribution in distributions()}
+    extra = names - {"densecrf", "numpy", "pip", "setuptools", "wheel"}
+    if extra:
+        raise SystemExit(f"the wheel pulled in more than NumPy: {sorted(extra)}")
+
+
+def check_import_time() -> None:
+    """Report the import time beyond NumPy's, best of five; fail beyond the promised limit."""
+    times = [
+        float(subprocess.run([sys.executable, "-c", TIMER], check=True, capture_output=True).stdout)
+        for _ in range(5)
+    ]
+    print(f"import densecrf: {min(times):.1f} ms beyond NumPy (limit {IMPORT_LIMIT_MS} ms)")
+    if min(times) > IMPORT_LIMIT_MS:
+        raise SystemExit("importing densecrf is too slow")
+
+
+def check_answer() -> None:
+    """Build a small model on the compiled core and compare energies that are known."""
+    import numpy as np
+
+    import densecrf
+
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (24, 32, 3), dtype=np.uint8)
+    unary = rng.random((3, 24, 32), dtype=np.float32)
+    crf = densecrf.DenseCRF(
+        unary,
+        [
+            densecrf.Spatial(sigma=3, weight=3),
+            densecrf.Bilateral(image, sigma_xy=60, sigma_color=13, weight=10),
+        ],
+        filter="lattice",
+    )
+    for label, expected in enumerate(unary.sum(axis=(1, 2), dtype=np.float64)):
+        energy = crf.energy(np.full((24, 32), label))
+        if not np.isclose(energy, expected, rtol=1e-5):
+            raise SystemExit(f"constant labelling {label}: energy {energy}, expected {expected}")
+    mixed = crf.energy(unary.argmin(axis=0))
+    if not mixed > unary.min(axis=0).sum():
+        raise SystemExit(f"energy {mixed} of a mixed labelling lacks its pairwise part")
+    print(f"densecrf {densecrf.__version__} from {densecrf.__file__}: energy {mixed:.3f}")
+
+
+if __name__ == "__main__":
+    check_dependencies()
+    check_import_time()
+    check_answer()
