@@ -12,8 +12,8 @@ import sysconfig
 def missing():
     """Return one line for each thing that is missing."""
     problems = []
-    if sys.version_info < (3, 10):
-        version = "{}.{}".format(*sys.version_info[:2])  # noqa: UP032
+    if sys.version_info < (3, 10):  # noqa: UP036
+        version = "{}.{}".format(*sys.version_info[:2])
         problems.append("Python 3.10 or newer is needed, this is " + version)
     try:
         import ensurepip  # noqa: F401
