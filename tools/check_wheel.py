@@ -10,7 +10,7 @@ from importlib.metadata import distributions
 
 IMPORT_LIMIT_MS = 150
 TIMER = (
-    "import numpy, time; t = time.perf_counter(); import densecrf; "
+    "import numpy, time; t = time.perf_counter(); import densecrf; densecrf.DenseCRF; "
     "print(1e3 * (time.perf_counter() - t))"
 )
 
@@ -24,12 +24,12 @@ def check_dependencies() -> None:
 
 
 def check_import_time() -> None:
-    """Report the import time beyond NumPy's, best of five; fail beyond the promised limit."""
+    """Report the time to import the model beyond NumPy's, best of five; fail beyond the limit."""
     times = [
         float(subprocess.run([sys.executable, "-c", TIMER], check=True, capture_output=True).stdout)
         for _ in range(5)
     ]
-    print(f"import densecrf: {min(times):.1f} ms beyond NumPy (limit {IMPORT_LIMIT_MS} ms)")
+    print(f"import of the model: {min(times):.1f} ms beyond NumPy (limit {IMPORT_LIMIT_MS} ms)")
     if min(times) > IMPORT_LIMIT_MS:
         raise SystemExit("importing densecrf is too slow")
 
