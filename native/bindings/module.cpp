@@ -80,9 +80,13 @@ void bind_lattice(nb::module_& m) {
       .def("ordered_workspace",
            [](const Lattice& self, int levels) { return 4 * ordered_workspace(self, levels); })
       .def("scaled",
-           [](const Lattice& self, Vector<const float> g, int threads) {
-             check_channels(self, g.shape(0));
-             return parallel(threads, [&](Team& team) { return self.scaled(g.data(), team); });
+           [](const Lattice& self, Vector<const float> columns, Vector<const float> rows,
+              int threads) {
+             check_channels(self, columns.shape(0));
+             check_channels(self, rows.shape(0));
+             return parallel(threads, [&](Team& team) {
+               return self.scaled(columns.data(), rows.data(), team);
+             });
            })
       .def("diagonal",
            [](const Lattice& self, Vector<float> out, int threads) {
@@ -144,20 +148,20 @@ void bind_lattice(nb::module_& m) {
             });
           },
           "scores"_a, "out"_a, "symmetric"_a, "max_entries"_a, "threads"_a);
-  m.def(
-      "divide_and_conquer",
-      [](Matrix<const float> features, Vector<const float> weights, Matrix<const float> scores,
-         Matrix<float> out, bool symmetric, int threads) {
-        require(features.shape(1) >= 1 && features.shape(1) <= kMaxDimension,
-                "features: the dimension is out of range");
-        parallel(threads, [&](Team& team) {
-          filter_divide_and_conquer(features.data(), static_cast<std::int64_t>(features.shape(0)),
-                                    static_cast<int>(features.shape(1)), weights.data(),
-                                    scores.data(), out.data(), static_cast<int>(scores.shape(0)),
-                                    blur_order(symmetric), team);
-        });
-      },
-      "features"_a, "weights"_a, "scores"_a, "out"_a, "symmetric"_a, "threads"_a);
+  const auto divide_and_conquer = [](Matrix<const float> features, Vector<const float> weights,
+                                     const Lattice* fixed, Matrix<const float> scores,
+                                     Matrix<float> out, bool symmetric, int threads) {
+    require(features.shape(1) >= 1 && features.shape(1) <= kMaxDimension,
+            "features: the dimension is out of range");
+    parallel(threads, [&](Team& team) {
+      filter_divide_and_conquer(features.data(), static_cast<std::int64_t>(features.shape(0)),
+                                static_cast<int>(features.shape(1)), weights.data(), fixed,
+                                scores.data(), out.data(), static_cast<int>(scores.shape(0)),
+                                blur_order(symmetric), team);
+    });
+  };
+  m.def("divide_and_conquer", divide_and_conquer, "features"_a, "weights"_a,
+        "fixed"_a.none(), "scores"_a, "out"_a, "symmetric"_a, "threads"_a);
 }
 
 void bind_grid(nb::module_& m) {
@@ -165,27 +169,27 @@ void bind_grid(nb::module_& m) {
   using Shape = std::vector<std::int64_t>;
   m.def(
       "grid_apply",
-      [](const Shape& shape, const Taps& taps, Matrix<const float> in, Vector<const float> g,
-         Matrix<float> out, float factor, bool accumulate, int threads) {
+      [](const Shape& shape, const Taps& taps, Matrix<const float> in,
+         Vector<const float> columns, Vector<const float> rows, Matrix<float> out, float factor, bool accumulate, int threads) {
         parallel(threads, [&](Team& team) {
-          grid_plain({shape, taps}, in.data(), g.data(), out.data(),
+          grid_plain({shape, taps}, in.data(), columns.data(), rows.data(), out.data(),
                      static_cast<int>(in.shape(0)), factor, accumulate, team);
         });
       },
-      "shape"_a, "taps"_a, "values"_a, "weights"_a, "out"_a, "factor"_a, "accumulate"_a,
+      "shape"_a, "taps"_a, "values"_a, "columns"_a, "rows"_a, "out"_a, "factor"_a, "accumulate"_a,
       "threads"_a);
   m.def(
       "grid_ordered",
-      [](const Shape& shape, const Taps& taps, Matrix<const float> scores, Vector<const float> g,
-         Matrix<float> out, Vector<const float> mass, int levels, float low, float scale, bool hard,
+      [](const Shape& shape, const Taps& taps, Matrix<const float> scores,
+         Vector<const float> columns, Vector<const float> rows, Matrix<float> out, Vector<const float> mass, int levels, float low, float scale, bool hard,
          float factor, bool accumulate, int threads) {
         parallel(threads, [&](Team& team) {
-          grid_ordered({shape, taps}, scores.data(), g.data(), out.data(),
+          grid_ordered({shape, taps}, scores.data(), columns.data(), rows.data(), out.data(),
                        static_cast<int>(scores.shape(0)), {levels, low, scale, hard}, mass.data(),
                        factor, accumulate, team);
         });
       },
-      "shape"_a, "taps"_a, "scores"_a, "weights"_a, "out"_a, "mass"_a, "levels"_a, "low"_a,
+      "shape"_a, "taps"_a, "scores"_a, "columns"_a, "rows"_a, "out"_a, "mass"_a, "levels"_a, "low"_a,
       "scale"_a, "hard"_a, "factor"_a, "accumulate"_a, "threads"_a);
 }
 

@@ -12,10 +12,11 @@ namespace {
 class DivideAndConquer {
  public:
   DivideAndConquer(const float* features, std::int64_t n, int d, const float* weights,
-                   BlurOrder order, std::function<void()> checkpoint)
+                   const Lattice* fixed, BlurOrder order, std::function<void()> checkpoint)
       : features_(features),
         d_(d),
         weights_(weights),
+        fixed_(fixed),
         order_(order),
         alone_(1),
         checkpoint_(std::move(checkpoint)) {
@@ -56,17 +57,8 @@ class DivideAndConquer {
   void filter_across(float* out, std::int64_t begin, std::int64_t middle, std::int64_t end) {
     checkpoint_();
     const std::int64_t n = end - begin;
-    std::vector<float> features(static_cast<std::size_t>(n * d_));
-    std::vector<float> values(static_cast<std::size_t>(2 * n), 0.0f);
-    for (std::int64_t i = 0; i < n; ++i) {
-      const std::int32_t a = sorted_[begin + i];
-      std::copy_n(features_ + static_cast<std::int64_t>(a) * d_, d_, features.data() + i * d_);
-      values[2 * i + (begin + i < middle ? 0 : 1)] = weights_[a];
-    }
-    const Lattice lattice = build_lattice(features.data(), n, d_, alone_);
-    std::vector<float> filtered(values.size());
-    filter_plain(lattice, {values.data(), 1, 2}, {filtered.data(), 1, 2}, 2, order_, 1.0f, false,
-                 alone_);
+    const auto filtered = fixed_ ? on_fixed_lattice(begin, middle, end)
+                                 : on_own_lattice(begin, middle, end);
     for (std::int64_t i = 0; i < n; ++i) {
       float& target = out[sorted_[begin + i]];
       if (begin + i < middle)
@@ -76,9 +68,38 @@ class DivideAndConquer {
     }
   }
 
+  // Two channels, the lower half's weights and the upper half's, filtered; rows in sorted order.
+  std::vector<float> on_own_lattice(std::int64_t begin, std::int64_t middle, std::int64_t end) {
+    const std::int64_t n = end - begin;
+    std::vector<float> features(static_cast<std::size_t>(n * d_));
+    std::vector<float> values(static_cast<std::size_t>(2 * n), 0.0f), filtered(values.size());
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int32_t a = sorted_[begin + i];
+      std::copy_n(features_ + static_cast<std::int64_t>(a) * d_, d_, features.data() + i * d_);
+      values[2 * i + (begin + i < middle ? 0 : 1)] = weights_[a];
+    }
+    filter_plain(build_lattice(features.data(), n, d_, alone_), {values.data(), 1, 2},
+                 {filtered.data(), 1, 2}, 2, order_, 1.0f, false, alone_);
+    return filtered;
+  }
+
+  std::vector<float> on_fixed_lattice(std::int64_t begin, std::int64_t middle, std::int64_t end) {
+    std::vector<float> values(2 * sorted_.size(), 0.0f), filtered(values.size());
+    for (std::int64_t i = begin; i < end; ++i)
+      values[2 * static_cast<std::size_t>(sorted_[i]) + (i < middle ? 0 : 1)] = 1.0f;
+    filter_plain(*fixed_, {values.data(), 1, 2}, {filtered.data(), 1, 2}, 2, order_, 1.0f, false,
+                 alone_);
+    std::vector<float> rows(static_cast<std::size_t>(2 * (end - begin)));
+    for (std::int64_t i = begin; i < end; ++i)
+      std::copy_n(filtered.data() + 2 * static_cast<std::size_t>(sorted_[i]), 2,
+                  rows.data() + 2 * (i - begin));
+    return rows;
+  }
+
   const float* features_;
   int d_;
   const float* weights_;
+  const Lattice* fixed_;
   BlurOrder order_;
   Team alone_;
   std::function<void()> checkpoint_;
@@ -88,10 +109,11 @@ class DivideAndConquer {
 }  // namespace
 
 void filter_divide_and_conquer(const float* features, std::int64_t n, int d, const float* weights,
-                               const float* scores, float* out, int channels, BlurOrder order,
-                               Team& team) {
+                               const Lattice* fixed, const float* scores, float* out, int channels,
+                               BlurOrder order, Team& team) {
   team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
-    DivideAndConquer solver(features, n, d, weights, order, [&] { team.checkpoint(thread); });
+    DivideAndConquer solver(features, n, d, weights, fixed, order,
+                            [&] { team.checkpoint(thread); });
     for (std::int64_t c = begin; c < end; ++c) solver.label(scores + c * n, out + c * n);
   });
 }

@@ -73,17 +73,17 @@ std::int64_t Grid::pixels() const {
   return n;
 }
 
-void grid_plain(const Grid& grid, const float* in, const float* g, float* out, int channels,
+void grid_plain(const Grid& grid, const float* in, const float* columns, const float* rows, float* out, int channels,
                 float factor, bool accumulate, Team& team) {
   const std::int64_t n = grid.pixels();
   Buffer<float> values(n), scratch(n);
   for (int c = 0; c < channels; ++c) {
     const float* from = in + c * n;
     float* to = out + c * n;
-    each_pixel(n, team, [&](std::int64_t a) { values[a] = g[a] * from[a]; });
+    each_pixel(n, team, [&](std::int64_t a) { values[a] = columns[a] * from[a]; });
     const float* filtered = convolve(grid, values.data(), scratch.data(), team);
     each_pixel(n, team, [&](std::int64_t a) {
-      const float value = factor * g[a] * filtered[a];
+      const float value = factor * rows[a] * filtered[a];
       to[a] = accumulate ? to[a] + value : value;
     });
   }
@@ -91,7 +91,7 @@ void grid_plain(const Grid& grid, const float* in, const float* g, float* out, i
 
 // With C_q the filtered mass at or above level q, the signed mass at t = h + f is
 // C_0 - [(1-f) C_h + C_{h+1} + f C_{h+2}]; one level at a time, so the workspace is four planes.
-void grid_ordered(const Grid& grid, const float* scores, const float* g, float* out, int channels,
+void grid_ordered(const Grid& grid, const float* scores, const float* columns, const float* rows, float* out, int channels,
                   Levels levels, const float* mass, float factor, bool accumulate, Team& team) {
   const std::int64_t n = grid.pixels();
   const float top = static_cast<float>(levels.count - 1);
@@ -107,14 +107,14 @@ void grid_ordered(const Grid& grid, const float* scores, const float* g, float* 
     for (int q = 1; q < levels.count; ++q) {
       const float floor = static_cast<float>(q - 1);
       each_pixel(n, team, [&](std::int64_t a) {
-        values[a] = g[a] * std::min(std::max(t[a] - floor, 0.0f), 1.0f);
+        values[a] = columns[a] * std::min(std::max(t[a] - floor, 0.0f), 1.0f);
       });
       const float* filtered = convolve(grid, values.data(), scratch.data(), team);
       each_pixel(n, team, [&](std::int64_t a) {
         const int h = static_cast<int>(t[a]);
         const float f = t[a] - static_cast<float>(h);
         const float part = q == h ? 1 - f : q == h + 1 ? 1.0f : q == h + 2 ? f : 0.0f;
-        below[a] += part * g[a] * filtered[a];
+        below[a] += part * rows[a] * filtered[a];
       });
     }
     each_pixel(n, team, [&](std::int64_t a) {

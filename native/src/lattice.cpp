@@ -246,7 +246,7 @@ LatticeView Lattice::view() const {
           corner_weight.data(), t.row_begin.data(), t.entry_pixel.data(), entry_weight.data()};
 }
 
-Lattice Lattice::scaled(const float* g, Team& team) const {
+Lattice Lattice::scaled(const float* columns, const float* rows, Team& team) const {
   Lattice out;
   out.topology = topology;
   const std::int64_t n = pixels();
@@ -256,11 +256,11 @@ Lattice Lattice::scaled(const float* g, Team& team) const {
   team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
     for (int k = 0; k < corners; ++k)
       for (std::int64_t a = begin; a < end; ++a)
-        out.corner_weight[k * n + a] = corner_weight[k * n + a] * g[a];
+        out.corner_weight[k * n + a] = corner_weight[k * n + a] * rows[a];
   });
   team.run(n * corners, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t e = begin; e < end; ++e)
-      out.entry_weight[e] = entry_weight[e] * g[topology->entry_pixel[e]];
+      out.entry_weight[e] = entry_weight[e] * columns[topology->entry_pixel[e]];
   });
   return out;
 }

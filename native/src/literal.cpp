@@ -36,11 +36,10 @@ void algorithm3(const Lattice& lattice, const std::vector<int>& bin, int levels,
   const int orders = order == BlurOrder::kSymmetric ? 2 : 1;
   const float scale = sign * lattice.scale() / static_cast<float>(orders);
   Values splatted(size, 0.0f), values(size), scratch(size, 0.0f);
-  for (std::int64_t b = 0; b < n; ++b)
-    for (int k = 0; k <= t.dimension; ++k)
-      for (int h = bin[b]; h < levels; ++h)
-        splatted[static_cast<std::int64_t>(t.corner[k * n + b]) * levels + h] +=
-            lattice.corner_weight[k * n + b];
+  for (std::int64_t v = 0; v < t.vertices; ++v)
+    for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
+      for (int h = bin[t.entry_pixel[e]]; h < levels; ++h)
+        splatted[v * levels + h] += lattice.entry_weight[e];
   for (int reversed = 0; reversed < orders; ++reversed) {
     values = splatted;
     blur_levels(t, levels, reversed == 1, values, scratch, checkpoint);

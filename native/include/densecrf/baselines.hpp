@@ -22,9 +22,11 @@ void filter_adaptive(const Lattice& lattice, const float* scores, float* out, in
                      BlurOrder order, std::int64_t max_entries, Team& team);
 
 // Divide and conquer (Desmaison et al. 2016): sort by score, recurse on the halves, filter from
-// each half into the other on a lattice of the pixels involved, built anew each time.
+// each half into the other on a lattice of the pixels involved, built anew each time, as there. A
+// small lattice misses vertices of the large one, so it is another operator; with `fixed` not null
+// that lattice is used throughout: the exact order, but O(n) for each of the n filterings.
 void filter_divide_and_conquer(const float* features, std::int64_t n, int d, const float* weights,
-                               const float* scores, float* out, int channels, BlurOrder order,
-                               Team& team);
+                               const Lattice* fixed, const float* scores, float* out, int channels,
+                               BlurOrder order, Team& team);
 
 }  // namespace densecrf

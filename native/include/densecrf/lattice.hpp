@@ -53,8 +53,8 @@ struct Lattice {
   float scale() const;
   LatticeView view() const;
 
-  // The same lattice with every pixel's weights multiplied by g (for symmetric normalisation).
-  Lattice scaled(const float* g, Team& team) const;
+  // The same lattice with weights: the filter's matrix becomes rows_a k_ab columns_b.
+  Lattice scaled(const float* columns, const float* rows, Team& team) const;
 
   // The diagonal k_aa of the filter's matrix, exactly, for the symmetric operator.
   void diagonal(float* out, Team& team) const;

@@ -1,0 +1,208 @@
+r"""What every filter does, and how scores become levels.
+
+`apply` answers :math:`\sum_b k_{ab} v_b`; `ordered` answers
+:math:`\sum_b k_{ab} g_b\, s(y_a, y_b)`, where :math:`s` is the sign of :math:`y_a - y_b`
+(the conditional gradient, Eq. 12 of the paper) or a bounded, antisymmetric stand-in for it.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.validation import (
+    FloatArray,
+    as_real_array,
+    check_choice,
+    check_finite,
+    check_integer,
+)
+
+__all__ = ["ORDERS", "Filter", "Levels", "as_planes"]
+
+ORDERS = (
+    "soft",
+    "hard",
+    "adaptive",
+    "divide-and-conquer",
+    "divide-and-conquer-fixed",
+    "literal",
+)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How scores become levels: ``t = clip((y - low) * scale, 0, count - 1)``, floored if hard."""
+
+    count: int
+    low: float
+    scale: float
+    hard: bool
+
+    @staticmethod
+    def spanning(scores: npt.NDArray[Any], count: int, *, hard: bool) -> "Levels":
+        """Spread `count` levels over the range of all scores."""
+        low, high = float(scores.min()), float(scores.max())
+        span = high - low
+        return Levels(count, low, (count - 1) / span if span > 0 else 0.0, hard)
+
+    def of(self, scores: FloatArray) -> FloatArray:
+        """Return the (fractional) level of each score."""
+        t = np.clip((scores - np.float32(self.low)) * np.float32(self.scale), 0, self.count - 1)
+        return np.floor(t) if self.hard else t
+
+
+class Filter(ABC):
+    r"""A symmetric, non-negative approximation of a Gaussian kernel matrix.
+
+    Public methods take and return (n, channels). The `planes` methods, for the solvers, take
+    label-major float32 arrays (channels, n) that are trusted.
+    """
+
+    n: int
+
+    def apply(self, values: Any, *, threads: int | None = None) -> FloatArray:
+        r"""Filter: :math:`\sum_b k_{ab} v_b` for each channel.
+
+        Parameters
+        ----------
+        values : array_like, (n,) or (n, channels)
+            What to filter.
+        threads : int, optional
+            Number of threads; all by default. The result does not depend on it.
+
+        Returns
+        -------
+        ndarray
+            Filtered values, float32, of the same shape.
+        """
+        planes, shape = as_planes("values", values, self.n)
+        out = np.empty((self.n, planes.shape[0]), np.float32)
+        self.apply_planes(planes, out.T, threads=_threads(threads))
+        return out.reshape(shape)
+
+    def ordered(
+        self,
+        scores: Any,
+        weights: Any = None,
+        *,
+        levels: int = 10,
+        order: str = "soft",
+        rescale: bool = True,
+        threads: int | None = None,
+    ) -> FloatArray:
+        r"""Filter in the order of the scores: :math:`\sum_b k_{ab} g_b\, s(y_a, y_b)`.
+
+        Parameters
+        ----------
+        scores : array_like, (n,) or (n, channels)
+            The scores y; each channel has an order of its own.
+        weights : array_like, (n,), optional
+            The weights g, 1 by default.
+        levels : int
+            Number of levels H for ``"soft"``, ``"hard"`` and ``"literal"``.
+        order : {"soft", "hard", "adaptive", "divide-and-conquer", "literal", ...}
+            ``hard``: scores are floored to levels, s is the sign of the levels' difference.
+            ``soft``: a score belongs to its two nearest levels in linear proportion.
+            ``adaptive``: the exact order, no levels (Appendix B.2.1).
+            ``divide-and-conquer`` (Desmaison et al. 2016) and ``literal`` (Algorithm 3 as
+            printed) are baselines. The former builds a lattice for every half anew;
+            ``divide-and-conquer-fixed`` keeps to this filter's own, for small problems.
+        rescale : bool
+            Spread the levels over the range of all scores; otherwise over [0, 1].
+        threads : int, optional
+            Number of threads; all by default.
+
+        Returns
+        -------
+        ndarray
+            float32, of the shape of `scores`.
+        """
+        check_choice("order", order, ORDERS)
+        check_integer("levels", levels, at_least=2)
+        planes, shape = as_planes("scores", scores, self.n)
+        planes = np.ascontiguousarray(planes)
+        target = self if weights is None else self.weighted(self._checked_weights(weights), None)
+        spread = Levels.spanning(planes, levels, hard=order == "hard")
+        if not rescale:
+            spread = Levels(levels, 0.0, float(levels - 1), order == "hard")
+        out = np.empty_like(planes)
+        if order in ("soft", "hard"):
+            target.ordered_planes(planes, out, spread, threads=_threads(threads))
+        else:
+            unit = spread.of(planes) / np.float32(levels - 1) if order == "literal" else planes
+            target.ordered_exactly(unit, out, order, levels, threads=_threads(threads))
+        return np.ascontiguousarray(out.T).reshape(shape)
+
+    def _checked_weights(self, weights: Any) -> FloatArray:
+        g = as_real_array("weights", weights, ndim=1)
+        if g.shape[0] != self.n:
+            raise ValueError(f"weights: {g.shape[0]} of them for {self.n} pixels")
+        check_finite("weights", g)
+        return np.ascontiguousarray(g, np.float32)
+
+    @cached_property
+    def mass(self) -> FloatArray:
+        r"""The row sums :math:`\sum_b k_{ab}`, (n,)."""
+        out = np.empty((1, self.n), np.float32)
+        self.apply_planes(np.ones((1, self.n), np.float32), out)
+        return out[0]
+
+    @abstractmethod
+    def diagonal(self) -> FloatArray:
+        r"""Return :math:`k_{aa}`, (n,)."""
+
+    @abstractmethod
+    def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "Filter":
+        r"""Return the filter :math:`\text{rows}_a\, k_{ab}\, \text{columns}_b` (None: ones)."""
+
+    @abstractmethod
+    def apply_planes(
+        self,
+        planes: FloatArray,
+        out: FloatArray,
+        *,
+        factor: float = 1.0,
+        accumulate: bool = False,
+        threads: int = 0,
+    ) -> None:
+        """Set, or add to, `out` the filtered `planes` times `factor`."""
+
+    @abstractmethod
+    def ordered_planes(
+        self,
+        scores: FloatArray,
+        out: FloatArray,
+        levels: Levels,
+        *,
+        factor: float = 1.0,
+        accumulate: bool = False,
+        threads: int = 0,
+    ) -> None:
+        """Set, or add to, `out` the ordered filtering by levels, times `factor`."""
+
+    @abstractmethod
+    def ordered_exactly(
+        self, scores: FloatArray, out: FloatArray, order: str, levels: int, *, threads: int = 0
+    ) -> None:
+        """Set `out` to the adaptive, divide-and-conquer or literal ordered filtering."""
+
+
+def as_planes(name: str, values: Any, n: int) -> tuple[FloatArray, tuple[int, ...]]:
+    """Return user values (n,) or (n, channels) as a (channels, n) view, and their shape."""
+    array = as_real_array(name, values)
+    if array.ndim not in (1, 2) or array.shape[0] != n:
+        raise ValueError(f"{name}: shape {array.shape}; give ({n},) or ({n}, channels)")
+    if array.size == 0:
+        raise ValueError(f"{name}: shape {array.shape} holds no channels")
+    check_finite(name, array)
+    planes = np.asarray(array, np.float32).reshape(n, -1).T
+    check_finite(f"{name} as float32", planes)
+    return planes, array.shape
+
+
+def _threads(threads: int | None) -> int:
+    return 0 if threads is None else check_integer("threads", threads, at_least=1)

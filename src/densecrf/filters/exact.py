@@ -1,0 +1,116 @@
+"""The oracle: every pair of pixels, in blocks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.filters.base import Filter, Levels
+from densecrf.validation import FloatArray, as_real_array, check_finite
+
+__all__ = ["ExactFilter"]
+
+BLOCK = 1 << 22  # pairs held at once
+
+
+class ExactFilter(Filter):
+    r"""Brute force: :math:`k_{ab} = \exp(-\tfrac12\lVert f_a - f_b\rVert^2)` for all pairs.
+
+    O(n²) time, bounded memory. For small problems and as the reference of tests.
+
+    Parameters
+    ----------
+    features : array_like, (n, d)
+        Features in standard deviations.
+
+    Examples
+    --------
+    >>> ExactFilter([[0.0], [1.0]]).apply([1.0, 0.0]).round(4)
+    array([1.    , 0.6065], dtype=float32)
+    """
+
+    def __init__(self, features: Any) -> None:
+        array = as_real_array("features", features, ndim=2)
+        check_finite("features", array)
+        if array.size == 0:
+            raise ValueError(f"features: shape {array.shape} holds nothing to filter")
+        self.n = array.shape[0]
+        self._features = array.astype(np.float64)
+        self._columns: npt.NDArray[np.float64] = np.ones(self.n)
+        self._rows: npt.NDArray[np.float64] = np.ones(self.n)
+
+    def diagonal(self) -> FloatArray:
+        """Return the products of the weights."""
+        return (self._rows * self._columns).astype(np.float32)
+
+    def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "ExactFilter":
+        """Return this filter with weighted rows and columns."""
+        out = ExactFilter(self._features)
+        out._columns = self._columns if columns is None else self._columns * columns
+        out._rows = self._rows if rows is None else self._rows * rows
+        return out
+
+    def _blocks(self) -> Iterator[tuple[slice, npt.NDArray[np.float64]]]:
+        f = self._features
+        square = (f**2).sum(1)
+        step = max(1, BLOCK // self.n)
+        for begin in range(0, self.n, step):
+            some = slice(begin, min(self.n, begin + step))
+            distance = square[some, None] + square[None, :] - 2 * f[some] @ f.T
+            kernel = np.exp(-0.5 * np.maximum(distance, 0))
+            inside = np.arange(some.start, some.stop)
+            kernel[inside - begin, inside] = 1.0  # cancellation must not touch the diagonal
+            kernel *= self._rows[some, None] * self._columns[None, :]
+            yield some, kernel
+
+    def apply_planes(
+        self,
+        planes: FloatArray,
+        out: FloatArray,
+        *,
+        factor: float = 1.0,
+        accumulate: bool = False,
+        threads: int = 0,
+    ) -> None:
+        """Multiply by the matrix, a block of rows at a time."""
+        values = planes.astype(np.float64)
+        for some, kernel in self._blocks():
+            block = factor * (values @ kernel.T)
+            out[:, some] = out[:, some] + block if accumulate else block
+
+    def ordered_planes(
+        self,
+        scores: FloatArray,
+        out: FloatArray,
+        levels: Levels,
+        *,
+        factor: float = 1.0,
+        accumulate: bool = False,
+        threads: int = 0,
+    ) -> None:
+        """Sum over pairs of levels with their linear weights."""
+        t = levels.of(scores).astype(np.float64)
+        for some, kernel in self._blocks():
+            block = np.zeros((len(t), some.stop - some.start))
+            for h in range(levels.count):
+                own = np.maximum(0, 1 - np.abs(t[:, some] - h))
+                below = np.clip(h - t, 0, 1)  # mass of levels < h
+                above = np.clip(t - h, 0, 1)
+                block += own * ((below - above) @ kernel.T)
+            out[:, some] = out[:, some] + factor * block if accumulate else factor * block
+
+    def ordered_exactly(
+        self, scores: FloatArray, out: FloatArray, order: str, levels: int, *, threads: int = 0
+    ) -> None:
+        """Compare every pair of scores (or of the literal algorithm's two kinds of bins)."""
+        up, down = scores, scores
+        if order == "literal":
+            t = scores * np.float32(levels - 1)
+            up, down = np.floor(t), np.ceil(t)
+        for some, kernel in self._blocks():
+            for c in range(len(scores)):
+                a, b = up[c, some, None], up[c, None, :]
+                lower, upper = down[c, some, None], down[c, None, :]
+                sign = (a >= b).astype(np.float64) - (lower <= upper)
+                out[c, some] = (kernel * sign).sum(1)

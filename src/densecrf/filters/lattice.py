@@ -1,0 +1,187 @@
+"""The permutohedral lattice: linear in pixels, for features of any dimension."""
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.filters.base import Filter, Levels
+from densecrf.native import core
+from densecrf.validation import FloatArray, as_real_array, check_choice, check_finite
+
+__all__ = ["LatticeFilter"]
+
+LARGEST_DIMENSION = 64
+MAX_ADAPTIVE_ENTRIES = 1 << 27  # 1 GiB of sorted lists a label
+
+
+class LatticeFilter(Filter):
+    r"""Approximate Gaussian by the permutohedral lattice (Adams, Baek and Davis 2010).
+
+    Parameters
+    ----------
+    features : array_like, (n, d)
+        Features in standard deviations; d from 1 to 64.
+    blur : {"symmetric", "forward"}
+        ``"symmetric"`` (default) averages both orders of the axes' blurs: an exactly symmetric
+        operator. ``"forward"`` is the usual single order, for parity with other software; it is
+        not symmetric, so bounds computed with it are not rigorous.
+    threads : int, optional
+        Threads for the construction.
+
+    Attributes
+    ----------
+    n : int
+        Number of pixels.
+    vertices : int
+        Number of lattice points.
+
+    Notes
+    -----
+    The workspace of `ordered` is, for each thread, ``4 (3 (P + 1) W + n)`` bytes with P lattice
+    points and W = H - 1 rounded up to 4, 8 or a multiple of 16 (`ordered_workspace`): one label
+    at a time, never all of them. That of `apply` is ``4 (3 (P + 1) + n) · 16`` bytes at most.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> lattice = LatticeFilter(np.arange(12.0).reshape(6, 2) / 5)
+    >>> matrix = lattice.apply(np.eye(6))
+    >>> bool(np.allclose(matrix, matrix.T, atol=1e-6))
+    True
+    """
+
+    def __init__(
+        self,
+        features: Any,
+        blur: Literal["symmetric", "forward"] = "symmetric",
+        threads: int | None = None,
+    ) -> None:
+        check_choice("blur", blur, ("symmetric", "forward"))
+        array = as_real_array("features", features, ndim=2)
+        check_finite("features", array)
+        if array.size == 0:
+            raise ValueError(f"features: shape {array.shape} holds nothing to filter")
+        if array.shape[1] > LARGEST_DIMENSION:
+            raise ValueError(
+                f"features: dimension {array.shape[1]} is more than {LARGEST_DIMENSION}; reduce "
+                "it first, for example by principal components"
+            )
+        if array.shape[0] >= 2**31:
+            raise MemoryError(f"features: {array.shape[0]} pixels; fewer than 2**31 can be filtered")
+        self.n = array.shape[0]
+        self.symmetric = blur == "symmetric"
+        kept = np.float32 if array.dtype == np.float32 else np.float64
+        self._features: npt.NDArray[np.floating[Any]] = np.ascontiguousarray(array, kept)
+        self._columns: FloatArray | None = None
+        self._rows: FloatArray | None = None
+        try:
+            self._lattice = core().Lattice.build(self._features, threads or 0)
+        except ValueError as error:
+            largest = float(np.abs(self._features).max())
+            raise ValueError(
+                f"features: a value of {largest:g} standard deviations is too far from zero for "
+                "the lattice's integer keys; divide by larger standard deviations or subtract "
+                "the mean"
+            ) from error
+
+    @property
+    def vertices(self) -> int:
+        """Number of lattice points."""
+        return int(self._lattice.vertices)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the lattice occupies."""
+        return int(self._lattice.bytes)
+
+    def ordered_workspace(self, levels: int = 10) -> int:
+        """Bytes of workspace that `ordered` takes for each thread."""
+        return int(self._lattice.ordered_workspace(levels))
+
+    def diagonal(self) -> FloatArray:
+        """Return the exact diagonal of the symmetric operator."""
+        out = np.empty(self.n, np.float32)
+        self._lattice.diagonal(out, 0)
+        return out
+
+    def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "LatticeFilter":
+        """Return a filter on the same lattice with weighted rows and columns."""
+        out = object.__new__(LatticeFilter)
+        out.n, out.symmetric, out._features = self.n, self.symmetric, self._features
+        ones = np.ones(self.n, np.float32)
+        columns = ones if columns is None else columns
+        rows = ones if rows is None else rows
+        out._lattice = self._lattice.scaled(columns, rows, 0)
+        out._columns = columns if self._columns is None else self._columns * columns
+        out._rows = rows if self._rows is None else self._rows * rows
+        return out
+
+    def apply_planes(
+        self,
+        planes: FloatArray,
+        out: FloatArray,
+        *,
+        factor: float = 1.0,
+        accumulate: bool = False,
+        threads: int = 0,
+    ) -> None:
+        """Splat, blur, slice; a block of channels at a time."""
+        self._lattice.apply(planes, out, self.symmetric, factor, accumulate, threads)
+
+    def ordered_planes(
+        self,
+        scores: FloatArray,
+        out: FloatArray,
+        levels: Levels,
+        *,
+        factor: float = 1.0,
+        accumulate: bool = False,
+        threads: int = 0,
+    ) -> None:
+        """Filter all levels of a label in one pass, label after label."""
+        self._lattice.ordered(
+            scores,
+            out,
+            self.mass,
+            levels.count,
+            levels.low,
+            levels.scale,
+            levels.hard,
+            self.symmetric,
+            factor,
+            accumulate,
+            threads,
+        )
+
+    def ordered_exactly(
+        self, scores: FloatArray, out: FloatArray, order: str, levels: int, *, threads: int = 0
+    ) -> None:
+        """Run one of the baselines."""
+        scores = np.ascontiguousarray(scores, np.float32)
+        if order == "literal":
+            self._lattice.literal(scores, out, levels, self.symmetric, threads)
+        elif order == "adaptive":
+            self._adaptive(scores, out, threads)
+        else:
+            self._divide_and_conquer(scores, out, order == "divide-and-conquer", threads)
+
+    def _divide_and_conquer(
+        self, scores: FloatArray, out: FloatArray, rebuild: bool, threads: int
+    ) -> None:
+        columns = np.ones(self.n, np.float32) if self._columns is None else self._columns
+        features = np.ascontiguousarray(self._features, np.float32)
+        fixed = None if rebuild else self._lattice
+        core().divide_and_conquer(features, columns, fixed, scores, out, self.symmetric, threads)
+        if rebuild and self._rows is not None:
+            out *= self._rows
+
+    def _adaptive(self, scores: FloatArray, out: FloatArray, threads: int) -> None:
+        try:
+            self._lattice.adaptive(scores, out, self.symmetric, MAX_ADAPTIVE_ENTRIES, threads)
+        except MemoryError as error:
+            raise MemoryError(
+                'order="adaptive": the sorted lists of distinct scores grew beyond '
+                f"{8 * MAX_ADAPTIVE_ENTRIES >> 20} MiB; round the scores, use a smaller image, or "
+                'order="soft" with more levels'
+            ) from error

@@ -1,0 +1,213 @@
+r"""Gaussian kernels: how an image becomes features.
+
+A kernel gives every pixel a feature vector :math:`f_a`, in units of standard deviations, and a
+weight :math:`w`; its part of the pairwise potential is
+:math:`w \exp(-\tfrac12 \lVert f_a - f_b \rVert^2)` (Eq. 2 of the paper).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.validation import (
+    as_real_array,
+    check_finite,
+    check_integer,
+    check_non_negative,
+    sigmas,
+)
+
+__all__ = ["Bilateral", "Features", "Kernel", "Spatial"]
+
+# The lattice's integer keys hold features of this size at any dimension (see filters.lattice).
+LARGEST_FEATURE = 1e6
+
+
+class Kernel(Protocol):
+    """What a model needs of a kernel."""
+
+    weight: float
+
+    def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
+        """Return the features (n, d) of a grid of pixels of this shape."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Spatial:
+    """Smoothness: nearby pixels like equal labels.
+
+    Parameters
+    ----------
+    sigma : float or sequence of float
+        Standard deviation in pixels; one number, or one for each axis of the image in the order
+        of its axes (for example ``(5, 1, 1)`` for a volume with thick slices).
+    weight : float
+        Weight of the kernel over unordered pairs of pixels.
+
+    Examples
+    --------
+    >>> Spatial(sigma=2).features((2, 2))
+    array([[0. , 0. ],
+           [0.5, 0. ],
+           [0. , 0.5],
+           [0.5, 0.5]], dtype=float32)
+    """
+
+    sigma: Any
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the weight; sigma is checked with the image's axes."""
+        object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
+        sigmas("sigma", self.sigma, np.size(self.sigma), "axes")
+
+    def axis_sigmas(self, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        """Return the standard deviation along each axis."""
+        return sigmas("sigma", self.sigma, len(shape), "axes of the image")
+
+    def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+        """Return the scaled positions, last axis (x) first."""
+        return _positions(shape, self.axis_sigmas(shape), "sigma")
+
+
+@dataclass(frozen=True, eq=False)
+class Bilateral:
+    """Appearance: nearby pixels of similar colour like equal labels.
+
+    Parameters
+    ----------
+    image : array_like
+        Image of the pixels, ``(*spatial)`` for one channel or ``(*spatial, channels)``; any real
+        dtype, order or strides. Any number of channels.
+    sigma_xy : float or sequence of float
+        Standard deviation of the position in pixels, one or one for each axis.
+    sigma_color : float or sequence of float
+        Standard deviation of the image's values, in *their* units: the usual numbers (3 to 20)
+        are for images from 0 to 255. One, or one for each channel.
+    weight : float
+        Weight of the kernel over unordered pairs of pixels.
+    channel_axis : int, optional
+        The axis of `image` that holds the channels; by default the last, where there is one axis
+        more than the model's grid has.
+    """
+
+    image: Any
+    sigma_xy: Any
+    sigma_color: Any
+    weight: float = 1.0
+    channel_axis: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check what does not depend on the model's grid."""
+        object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
+        image = as_real_array("image", self.image)
+        if image.size == 0:
+            raise ValueError(f"image: shape {image.shape} holds no pixels")
+        check_finite("image", image)
+        if self.channel_axis is not None:
+            axis = check_integer("channel_axis", self.channel_axis, at_least=-image.ndim)
+            if axis >= image.ndim:
+                raise ValueError(f"channel_axis={axis}: the image has {image.ndim} axes only")
+            image = np.moveaxis(image, axis, -1)
+        object.__setattr__(self, "image", image)
+        sigmas("sigma_xy", self.sigma_xy, np.size(self.sigma_xy), "axes")
+        sigmas("sigma_color", self.sigma_color, np.size(self.sigma_color), "channels")
+
+    def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+        """Return scaled positions (last axis first) and colours."""
+        image = self._channels_last(shape)
+        scales = sigmas("sigma_xy", self.sigma_xy, len(shape), "axes of the image")
+        positions = _positions(shape, scales, "sigma_xy")
+        channels = image.shape[-1]
+        color = sigmas("sigma_color", self.sigma_color, channels, "channels of the image")
+        d = len(shape)
+        out = np.empty((positions.shape[0], d + channels), np.float32)
+        out[:, :d] = positions
+        for c in range(channels):
+            plane = image[..., c].astype(np.float64).ravel() / color[c]
+            _check_extent("sigma_color", color[c], plane)
+            out[:, d + c] = plane
+        return out
+
+    def _channels_last(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        image: npt.NDArray[Any] = self.image
+        if self.channel_axis is None and image.shape == shape:
+            return image[..., None]
+        if image.shape[:-1] == shape:
+            return image
+        raise ValueError(
+            f"image: shape {image.shape} does not fit a grid of {shape} pixels; give {shape} for "
+            f"one channel or {(*shape, 'channels')}, or name the channels' axis by channel_axis="
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Any features: point clouds, meshes, superpixels, multispectral stacks.
+
+    Parameters
+    ----------
+    features : array_like
+        Array (n, d), one row a pixel in C order, already divided by the standard deviations.
+    weight : float
+        Weight of the kernel over unordered pairs.
+    """
+
+    values: Any
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the array."""
+        object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
+        values = as_real_array("features", self.values, ndim=2)
+        if values.shape[1] == 0:
+            raise ValueError(f"features: shape {values.shape} has no feature columns")
+        check_finite("features", values)
+        if values.dtype.kind != "f" or values.dtype.itemsize != 4:
+            values = values.astype(np.float64)
+        object.__setattr__(self, "values", values)
+
+    def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
+        """Return the given features, after a look at their number and size."""
+        values: npt.NDArray[np.floating[Any]] = self.values
+        n = int(np.prod(shape))
+        if values.shape[0] != n:
+            raise ValueError(f"features: {values.shape[0]} rows for {n} pixels (grid {shape})")
+        largest = float(np.abs(values).max(initial=0.0))
+        if largest > LARGEST_FEATURE:
+            raise ValueError(
+                f"features: a value of {largest:g} standard deviations; the largest that can be "
+                f"filtered is {LARGEST_FEATURE:g}. Divide by larger standard deviations, or "
+                "subtract the mean"
+            )
+        return np.ascontiguousarray(values)
+
+
+def _positions(
+    shape: tuple[int, ...], scales: npt.NDArray[np.float64], name: str
+) -> npt.NDArray[np.float32]:
+    """Return the grid's positions over their standard deviations, last axis first."""
+    n = int(np.prod(shape))
+    out = np.empty((n, len(shape)), np.float32)
+    for axis, (length, sigma) in enumerate(zip(shape, scales, strict=True)):
+        line = np.arange(length, dtype=np.float64) / sigma
+        _check_extent(name, sigma, line)
+        form = [1] * len(shape)
+        form[axis] = length
+        out[:, len(shape) - 1 - axis] = np.broadcast_to(line.reshape(form), shape).ravel()
+    return out
+
+
+def _check_extent(name: str, sigma: float, values: npt.NDArray[np.float64]) -> None:
+    """Refuse standard deviations so small that positions leave the lattice's range."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if not largest <= LARGEST_FEATURE:
+        needed = largest * sigma / LARGEST_FEATURE
+        raise ValueError(
+            f"{name}={sigma:g}: values up to {largest * sigma:g} are then {largest:g} standard "
+            f"deviations from zero, more than the {LARGEST_FEATURE:g} that can be filtered; give "
+            f"{name} of {needed:.3g} or greater"
+        )
