@@ -1,0 +1,26 @@
+"""The one error that every reader raises: it names the file and the reason."""
+
+from __future__ import annotations
+
+import os
+
+
+class FileFormatError(ValueError):
+    """A file that cannot be used, with its path and the reason.
+
+    Examples
+    --------
+    >>> raise FileFormatError("scores.npy", "holds text")
+    Traceback (most recent call last):
+        ...
+    densecrf.io.errors.FileFormatError: scores.npy: holds text
+    """
+
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+        super().__init__(f"{os.fspath(path)}: {reason}")
+        self.path = os.fspath(path)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, str]]:
+        """Pickle with both arguments, so that worker processes can hand the error back."""
+        return type(self), (self.path, self.reason)
