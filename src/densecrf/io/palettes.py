@@ -1,0 +1,362 @@
+"""Class lists and colours of MSRC-21, Pascal VOC and CamVid, and colour <-> index conversion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = [
+    "CAMVID",
+    "CAMVID32",
+    "MSRC",
+    "PALETTES",
+    "VOC",
+    "Palette",
+    "get_palette",
+    "voc_colormap",
+]
+
+RGB = tuple[int, int, int]
+
+
+def voc_colormap(count: int = 256) -> NDArray[np.uint8]:
+    """Make the Pascal VOC colours: the bits of the index, dealt to red, green and blue in turn.
+
+    Parameters
+    ----------
+    count
+        How many colours, 1 to 65536, all different.
+
+    Returns
+    -------
+    ndarray
+        ``(count, 3)`` uint8.
+
+    Examples
+    --------
+    >>> voc_colormap(4).tolist()
+    [[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0]]
+    """
+    if not 1 <= count <= 65536:
+        raise ValueError(f"count={count} must be between 1 and 65536")
+    index = np.arange(count)
+    colors = np.zeros((count, 3), np.int64)
+    for bit in range(8):
+        for channel in range(3):
+            colors[:, channel] |= (index >> (3 * bit + channel) & 1) << (7 - bit)
+    return colors.astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Palette:
+    """The classes of a data set with their colours.
+
+    Attributes
+    ----------
+    name
+        What the data set is called.
+    classes
+        Class names; the position is the label.
+    colors
+        One RGB triple a class, for writing.
+    void
+        The label of pixels without a class.
+    void_color
+        The colour of such pixels.
+    merged
+        Further colours seen in ground truth, and the label that each means.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    colors: tuple[RGB, ...]
+    void: int = 255
+    void_color: RGB = (0, 0, 0)
+    merged: Mapping[RGB, int] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        if not self.classes or len(self.classes) != len(self.colors):
+            raise ValueError(
+                f"palette {self.name!r} has {len(self.classes)} classes and "
+                f"{len(self.colors)} colors: give one colour a class, and at least one class"
+            )
+        if 0 <= self.void < len(self.classes):
+            raise ValueError(
+                f"palette {self.name!r}: void={self.void} is also the label of "
+                f"{self.classes[self.void]!r}; choose a void label outside 0..{len(self) - 1}"
+            )
+
+    def __len__(self) -> int:
+        """Return the number of classes, void not counted."""
+        return len(self.classes)
+
+    @classmethod
+    def generic(cls, classes: int | tuple[str, ...], void: int = 255) -> Palette:
+        """Make a palette with Pascal VOC colours for any classes, or for a number of them.
+
+        With more classes than ``void`` can stand apart from, the void label moves to 65535.
+
+        Examples
+        --------
+        >>> Palette.generic(3).classes
+        ('0', '1', '2')
+        """
+        names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
+        colors = _triples(voc_colormap(max(1, len(names))))
+        void = 65535 if 0 <= void < len(names) else void
+        return cls("generic", names, colors[: len(names)], void=void, void_color=(224, 224, 192))
+
+    def with_void(self, void: int) -> Palette:
+        """Return the same classes and colours with another void label."""
+        merged = {c: void if label == self.void else label for c, label in self.merged.items()}
+        return replace(self, void=void, merged=merged)
+
+    @cached_property
+    def table(self) -> NDArray[np.uint8]:
+        """The colours as ``(256, 3)``, or longer with more classes; the last is void's."""
+        table = np.tile(np.array(self.void_color, np.uint8), (max(256, len(self) + 1), 1))
+        table[: len(self)] = self.colors
+        return table
+
+    @cached_property
+    def _codes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Sorted 24-bit colour codes that may occur in ground truth, and their labels."""
+        labels = {
+            self.void_color: self.void,
+            **dict(self.merged),
+            # The first of several classes of one colour wins, hence the reversed order.
+            **{color: label for label, color in reversed(list(enumerate(self.colors)))},
+        }
+        codes = _encode(np.array(list(labels), np.int64))
+        order = np.argsort(codes)
+        return codes[order], np.array(list(labels.values()), np.int64)[order]
+
+    def to_colors(self, labels: Any) -> NDArray[np.uint8]:
+        """Paint labels in the palette's colours: any shape in, ``(..., 3)`` uint8 out.
+
+        Examples
+        --------
+        >>> VOC.to_colors([0, 15, 255]).tolist()
+        [[0, 0, 0], [192, 128, 128], [224, 224, 192]]
+        """
+        index = self.check(labels)
+        return self.table[np.where(index == self.void, len(self.table) - 1, index)]
+
+    def to_labels(self, colors: Any) -> NDArray[np.int32]:
+        """Turn painted ground truth ``(..., 3)`` into labels, void included.
+
+        Raises
+        ------
+        ValueError
+            For colours that the palette does not know, naming the first, its place and how many.
+
+        Examples
+        --------
+        >>> MSRC.to_labels([[0, 128, 0], [0, 0, 0]]).tolist()
+        [1, 255]
+        """
+        rgb = np.asarray(colors)
+        if rgb.ndim < 1 or rgb.shape[-1] != 3 or rgb.dtype.kind not in "ui":
+            raise ValueError(
+                f"colors of shape {rgb.shape} and type {rgb.dtype} must be integers (..., 3)"
+            )
+        wanted = _encode(rgb.astype(np.int64))
+        codes, labels = self._codes
+        place = np.minimum(np.searchsorted(codes, wanted), len(codes) - 1)
+        unknown = codes[place] != wanted
+        if unknown.any():
+            first = tuple(int(i) for i in np.argwhere(unknown)[0])
+            raise ValueError(
+                f"colour {tuple(int(v) for v in rgb[first])} at {first} is none of the colours of "
+                f"{self.name!r} ({int(unknown.sum())} such pixels); choose another palette, or "
+                "save the ground truth without lossy compression"
+            )
+        return labels[place].astype(np.int32)
+
+    def check(self, labels: Any) -> NDArray[np.int32]:
+        """Return labels as int32 after checking that each is a class or void.
+
+        Examples
+        --------
+        >>> VOC.check([[3, 21]])
+        Traceback (most recent call last):
+            ...
+        ValueError: label 21 at (0, 1) is outside the 21 classes of 'voc' (0..20, void 255);
+        1 such pixel
+        """
+        values = np.asarray(labels)
+        if values.dtype.kind not in "uib":
+            raise ValueError(f"labels of type {values.dtype} must be integers")
+        bad = (values != self.void) & ((values < 0) | (values >= len(self)))
+        if bad.any():
+            first = tuple(int(i) for i in np.argwhere(bad)[0])
+            count = int(bad.sum())
+            raise ValueError(
+                f"label {int(values[first])} at {first} is outside the {len(self)} classes of "
+                f"{self.name!r} (0..{len(self) - 1}, void {self.void}); "
+                f"{count} such pixel{'s' if count > 1 else ''}"
+            )
+        return values.astype(np.int32)
+
+
+def get_palette(palette: str | Palette) -> Palette:
+    """Look a palette up by name: ``msrc``, ``voc``, ``camvid`` or ``camvid32``.
+
+    Examples
+    --------
+    >>> len(get_palette("camvid"))
+    11
+    """
+    if isinstance(palette, Palette):
+        return palette
+    try:
+        return PALETTES[palette.lower()]
+    except KeyError:
+        raise ValueError(
+            f"palette {palette!r} is unknown; choose one of {', '.join(PALETTES)}"
+        ) from None
+
+
+def _encode(rgb: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Give every colour its 24-bit code, and -1 to what is no 8-bit colour."""
+    code = rgb[..., 0] << 16 | rgb[..., 1] << 8 | rgb[..., 2]
+    return np.where((rgb < 0).any(-1) | (rgb > 255).any(-1), -1, code)
+
+
+def _triples(colors: NDArray[np.uint8]) -> tuple[RGB, ...]:
+    return tuple((int(r), int(g), int(b)) for r, g, b in colors)
+
+
+_VOC_COLORS = _triples(voc_colormap())
+
+VOC = Palette(
+    "voc",
+    (
+        "background",
+        "aeroplane",
+        "bicycle",
+        "bird",
+        "boat",
+        "bottle",
+        "bus",
+        "car",
+        "cat",
+        "chair",
+        "cow",
+        "diningtable",
+        "dog",
+        "horse",
+        "motorbike",
+        "person",
+        "pottedplant",
+        "sheep",
+        "sofa",
+        "train",
+        "tvmonitor",
+    ),
+    _VOC_COLORS[:21],
+    void_color=(224, 224, 192),
+)
+
+# MSRC paints with the VOC formula too. Two of its colours, horse (5) and mountain (8), are too
+# rare to train on and count as void everywhere in the literature; 19 and 20 were never used.
+MSRC = Palette(
+    "msrc",
+    (
+        "building",
+        "grass",
+        "tree",
+        "cow",
+        "sheep",
+        "sky",
+        "aeroplane",
+        "water",
+        "face",
+        "car",
+        "bicycle",
+        "flower",
+        "sign",
+        "bird",
+        "book",
+        "chair",
+        "road",
+        "cat",
+        "dog",
+        "body",
+        "boat",
+    ),
+    tuple(_VOC_COLORS[i] for i in (1, 2, 3, 4, 6, 7, *range(9, 19), *range(21, 26))),
+    merged={_VOC_COLORS[5]: 255, _VOC_COLORS[8]: 255},
+)
+
+_CAMVID_COLORS: dict[str, RGB] = {
+    "Animal": (64, 128, 64),
+    "Archway": (192, 0, 128),
+    "Bicyclist": (0, 128, 192),
+    "Bridge": (0, 128, 64),
+    "Building": (128, 0, 0),
+    "Car": (64, 0, 128),
+    "CartLuggagePram": (64, 0, 192),
+    "Child": (192, 128, 64),
+    "Column_Pole": (192, 192, 128),
+    "Fence": (64, 64, 128),
+    "LaneMkgsDriv": (128, 0, 192),
+    "LaneMkgsNonDriv": (192, 0, 64),
+    "Misc_Text": (128, 128, 64),
+    "MotorcycleScooter": (192, 0, 192),
+    "OtherMoving": (128, 64, 64),
+    "ParkingBlock": (64, 192, 128),
+    "Pedestrian": (64, 64, 0),
+    "Road": (128, 64, 128),
+    "RoadShoulder": (128, 128, 192),
+    "Sidewalk": (0, 0, 192),
+    "SignSymbol": (192, 128, 128),
+    "Sky": (128, 128, 128),
+    "SUVPickupTruck": (64, 128, 192),
+    "TrafficCone": (0, 0, 64),
+    "TrafficLight": (0, 64, 64),
+    "Train": (192, 64, 128),
+    "Tree": (128, 128, 0),
+    "Truck_Bus": (192, 128, 192),
+    "Tunnel": (64, 0, 64),
+    "VegetationMisc": (192, 192, 0),
+    "Wall": (64, 192, 0),
+}
+
+# The usual eleven groups; the first name of each is the group's colour.
+_CAMVID_GROUPS: dict[str, str] = {
+    "Sky": "Sky",
+    "Building": "Building Archway Bridge Tunnel Wall",
+    "Pole": "Column_Pole TrafficCone",
+    "Road": "Road LaneMkgsDriv LaneMkgsNonDriv",
+    "Pavement": "Sidewalk ParkingBlock RoadShoulder",
+    "Tree": "Tree VegetationMisc",
+    "SignSymbol": "SignSymbol Misc_Text TrafficLight",
+    "Fence": "Fence",
+    "Car": "Car OtherMoving SUVPickupTruck Train Truck_Bus",
+    "Pedestrian": "Pedestrian Animal CartLuggagePram Child",
+    "Bicyclist": "Bicyclist MotorcycleScooter",
+}
+
+CAMVID32 = Palette("camvid32", tuple(_CAMVID_COLORS), tuple(_CAMVID_COLORS.values()))
+
+CAMVID = Palette(
+    "camvid",
+    tuple(_CAMVID_GROUPS),
+    tuple(_CAMVID_COLORS[members.split()[0]] for members in _CAMVID_GROUPS.values()),
+    merged={
+        _CAMVID_COLORS[member]: label
+        for label, members in enumerate(_CAMVID_GROUPS.values())
+        for member in members.split()
+    },
+)
+
+PALETTES: dict[str, Palette] = {p.name: p for p in (MSRC, VOC, CAMVID, CAMVID32)}
