@@ -1,0 +1,288 @@
+"""Read photographs and label maps, write label maps and overlays (needs Pillow)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.io.atomic import atomic_writer
+from densecrf.io.errors import FileFormatError
+from densecrf.io.palettes import Palette, get_palette
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from numpy.typing import NDArray
+
+__all__ = ["overlay", "read_image", "read_labels", "write_image", "write_labels"]
+
+PathLike = str | os.PathLike[str]
+
+# What each Pillow mode becomes. Alpha is dropped, never composited: the colours under it are
+# what the camera or the annotator stored, and any background would be an invention.
+_TO_MODE = {
+    "1": "L",
+    "L": "L",
+    "LA": "L",
+    "La": "LA",
+    "P": "RGB",
+    "PA": "RGB",
+    "RGB": "RGB",
+    "RGBA": "RGB",
+    "RGBX": "RGB",
+    "RGBa": "RGBA",
+    "CMYK": "RGB",
+    "YCbCr": "RGB",
+}
+_DEEP_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N")
+
+
+def _pillow() -> ModuleType:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            "reading and writing images needs Pillow: pip install densecrf[cli]"
+        ) from error
+    return Image
+
+
+def read_image(path: PathLike, *, page: int | None = None, native: bool = False) -> NDArray[Any]:
+    """Read a PNG, JPEG, BMP, TIFF or other image that Pillow knows.
+
+    Colour comes back as ``(H, W, 3)`` and grey as ``(H, W)``, in the pixel order of the file
+    (orientation tags are not applied, so that the pixels fit score maps made from the same file).
+
+    * 8-bit images, palettes included: uint8.
+    * 16-bit grey: float32 on the scale 0 to 255, so that a colour standard deviation means the
+      same as for 8-bit images; with ``native`` the stored uint16.
+    * 16-bit colour: uint8, as Pillow keeps the upper eight bits.
+    * 32-bit float (TIFF): float32 as stored.
+    * An alpha channel is dropped; the stored colours are kept as they are, not composited.
+
+    Parameters
+    ----------
+    path
+        The file.
+    page
+        Which page of a file with several, from 0. Without it such files are refused.
+    native
+        Keep 16-bit values as stored.
+
+    Raises
+    ------
+    OSError
+        When the file is missing or cannot be opened.
+    FileFormatError
+        A ValueError that names the file, when it is not an image, is truncated, has several
+        pages, or is so large that Pillow takes it for a decompression bomb.
+    """
+    values, _ = _decode(path, page, as_labels=False)
+    if values.dtype == np.uint16 and not native:
+        return np.asarray(values / np.float32(257), np.float32)
+    return values
+
+
+def _decode(path: PathLike, page: int | None, as_labels: bool) -> tuple[NDArray[Any], str]:
+    """Decode one page; return the pixels and the file's Pillow mode."""
+    pillow = _pillow()
+    # Opened by us, so that errors of the file system stay what they are.
+    with Path(path).open("rb") as file:
+        try:
+            with pillow.open(file) as image:
+                _seek(path, image, page)
+                mode: str = image.mode
+                return _pixels(path, image, as_labels), mode
+        except FileFormatError:
+            raise
+        except pillow.DecompressionBombError as error:
+            raise FileFormatError(
+                path,
+                f"{error}; cut the image into tiles, or raise PIL.Image.MAX_IMAGE_PIXELS when "
+                "you trust the file",
+            ) from error
+        except pillow.UnidentifiedImageError as error:
+            raise FileFormatError(path, "not an image of a known format") from error
+        except MemoryError as error:
+            raise FileFormatError(path, "too large for the memory; cut it into tiles") from error
+        # Pillow's decoders answer broken files with many kinds of error (SyntaxError, struct
+        # errors, EOFError and more); to the caller all of them mean one thing.
+        except Exception as error:
+            raise FileFormatError(path, f"broken or truncated image ({error})") from error
+
+
+def _seek(path: PathLike, image: Any, page: int | None) -> None:
+    # Phones write JPEGs with an extra preview as MPO: their first frame is the photograph.
+    pages = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
+    if page is None and pages > 1:
+        raise FileFormatError(path, f"has {pages} pages; choose one with page=0..{pages - 1}")
+    if page is not None and not 0 <= page < pages:
+        raise FileFormatError(path, f"has no page {page}, only 0..{pages - 1}")
+    if page:
+        image.seek(page)
+
+
+def _pixels(path: PathLike, image: Any, as_labels: bool) -> NDArray[Any]:
+    if as_labels and image.mode in ("P", "1"):
+        return np.array(image).astype(np.uint8)
+    if image.mode in _DEEP_MODES:
+        deep = np.array(image)
+        if deep.min() < 0 or deep.max() > 65535:
+            raise FileFormatError(
+                path,
+                f"32-bit values {deep.min()}..{deep.max()} have no known scale; "
+                "save the image with 8 or 16 bits",
+            )
+        return deep.astype(np.uint16)
+    if image.mode == "F":
+        real = np.array(image, np.float32)
+        if not np.isfinite(real).all():
+            raise FileFormatError(path, "holds NaN or infinite values; replace them first")
+        return real
+    while image.mode in _TO_MODE and _TO_MODE[image.mode] != image.mode:
+        image = image.convert(_TO_MODE[image.mode])
+    if image.mode not in _TO_MODE:
+        raise FileFormatError(path, f"colour mode {image.mode} is not supported; save it as RGB")
+    return np.array(image)
+
+
+def read_labels(path: PathLike, palette: str | Palette | None = None) -> NDArray[np.int32]:
+    """Read a label map: indices (grey or palette image) or colours of a known palette.
+
+    Parameters
+    ----------
+    path
+        Palette images (Pascal VOC) and grey images, 8 or 16 bits, hold the labels themselves;
+        colour images (MSRC, CamVid) are decoded with the palette's colours.
+    palette
+        The classes, by name (``msrc``, ``voc``, ``camvid``, ``camvid32``) or as a `Palette`.
+        Without it indices are returned unchecked and colour images are refused.
+
+    Returns
+    -------
+    ndarray
+        ``(H, W)`` int32, void pixels as the palette's void label.
+
+    Raises
+    ------
+    FileFormatError
+        A ValueError that names the file: unreadable, or labels and colours outside the classes.
+    """
+    values, mode = _decode(path, None, as_labels=True)
+    classes = None if palette is None else get_palette(palette)
+    if values.dtype.kind == "f":
+        raise FileFormatError(path, f"colour mode {mode} cannot hold labels; save 8-bit indices")
+    if values.ndim == 2:
+        labels = values.astype(np.int32)
+        if classes is None:
+            return labels
+    elif classes is None:
+        raise FileFormatError(path, "is a colour image; name the palette that its labels use")
+    try:
+        return classes.check(labels) if values.ndim == 2 else classes.to_labels(values)
+    except ValueError as error:
+        raise FileFormatError(path, str(error)) from error
+
+
+def write_labels(path: PathLike, labels: Any, palette: str | Palette | None = None) -> None:
+    """Write labels ``(H, W)`` as a PNG, atomically.
+
+    Up to 256 labels become an 8-bit palette image (the pixel values are the labels, and viewers
+    show the colours); more become 16-bit grey. A void label below 0 is written as the largest
+    value, 255 or 65535.
+
+    Parameters
+    ----------
+    path
+        The file to write.
+    labels
+        Integers ``(H, W)``.
+    palette
+        Class colours, by name or as a `Palette`; Pascal VOC colours for any number by default.
+    """
+    values = np.asarray(labels)
+    if values.ndim != 2 or values.dtype.kind not in "uib" or values.size == 0:
+        raise ValueError(
+            f"labels of shape {values.shape} and type {values.dtype} must be integers (H, W)"
+        )
+    if palette is None:
+        largest = int(values.max())
+        classes = Palette.generic(largest + 1 if largest != 255 else 255)
+    else:
+        classes = get_palette(palette)
+    index = classes.check(values)
+    wide = len(classes) > 256 or int(index.max()) > 255
+    index = np.where(index < 0, 65535 if wide else 255, index)
+
+    pillow = _pillow()
+    if wide:
+        picture = pillow.fromarray(index.astype(np.uint16))
+    else:
+        picture = pillow.fromarray(index.astype(np.uint8)).convert("L")
+        picture.putpalette(classes.table[:256].tobytes())
+    _save_png(path, picture)
+
+
+def overlay(
+    image: Any, labels: Any, palette: str | Palette | None = None, *, alpha: float = 0.5
+) -> NDArray[np.uint8]:
+    """Tint an image by its labels and draw their borders; void pixels keep their colour.
+
+    Parameters
+    ----------
+    image
+        ``(H, W)`` or ``(H, W, 3)`` on the scale 0 to 255.
+    labels
+        Integers ``(H, W)``.
+    palette
+        Class colours, by name or as a `Palette`; Pascal VOC colours by default.
+    alpha
+        The weight of the tint, 0 to 1.
+
+    Examples
+    --------
+    >>> overlay([[100, 100]], [[1, 1]], alpha=0.5).tolist()
+    [[[114, 50, 50], [114, 50, 50]]]
+    """
+    picture = np.asarray(image)
+    index = np.asarray(labels)
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha={alpha} must be between 0 and 1")
+    if picture.shape[:2] != index.shape or picture.ndim not in (2, 3):
+        raise ValueError(
+            f"image of shape {picture.shape} and labels of shape {index.shape} must be "
+            "(H, W[, 3]) and (H, W) of the same size"
+        )
+    if picture.ndim == 2:
+        picture = np.repeat(picture[..., None], 3, axis=2)
+    classes = get_palette(palette) if palette is not None else Palette.generic(255)
+    tint = classes.to_colors(index).astype(np.float32)
+    base = np.clip(picture, 0, 255).astype(np.float32)
+    blend = np.where((index == classes.void)[..., None], base, (1 - alpha) * base + alpha * tint)
+    edge = np.zeros(index.shape, bool)
+    edge[:, 1:] |= index[:, 1:] != index[:, :-1]
+    edge[1:] |= index[1:] != index[:-1]
+    blend[edge] = 255
+    return np.asarray(blend, np.uint8)
+
+
+def write_image(path: PathLike, image: Any) -> None:
+    """Write a uint8 image ``(H, W)`` or ``(H, W, 3)`` as a PNG, atomically."""
+    values = np.asarray(image)
+    grey_or_color = values.ndim == 2 or (values.ndim == 3 and values.shape[2] == 3)
+    if values.dtype != np.uint8 or not grey_or_color or values.size == 0:
+        raise ValueError(
+            f"image of shape {values.shape} and type {values.dtype} must be uint8 (H, W) or "
+            "(H, W, 3)"
+        )
+    _save_png(path, _pillow().fromarray(np.ascontiguousarray(values)))
+
+
+def _save_png(path: PathLike, picture: Any) -> None:
+    if Path(path).suffix.lower() != ".png":
+        raise ValueError(f"{os.fspath(path)}: give a name that ends in .png")
+    with atomic_writer(path) as file:
+        picture.save(file, format="PNG", optimize=False)

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from densecrf.io import (
+    MSRC,
+    VOC,
+    FileFormatError,
+    Palette,
+    overlay,
+    read_image,
+    read_labels,
+    write_image,
+    write_labels,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+rng = np.random.default_rng(0)
+COLOR = rng.integers(0, 256, (5, 7, 3), dtype=np.uint8)
+GREY = rng.integers(0, 256, (5, 7), dtype=np.uint8)
+DEEP = rng.integers(0, 65536, (5, 7), dtype=np.uint16)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".bmp", ".tif"])
+@pytest.mark.parametrize("pixels", [COLOR, GREY], ids=["colour", "grey"])
+def test_lossless_formats_come_back_as_stored(
+    tmp_path: Path, suffix: str, pixels: np.ndarray
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    Image.fromarray(pixels).save(path)
+    read = read_image(path)
+    assert read.dtype == np.uint8
+    np.testing.assert_array_equal(read, pixels)
+
+
+def test_jpeg_comes_back_in_its_shape(tmp_path: Path) -> None:
+    Image.fromarray(COLOR).save(tmp_path / "a.jpg")
+    Image.fromarray(COLOR).convert("CMYK").save(tmp_path / "c.jpg")
+    assert read_image(tmp_path / "a.jpg").shape == (5, 7, 3)
+    assert read_image(tmp_path / "c.jpg").shape == (5, 7, 3)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".tif"])
+def test_sixteen_bit_grey_is_put_on_the_scale_of_eight(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    Image.fromarray(DEEP).save(path)
+    np.testing.assert_array_equal(read_image(path, native=True), DEEP)
+    read = read_image(path)
+    assert read.dtype == np.float32
+    np.testing.assert_allclose(read, DEEP / 257.0, rtol=1e-6)
+
+
+def test_alpha_is_dropped_not_composited(tmp_path: Path) -> None:
+    alpha = rng.integers(0, 256, (5, 7, 1), dtype=np.uint8)
+    Image.fromarray(np.concatenate([COLOR, alpha], 2)).save(tmp_path / "a.png")
+    Image.fromarray(np.concatenate([GREY[..., None], alpha], 2), "LA").save(tmp_path / "g.png")
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), COLOR)
+    np.testing.assert_array_equal(read_image(tmp_path / "g.png"), GREY)
+
+
+def test_palette_and_one_bit_images_are_expanded(tmp_path: Path) -> None:
+    write_labels(tmp_path / "p.png", GREY % 21, "voc")
+    np.testing.assert_array_equal(read_image(tmp_path / "p.png"), VOC.to_colors(GREY % 21))
+    Image.fromarray(GREY > 128).save(tmp_path / "b.png")
+    np.testing.assert_array_equal(read_image(tmp_path / "b.png"), 255 * (GREY > 128))
+    np.testing.assert_array_equal(read_labels(tmp_path / "b.png"), GREY > 128)
+
+
+def test_float_tiff_is_kept_and_nan_refused(tmp_path: Path) -> None:
+    values = rng.normal(size=(5, 7)).astype(np.float32)
+    Image.fromarray(values).save(tmp_path / "f.tif")
+    np.testing.assert_array_equal(read_image(tmp_path / "f.tif"), values)
+    values[2, 3] = np.nan
+    Image.fromarray(values).save(tmp_path / "n.tif")
+    with pytest.raises(FileFormatError, match=r"n\.tif: holds NaN"):
+        read_image(tmp_path / "n.tif")
+
+
+def test_thirty_two_bit_integers_have_no_scale(tmp_path: Path) -> None:
+    Image.fromarray(np.full((2, 2), 70_000, np.int32)).save(tmp_path / "i.tif")
+    with pytest.raises(FileFormatError, match=r"i\.tif: 32-bit values 70000\.\.70000"):
+        read_image(tmp_path / "i.tif")
+
+
+def test_pages_must_be_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "m.tif"
+    pages = [Image.fromarray(GREY), Image.fromarray(255 - GREY)]
+    pages[0].save(path, save_all=True, append_images=pages[1:])
+    with pytest.raises(FileFormatError, match=r"m\.tif: has 2 pages; choose one with page=0\.\.1"):
+        read_image(path)
+    np.testing.assert_array_equal(read_image(path, page=1), 255 - GREY)
+    with pytest.raises(FileFormatError, match="has no page 2"):
+        read_image(path, page=2)
+
+
+def test_an_absurdly_large_image_is_refused_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.fromarray(GREY).save(tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    with pytest.raises(FileFormatError, match=r"a\.png: .*exceeds limit.*tiles"):
+        read_image(tmp_path / "a.png")
+
+
+def test_broken_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none\.png"):
+        read_image(tmp_path / "none.png")
+    (tmp_path / "text.png").write_text("hello")
+    with pytest.raises(FileFormatError, match=r"text\.png: not an image"):
+        read_image(tmp_path / "text.png")
+    Image.fromarray(rng.integers(0, 256, (50, 50, 3), dtype=np.uint8)).save(tmp_path / "a.png")
+    (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes()[:3000])
+    with pytest.raises(FileFormatError, match=r"a\.png: broken or truncated"):
+        read_image(tmp_path / "a.png")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(position=st.integers(0, 400), value=st.integers(0, 255), suffix=st.sampled_from("pbtj"))
+@pytest.mark.filterwarnings("ignore")
+def test_damaged_images_are_read_or_refused(
+    tmp_path: Path, position: int, value: int, suffix: str
+) -> None:
+    path = tmp_path / {"p": "a.png", "b": "a.bmp", "t": "a.tif", "j": "a.jpg"}[suffix]
+    Image.fromarray(COLOR).save(path)
+    data = bytearray(path.read_bytes())
+    data[position % len(data)] = value
+    path.write_bytes(data)
+    with contextlib.suppress(FileFormatError):
+        read_image(path)
+
+
+def test_without_pillow_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(ImportError, match=r"pip install densecrf\[cli\]"):
+        read_image(tmp_path / "a.png")
+
+
+def test_labels_round_trip_with_their_palette(tmp_path: Path) -> None:
+    labels = GREY.astype(int) % 21
+    labels[0, 0] = 255
+    write_labels(tmp_path / "l.png", labels, "voc")
+    with Image.open(tmp_path / "l.png") as image:
+        assert image.mode == "P"
+        np.testing.assert_array_equal(np.array(image), labels)
+        np.testing.assert_array_equal(np.array(image.convert("RGB")), VOC.to_colors(labels))
+    np.testing.assert_array_equal(read_labels(tmp_path / "l.png", "voc"), labels)
+    np.testing.assert_array_equal(read_labels(tmp_path / "l.png"), labels)
+
+
+def test_more_than_256_labels_become_sixteen_bits(tmp_path: Path) -> None:
+    labels = np.arange(300).reshape(15, 20)
+    write_labels(tmp_path / "l.png", labels)
+    np.testing.assert_array_equal(read_labels(tmp_path / "l.png", Palette.generic(300)), labels)
+    with Image.open(tmp_path / "l.png") as image:
+        assert image.mode.startswith("I")
+
+
+def test_a_negative_void_label_is_written_as_the_largest_value(tmp_path: Path) -> None:
+    write_labels(tmp_path / "l.png", [[0, -1]], Palette.generic(3, -1))
+    assert read_labels(tmp_path / "l.png").tolist() == [[0, 255]]
+
+
+def test_colour_ground_truth_is_decoded(tmp_path: Path) -> None:
+    labels = GREY.astype(int) % 21
+    labels[0, 0] = 255
+    Image.fromarray(MSRC.to_colors(labels)).save(tmp_path / "gt.bmp")
+    np.testing.assert_array_equal(read_labels(tmp_path / "gt.bmp", "msrc"), labels)
+    with pytest.raises(FileFormatError, match="name the palette"):
+        read_labels(tmp_path / "gt.bmp")
+    with pytest.raises(FileFormatError, match=r"gt\.bmp: colour .* is none of the colours of"):
+        read_labels(tmp_path / "gt.bmp", "camvid")
+
+
+def test_labels_outside_the_classes_are_named(tmp_path: Path) -> None:
+    Image.fromarray(np.uint8([[0, 30]])).save(tmp_path / "l.png")
+    with pytest.raises(FileFormatError, match=r"l\.png: label 30 at \(0, 1\) is outside the 21"):
+        read_labels(tmp_path / "l.png", "voc")
+    with pytest.raises(ValueError, match="label 30"):
+        write_labels(tmp_path / "o.png", [[30]], "voc")
+    with pytest.raises(ValueError, match="must be integers"):
+        write_labels(tmp_path / "o.png", [[0.5]])
+    assert not (tmp_path / "o.png").exists()
+
+
+def test_overlay_keeps_void_and_marks_borders(tmp_path: Path) -> None:
+    labels = np.array([[1, 1, 2, 255]])
+    picture = overlay(np.full((1, 4, 3), 100), labels, "voc", alpha=0.5)
+    assert picture[0, 0].tolist() == [114, 50, 50]
+    assert picture[0, 2].tolist() == [255, 255, 255]
+    assert overlay([[9]], [[255]], "voc").tolist() == [[[9, 9, 9]]]
+    with pytest.raises(ValueError, match="same size"):
+        overlay(np.zeros((2, 2)), labels)
+    with pytest.raises(ValueError, match="alpha=2"):
+        overlay(np.zeros((1, 4)), labels, alpha=2)
+    write_image(tmp_path / "o.png", picture)
+    np.testing.assert_array_equal(read_image(tmp_path / "o.png"), picture)
+
+
+def test_only_png_names_and_real_images_are_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"o\.jpg: give a name that ends in \.png"):
+        write_image(tmp_path / "o.jpg", COLOR)
+    with pytest.raises(ValueError, match="must be uint8"):
+        write_image(tmp_path / "o.png", COLOR / 255)
+
+
+def test_reads_the_reference_images(shared_data: Path) -> None:
+    for name in ("2_14_s", "4_11_s"):
+        with np.load(shared_data / "msrc_paper" / f"{name}.npz") as stored:
+            image = stored["image"]
+        raw = read_image(shared_data / "msrc_paper" / "raw" / f"{name}.bmp")
+        np.testing.assert_array_equal(raw, image)
+        labels = read_labels(shared_data / "msrc_paper" / "labels" / f"{name}.png", "msrc")
+        assert labels.shape == image.shape[:2]
