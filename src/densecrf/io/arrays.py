@@ -1,0 +1,136 @@
+"""Read numeric arrays from ``.npy`` and ``.npz`` files that nobody vouches for.
+
+`numpy.load` trusts the header: a few bytes can ask it for terabytes. Here the header is held
+against the real size of the file, and against a limit, before any memory is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.lib import format as npy
+
+from densecrf.io.errors import FileFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["MAX_BYTES", "check_size", "read_npy", "read_npz"]
+
+PathLike = str | os.PathLike[str]
+
+#: The largest array that the readers make unless told otherwise.
+MAX_BYTES = 4 * 2**30
+
+
+def read_npy(path: PathLike, *, max_bytes: int = MAX_BYTES) -> NDArray[Any]:
+    """Read a numeric array from a ``.npy`` file.
+
+    Raises
+    ------
+    FileFormatError
+        A ValueError that names the file: not an array, not of numbers, truncated, or larger than
+        ``max_bytes``.
+    """
+    with Path(path).open("rb") as file:
+        return _read_array(path, file, os.fstat(file.fileno()).st_size, max_bytes)
+
+
+def read_npz(
+    path: PathLike, keys: Sequence[str], *, max_bytes: int = MAX_BYTES
+) -> dict[str, NDArray[Any]]:
+    """Read those of the named arrays that a ``.npz`` file holds.
+
+    Raises
+    ------
+    FileFormatError
+        A ValueError that names the file: not an archive, none of ``keys`` in it, or an array that
+        `read_npy` would refuse.
+    """
+    with Path(path).open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = {name.removesuffix(".npy"): name for name in archive.namelist()}
+                found = [key for key in keys if key in members]
+                if not found:
+                    raise FileFormatError(
+                        path,
+                        f"has no array named {' or '.join(keys)} "
+                        f"(found: {', '.join(sorted(members)[:10]) or 'nothing'})",
+                    )
+                return {key: _read_member(path, archive, members[key], max_bytes) for key in found}
+        except FileFormatError:
+            raise
+        # zipfile's own errors, and what it lets through for encrypted or exotic members.
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+            ValueError,
+            OverflowError,
+        ) as error:
+            raise FileFormatError(path, f"broken or truncated archive ({error})") from error
+
+
+def _read_member(
+    path: PathLike, archive: zipfile.ZipFile, name: str, max_bytes: int
+) -> NDArray[Any]:
+    size = archive.getinfo(name).file_size
+    with archive.open(name) as member:
+        return _read_array(path, member, size, max_bytes)
+
+
+def _read_array(path: PathLike, file: IO[bytes], size: int, max_bytes: int) -> NDArray[Any]:
+    shape, fortran, dtype = _read_header(path, file)
+    if dtype.kind not in "fiub":
+        raise FileFormatError(path, f"holds values of type {dtype}; numbers are needed")
+    count = check_size(path, shape, dtype.itemsize, max_bytes)
+    stored = size - file.tell()
+    if stored != count * dtype.itemsize:
+        raise FileFormatError(
+            path,
+            f"an array of shape {shape} and type {dtype} needs {count * dtype.itemsize} bytes, "
+            f"the file has {stored}: truncated or damaged",
+        )
+    data = file.read(count * dtype.itemsize)
+    if len(data) != count * dtype.itemsize:
+        raise FileFormatError(path, f"ends after {len(data)} bytes of its array: truncated")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _read_header(path: PathLike, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        version = npy.read_magic(file)
+        if version == (1, 0):
+            return npy.read_array_header_1_0(file)
+        if version == (2, 0):
+            return npy.read_array_header_2_0(file)
+    # The header is a Python literal; NumPy's parser fails in as many ways as Python's does.
+    except Exception as error:
+        raise FileFormatError(path, f"not a NumPy array file ({error})") from error
+    raise FileFormatError(path, f"NumPy format version {version} holds no plain numbers")
+
+
+def check_size(path: PathLike, shape: Sequence[int], itemsize: int, max_bytes: int) -> int:
+    """Return the number of values of a shape read from a header, once it is believable."""
+    count = 1
+    for extent in shape:
+        if extent < 1:
+            raise FileFormatError(path, f"shape {tuple(shape)} has an extent below 1: empty")
+        count *= extent
+    if count * itemsize > max_bytes:
+        raise FileFormatError(
+            path,
+            f"shape {tuple(shape)} would take {count * itemsize / 2**30:.1f} GiB, above the limit "
+            f"of {max_bytes / 2**30:.1f} GiB: damaged, or raise max_bytes",
+        )
+    return count

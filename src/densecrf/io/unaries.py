@@ -1,0 +1,362 @@
+"""Read score maps: logits, probabilities or energies, in the formats that the field uses.
+
+Every reader returns `Scores`: values label first, and what they are. Probabilities are
+recognised by their sums; between logits (higher is better) and energies (lower is better) no
+reader guesses.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from densecrf.io.arrays import MAX_BYTES, check_size, read_npy, read_npz
+from densecrf.io.errors import FileFormatError
+from densecrf.resample import resize_bilinear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["KEYS", "Kind", "Scores", "read_c_unary", "read_scores", "read_unary"]
+
+PathLike = str | os.PathLike[str]
+Kind = Literal["energies", "probabilities", "logits"]
+ByteOrder = Literal["big", "little"]
+
+#: Names of arrays in ``.npz`` files, and what each holds.
+KEYS: dict[str, Kind] = {"logits": "logits", "probs": "probabilities", "unary": "energies"}
+
+# Half floats and files quantised to 0.001 miss a sum of one by up to half a step a label.
+_SUM_TOLERANCE = 0.02
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A score map as read from a file.
+
+    Attributes
+    ----------
+    values
+        ``(L, *spatial)`` float32, C order.
+    kind
+        ``"energies"`` (lower is better), ``"probabilities"`` or ``"logits"`` (higher is better).
+    reason
+        How ``kind`` is known, in words.
+    path
+        The file.
+    """
+
+    values: NDArray[np.float32]
+    kind: Kind
+    reason: str
+    path: str
+
+    def resized(self, shape: Sequence[int]) -> Scores:
+        """Bring the map to the size of its image, bilinearly with half-pixel centres."""
+        if self.values.shape[1:] == tuple(shape):
+            return self
+        if not np.isfinite(self.values).all():
+            raise FileFormatError(self.path, "infinite values cannot be resized; clip them first")
+        return Scores(resize_bilinear(self.values, shape), self.kind, self.reason, self.path)
+
+    def energies(self, clip: float = 1e-5) -> NDArray[np.float32]:
+        """Return the unary energies.
+
+        They are energies as stored, ``-log softmax`` of logits, and ``-log`` of probabilities,
+        which are raised to ``clip`` first.
+
+        Examples
+        --------
+        >>> scores = Scores(np.float32([[0.0], [1.0]]), "probabilities", "", "")
+        >>> scores.energies().ravel().tolist()
+        [11.5129..., -0.0]
+        """
+        if self.kind == "energies":
+            return self.values
+        if self.kind == "probabilities":
+            if not 0 < clip < 1:
+                raise ValueError(f"clip={clip} must lie between 0 and 1")
+            return np.asarray(-np.log(np.maximum(self.values, np.float32(clip))))
+        shifted = self.values.max(axis=0) - self.values
+        return np.asarray(shifted + np.log(np.exp(-shifted).sum(axis=0)), np.float32)
+
+
+def read_scores(
+    path: PathLike,
+    *,
+    shape: Sequence[int] | None = None,
+    labels: int | None = None,
+    axis: Literal["first", "last"] | None = None,
+    kind: Kind | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Scores:
+    """Read a score map from ``.npy``, ``.npz``, ``.unary`` or ``.c_unary``, by its suffix.
+
+    Parameters
+    ----------
+    path
+        The file. A ``.npz`` holds one array named ``logits``, ``probs`` or ``unary``.
+    shape
+        Spatial shape of the image, where known: it tells which axis is the labels', and a leading
+        batch axis of one is dropped. Maps of another resolution need ``axis`` or ``labels``.
+    labels
+        The number of labels, where known.
+    axis
+        Whether labels come first or last in an array file; without it the axis follows from
+        ``shape``, ``labels`` or sums of one, and is an error when two readings fit.
+    kind
+        What the values are. Without it the name in a ``.npz`` says so, probabilities are
+        recognised, and ``.unary`` files hold scores; other arrays are refused.
+    max_bytes
+        The largest map to read.
+
+    Raises
+    ------
+    FileFormatError
+        A ValueError that names the file and the reason.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix in (".unary", ".c_unary"):
+        read = read_unary if suffix == ".unary" else read_c_unary
+        scores = read(path, kind=kind, max_bytes=max_bytes)
+        _check_expected(path, scores.values.shape, shape, labels)
+        return scores
+    stored: Kind | None = None
+    if suffix == ".npy":
+        array, reason = read_npy(path, max_bytes=max_bytes), ""
+    elif suffix == ".npz":
+        array, name = _one_array(path, kind, max_bytes)
+        stored, reason = KEYS[name], f"the array is named {name!r}"
+    else:
+        raise FileFormatError(path, f"suffix {suffix!r} is not one of .npy, .npz, .unary, .c_unary")
+    if shape is not None and array.ndim == len(shape) + 2 and array.shape[0] == 1:
+        array = array[0]
+    values = _label_first(path, array, shape, labels, axis)
+    _check_expected(path, values.shape, None, labels)
+    return _scores(path, values, kind or stored, "named by the caller" if kind else reason)
+
+
+def _one_array(path: PathLike, kind: Kind | None, max_bytes: int) -> tuple[NDArray[Any], str]:
+    wanted = [name for name, meaning in KEYS.items() if kind in (None, meaning)]
+    arrays = read_npz(path, wanted, max_bytes=max_bytes)
+    if len(arrays) > 1:
+        raise FileFormatError(
+            path,
+            f"holds {' and '.join(arrays)}; choose with kind="
+            + " or ".join(repr(KEYS[name]) for name in arrays),
+        )
+    ((name, array),) = arrays.items()
+    return array, name
+
+
+def _label_first(
+    path: PathLike,
+    array: NDArray[Any],
+    shape: Sequence[int] | None,
+    labels: int | None,
+    axis: str | None,
+) -> NDArray[np.float32]:
+    """Move the label axis to the front, once exactly one reading of the layout fits."""
+    if array.ndim < 2:
+        raise FileFormatError(path, f"shape {array.shape} needs a label axis and spatial axes")
+    fits = {"first": (array.shape[0], array.shape[1:]), "last": (array.shape[-1], array.shape[:-1])}
+    if axis is not None:
+        if axis not in fits:
+            raise ValueError(f"axis={axis!r} must be 'first' or 'last'")
+        fits = {axis: fits[axis]}
+    else:
+        if labels is not None:
+            fits = {name: fit for name, fit in fits.items() if fit[0] == labels}
+        if shape is not None and any(fit[1] == tuple(shape) for fit in fits.values()):
+            fits = {name: fit for name, fit in fits.items() if fit[1] == tuple(shape)}
+        if len(fits) == 2:
+            summed = [name for name in fits if _sums_to_one(array, 0 if name == "first" else -1)]
+            fits = {name: fits[name] for name in summed or fits}
+    if not fits:
+        raise FileFormatError(path, f"shape {array.shape} has no axis of {labels} labels")
+    if len(fits) == 2:
+        readings = " or ".join(f"{n} labels over {s}, axis={a!r}" for a, (n, s) in fits.items())
+        raise FileFormatError(path, f"shape {array.shape} can be read two ways: {readings}")
+    return _float_labels(np.moveaxis(array, 0 if "first" in fits else -1, 0))
+
+
+def _check_expected(
+    path: PathLike, found: tuple[int, ...], shape: Sequence[int] | None, labels: int | None
+) -> None:
+    if labels is not None and found[0] != labels:
+        raise FileFormatError(path, f"has {found[0]} labels, {labels} were expected")
+    if shape is not None and found[1:] != tuple(shape):
+        raise FileFormatError(
+            path, f"is for an image of shape {found[1:]}, the image has {tuple(shape)}"
+        )
+
+
+def _refuse(path: PathLike, values: NDArray[Any], bad: NDArray[np.bool_]) -> None:
+    if bad.any():
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise FileFormatError(path, f"holds {values[first]} at index {first}")
+
+
+def _sums_to_one(array: NDArray[Any], axis: int, tolerance: float = _SUM_TOLERANCE) -> bool:
+    if array.shape[axis] < 2 or not (array.min() >= -1e-6 and array.max() <= 1 + 1e-3):
+        return False
+    return bool(np.abs(array.sum(axis=axis, dtype=np.float64) - 1).max() <= tolerance)
+
+
+def _scores(
+    path: PathLike,
+    values: NDArray[np.float32],
+    kind: Kind | None,
+    reason: str,
+    *,
+    tolerance: float = _SUM_TOLERANCE,
+    otherwise: Kind | None = None,
+) -> Scores:
+    """Check the values and settle what they are; ``otherwise`` where they are no probabilities."""
+    if values.shape[0] < 2:
+        raise FileFormatError(path, f"has {values.shape[0]} label; at least two are needed")
+    if kind is not None and kind not in get_args(Kind):
+        raise ValueError(f"kind={kind!r} must be one of {', '.join(get_args(Kind))}")
+    _refuse(path, values, np.isnan(values))
+    if kind is None:
+        if _sums_to_one(values, 0, tolerance):
+            kind, reason = "probabilities", "values lie in 0..1 and sum to one over the labels"
+        elif otherwise is not None:
+            kind, reason = otherwise, "values do not sum to one over the labels"
+        else:
+            raise FileFormatError(
+                path,
+                "could hold logits (higher is better) or energies (lower is better): "
+                "say kind='logits' or kind='energies'",
+            )
+    if kind == "probabilities" and (values.min() < -1e-6 or values.max() > 1 + 1e-3):
+        raise FileFormatError(
+            path, f"probabilities range over {values.min():g}..{values.max():g}, not 0..1"
+        )
+    # A forbidden label may cost +inf, or have a logit of -inf; some label must stay possible.
+    best = values.min(axis=0) if kind == "energies" else values.max(axis=0)
+    _refuse(path, best, ~np.isfinite(best))
+    return Scores(values, kind, reason, os.fspath(path))
+
+
+def read_unary(
+    path: PathLike,
+    *,
+    kind: Kind | None = None,
+    byteorder: ByteOrder = "big",
+    max_bytes: int = MAX_BYTES,
+) -> Scores:
+    """Read an uncompressed ``.unary`` file: width, height, labels, then a float32 each.
+
+    The three counts are uint32 and the values go pixel by pixel in row order with the labels
+    fastest, everything in ``byteorder``. Values that are no probabilities are scores, hence
+    logits.
+    """
+    data = _file_bytes(path, max_bytes)
+    width, height, labels = _header(path, data, 3, byteorder)
+    count = check_size(path, (height, width, labels), 4, max_bytes)
+    _expect_bytes(path, data, 12 + 4 * count, f"{width} x {height} x {labels} values", byteorder)
+    flat = np.frombuffer(data, _dtype("f4", byteorder), count, offset=12)
+    largest = float(np.abs(flat).max())
+    if not largest < 1e12:
+        raise FileFormatError(
+            path, f"values up to {largest:g} are no scores: damaged, or not {byteorder}-endian"
+        )
+    values = _float_labels(np.moveaxis(flat.reshape(height, width, labels), -1, 0))
+    return _scores(path, values, kind, "named by the caller", otherwise="logits")
+
+
+def read_c_unary(
+    path: PathLike,
+    *,
+    kind: Kind | None = None,
+    byteorder: ByteOrder = "big",
+    max_bytes: int = MAX_BYTES,
+) -> Scores:
+    """Read a compressed ``.c_unary`` file: a table of score vectors and an index a pixel.
+
+    Width, height, labels and the number of keys are uint32, followed by a float32 step, one int32
+    vector over the labels a key (in units of the step) and one uint32 key number a pixel, in row
+    order. Values that are no probabilities are scores, hence logits.
+    """
+    data = _file_bytes(path, max_bytes)
+    width, height, labels, keys = _header(path, data, 4, byteorder)
+    count = check_size(path, (height, width, labels), 4, max_bytes) // labels
+    check_size(path, (keys, labels), 4, max_bytes)
+    what = f"{keys} keys of {labels} labels and {width} x {height} ids"
+    _expect_bytes(path, data, 20 + 4 * (keys * labels + count), what, byteorder)
+
+    step = float(np.frombuffer(data, _dtype("f4", byteorder), 1, offset=16)[0])
+    if not np.isfinite(step) or not 1e-12 < step < 1e6:
+        raise FileFormatError(path, f"step {step:g} is not a sensible quantisation step")
+    table = np.frombuffer(data, _dtype("i4", byteorder), keys * labels, offset=20)
+    vectors = (table.reshape(keys, labels) * step).astype(np.float32)
+    ids = np.frombuffer(data, _dtype("u4", byteorder), count, offset=20 + table.nbytes)
+    if int(ids.max()) >= keys:
+        raise FileFormatError(path, f"names key {int(ids.max())} of {keys}: damaged")
+    values = np.ascontiguousarray(vectors.T)[:, ids.astype(np.int64)]
+    tolerance = max(_SUM_TOLERANCE, labels * step / 2)
+    return _scores(
+        path,
+        values.reshape(labels, height, width),
+        kind,
+        "named by the caller",
+        tolerance=min(tolerance, 0.2),
+        otherwise="logits",
+    )
+
+
+def _file_bytes(path: PathLike, max_bytes: int) -> bytes:
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > max_bytes:
+            raise FileFormatError(path, f"has {size} bytes, above max_bytes={max_bytes}")
+        return file.read()
+
+
+def _dtype(code: str, byteorder: str) -> np.dtype[Any]:
+    return np.dtype((">" if byteorder == "big" else "<") + code)
+
+
+def _header(path: PathLike, data: bytes, fields: int, byteorder: str) -> list[int]:
+    """Read the counts at the front, and see through a file of the other byte order."""
+    if byteorder not in ("big", "little"):
+        raise ValueError(f"byteorder={byteorder!r} must be 'big' or 'little'")
+    if len(data) < 4 * fields:
+        raise FileFormatError(path, f"ends inside its header ({len(data)} bytes): truncated")
+    counts = [int(n) for n in np.frombuffer(data, _dtype("u4", byteorder), fields)]
+    if min(counts) < 1:
+        raise FileFormatError(path, f"header {counts} has a count of zero: damaged")
+    # A sensible count read backwards is a multiple of 2**24 or 2**16, beyond any image.
+    if min(counts[:3]) >= 2**16:
+        raise FileFormatError(path, _other_order(counts, byteorder))
+    return counts
+
+
+def _other_order(counts: list[int], byteorder: str) -> str:
+    other = "little" if byteorder == "big" else "big"
+    return (
+        f"header {counts} makes no sense as {byteorder}-endian; "
+        f"if the file is {other}-endian, say byteorder={other!r}"
+    )
+
+
+def _expect_bytes(path: PathLike, data: bytes, expected: int, what: str, byteorder: str) -> None:
+    if len(data) != expected:
+        state = "truncated" if len(data) < expected else "too long"
+        raise FileFormatError(
+            path,
+            f"{what} need {expected} bytes, the file has {len(data)}: {state}, damaged, or not "
+            f"{byteorder}-endian",
+        )
+
+
+def _float_labels(values: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, np.float32)
