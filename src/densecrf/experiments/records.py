@@ -1,0 +1,171 @@
+"""What a run found, one small JSON file a task, so that an interrupted run can go on.
+
+A record is valid when its file is whole (checksum) and was made with the same settings. Anything
+else counts as not done: the task is simply done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.io.atomic import write_json
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["Outcome", "RecordStore"]
+
+Key = tuple[str, ...]
+
+# A temporary file this old belongs to a run that was killed, not to one that is writing.
+_ABANDONED_SECONDS = 3600
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One method on one image.
+
+    Attributes
+    ----------
+    method, image
+        Their names.
+    energy
+        Of the final labelling, in the energy that the protocol reports.
+    seconds
+        Wall time.
+    lower_bound, gap
+        The certificate, or None where the method or the protocol has none.
+    confusion
+        ``(L, L)`` pixel counts, true class by predicted class, or None without ground truth.
+    details
+        Anything else worth keeping, as JSON.
+    """
+
+    method: str
+    image: str
+    energy: float
+    seconds: float
+    lower_bound: float | None = None
+    gap: float | None = None
+    confusion: NDArray[np.int64] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("energy", "seconds", "lower_bound", "gap"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(
+                    f"{self.method} on {self.image}: {name}={value} is not a finite number"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for a JSON record."""
+        return {
+            "method": self.method,
+            "image": self.image,
+            "energy": float(self.energy),
+            "seconds": float(self.seconds),
+            "lower_bound": None if self.lower_bound is None else float(self.lower_bound),
+            "gap": None if self.gap is None else float(self.gap),
+            "confusion": None if self.confusion is None else self.confusion.tolist(),
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Outcome:
+        """Rebuild an outcome from its record."""
+        confusion = values["confusion"]
+        return cls(
+            **{
+                **values,
+                "confusion": None if confusion is None else np.array(confusion, np.int64),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class RecordStore:
+    """A folder of records, addressed by keys such as ``("shared", "lp", "2_14_s")``.
+
+    Processes may write different keys at the same time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = RecordStore(tempfile.mkdtemp())
+    >>> store.save(("lp", "cat"), {"gap": 1e-3}, {"energy": 12.5})
+    >>> store.load(("lp", "cat"), {"gap": 1e-3})
+    {'energy': 12.5}
+    >>> store.load(("lp", "cat"), {"gap": 1e-4}) is None  # made with other settings
+    True
+    """
+
+    folder: str | os.PathLike[str]
+
+    def path(self, key: Key) -> Path:
+        """Return the file of a key; its parts are plain names."""
+        for part in key:
+            if not part or part.startswith(".") or part != Path(part).name or "\\" in part:
+                raise ValueError(f"key {key!r}: {part!r} is not a plain name")
+        if not key:
+            raise ValueError("key () must have at least one part")
+        return Path(self.folder, *key[:-1], f"{key[-1]}.json")
+
+    def save(self, key: Key, settings: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+        """Write a record, atomically: after a kill it is there whole or not at all."""
+        body = {"settings": _canonical(settings), "values": json.loads(_canonical(values))}
+        write_json(self.path(key), {**body, "sha256": _digest(body)})
+
+    def load(self, key: Key, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the values of a record, or None when the task must be done (again)."""
+        try:
+            raw = json.loads(self.path(key).read_text("utf-8"))
+        except (FileNotFoundError, ValueError, RecursionError):
+            return None
+        if not isinstance(raw, dict) or set(raw) != {"settings", "values", "sha256"}:
+            return None
+        checksum = raw.pop("sha256")
+        if checksum != _digest(raw) or raw["settings"] != _canonical(settings):
+            return None
+        values: dict[str, Any] = raw["values"]
+        return values
+
+    def unfinished(self, keys: Iterable[Key], settings: Mapping[str, Any]) -> list[Key]:
+        """Return the keys without a valid record, in their order."""
+        return [key for key in keys if self.load(key, settings) is None]
+
+    def clean(self) -> int:
+        """Remove temporary files that killed runs left behind; return how many."""
+        limit = time.time() - _ABANDONED_SECONDS
+        abandoned = [p for p in Path(self.folder).rglob(".*.json.*.tmp") if _modified(p) < limit]
+        for path in abandoned:
+            path.unlink(missing_ok=True)
+        return len(abandoned)
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        # Another process has just finished writing it.
+        return time.time()
+
+
+def _canonical(values: Mapping[str, Any]) -> str:
+    """Write settings in one way only, whatever the order of their names."""
+    return json.dumps(values, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(body).encode()).hexdigest()

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from densecrf.experiments.records import Outcome, RecordStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = ("shared", "lp", "2_14_s")
+SETTINGS = {"gap": 1e-3, "weights": [3, 10]}
+
+
+def test_records_come_back_until_the_settings_change(tmp_path: Path) -> None:
+    store = RecordStore(tmp_path)
+    assert store.load(KEY, SETTINGS) is None
+    store.save(KEY, SETTINGS, {"energy": 0.1 + 0.2})
+    assert store.load(KEY, dict(reversed(SETTINGS.items()))) == {"energy": 0.1 + 0.2}
+    assert store.load(KEY, {**SETTINGS, "gap": 1e-4}) is None
+    other = (*KEY[:-1], "4_11_s")
+    assert store.unfinished([other, KEY], SETTINGS) == [other]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(position=st.integers(0, 10_000), value=st.integers(0, 255), cut=st.integers(0, 40))
+def test_a_damaged_record_is_done_again(
+    tmp_path: Path, position: int, value: int, cut: int
+) -> None:
+    store = RecordStore(tmp_path)
+    store.save(KEY, SETTINGS, {"energy": 12.5, "confusion": [[1, 2], [3, 4]]})
+    path = store.path(KEY)
+    good = path.read_bytes()
+    data = bytearray(good)
+    data[position % len(data)] = value
+    path.write_bytes(data[: len(data) - cut])
+    loaded = store.load(KEY, SETTINGS)
+    # White space may change without harm; nothing else may.
+    assert loaded in (None, {"energy": 12.5, "confusion": [[1, 2], [3, 4]]})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"values": {}}', "[" * 100_000, "\ud800"])
+def test_anything_else_in_the_file_counts_as_not_done(tmp_path: Path, text: str) -> None:
+    store = RecordStore(tmp_path)
+    store.path(KEY).parent.mkdir(parents=True)
+    store.path(KEY).write_bytes(text.encode("utf-8", "surrogatepass"))
+    assert store.load(KEY, SETTINGS) is None
+
+
+def test_keys_are_plain_names(tmp_path: Path) -> None:
+    for key in ((), ("..",), ("a/b",), ("",), (".hidden",), ("a\\b",)):
+        with pytest.raises(ValueError, match="key"):
+            RecordStore(tmp_path).path(key)
+
+
+def test_outcomes_survive_the_store(tmp_path: Path) -> None:
+    outcome = Outcome("lp", "2_14_s", 12.5, 0.25, 12.4, 0.008, np.eye(3, dtype=int), {"calls": 7})
+    store = RecordStore(tmp_path)
+    store.save(KEY, {}, outcome.to_json())
+    values = store.load(KEY, {})
+    assert values is not None
+    back = Outcome.from_json(values)
+    np.testing.assert_array_equal(back.confusion, outcome.confusion)
+    assert back.to_json() == outcome.to_json()
+    assert Outcome.from_json(Outcome("mf", "a", 1, 1).to_json()).gap is None
+    with pytest.raises(ValueError, match="lp on a: energy=nan is not a finite number"):
+        Outcome("lp", "a", float("nan"), 1)
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    program = (
+        "import sys, time; from densecrf.experiments.records import RecordStore\n"
+        "store = RecordStore(sys.argv[1])\n"
+        "for i in range(10**6): store.save(('lp', str(i)), {}, {'energy': i}); time.sleep(0.002)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
+    while process.poll() is None and len(list(tmp_path.glob("lp/*.json"))) < 5:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    store = RecordStore(tmp_path)
+    found = sorted(int(path.stem) for path in tmp_path.glob("lp/*.json"))
+    assert found == list(range(len(found)))
+    assert len(found) >= 5
+    for number in found:
+        assert store.load(("lp", str(number)), {}) == {"energy": number}
+
+
+def test_only_abandoned_temporary_files_are_removed(tmp_path: Path) -> None:
+    old, new = tmp_path / ".a.json.00.tmp", tmp_path / ".b.json.00.tmp"
+    old.write_text("half")
+    new.write_text("half")
+    os.utime(old, (1, 1))
+    store = RecordStore(tmp_path)
+    store.save(KEY, SETTINGS, {})
+    assert store.clean() == 1
+    assert not old.exists()
+    assert new.exists()
+    assert json.loads(store.path(KEY).read_text())["values"] == {}

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+
+from densecrf.experiments.records import Outcome
+from densecrf.experiments.tables import FORMATS, Comparison, compare
+
+RIGHT, WRONG = np.array([[8, 0], [0, 2]]), np.array([[6, 2], [1, 1]])
+
+
+@pytest.fixture
+def table() -> Comparison:
+    outcomes = [
+        Outcome("mf", "a", 10.0, 0.1, confusion=WRONG),
+        Outcome("mf", "b", 20.0, 0.3, confusion=RIGHT),
+        Outcome("mf", "c", 5.0, 0.1),
+        Outcome("prox-lp_l", "b", 18.0, 2.0, gap=0.01, confusion=RIGHT),
+        Outcome("prox-lp_l", "a", 10.0, 1.0, gap=0.03, confusion=RIGHT),
+        Outcome("other", "a", 0.0, 0.0),
+    ]
+    return compare(outcomes, ["mf", "prox-lp_l"])
+
+
+def test_rows_hold_shares_and_means(table: Comparison) -> None:
+    mean_field, linear = table.rows
+    assert mean_field.lower == (0, 0)
+    assert linear.lower == (0.5, 0)  # equal energies are not lower
+    assert (mean_field.energy, linear.energy) == (15, 14)
+    assert linear.seconds == 1.5
+    assert mean_field.accuracy == pytest.approx(17 / 20)
+    assert linear.accuracy == linear.iou == 1
+    assert (mean_field.gap, linear.gap, linear.median_gap) == (None, 0.02, 0.02)
+    assert table.images == ("a", "b")
+    assert table.left_out == {"c": ("prox-lp_l",)}
+
+
+def test_text_is_aligned_and_tells_what_was_left_out(table: Comparison) -> None:
+    lines = table.to_text().splitlines()
+    assert len({len(line) for line in lines[:4]}) == 1
+    assert lines[3].split()[:3] == ["prox-lp_l", "50", "0"]
+    assert "2 images" in lines[-1]
+    assert "c (prox-lp_l)" in lines[-1]
+
+
+def test_markdown_marks_the_best(table: Comparison) -> None:
+    lines = table.to_markdown().splitlines()
+    assert lines[1].startswith("| --- | ---: |")
+    assert "| **15.0** |" not in lines[2]
+    assert "| **0.200** |" in lines[2]
+    assert "| **14.0** |" in lines[3]
+    assert "| - |" in lines[2]
+
+
+def test_csv_and_json_keep_every_digit(table: Comparison) -> None:
+    rows = list(csv.DictReader(io.StringIO(table.to_csv())))
+    assert rows[1]["method"] == "prox-lp_l"
+    assert float(rows[1]["lower than mf"]) == 0.5
+    assert float(rows[0]["accuracy"]) == table.rows[0].accuracy
+    assert rows[0]["gap"] == ""
+    value = json.loads(table.to_json())
+    assert value["rows"][1]["lower_than"] == {"mf": 0.5, "prox-lp_l": 0}
+    assert value["rows"][0]["gap"] is None
+    assert value["left_out"] == {"c": ["prox-lp_l"]}
+
+
+def test_latex_is_escaped_and_regular(table: Comparison) -> None:
+    text = table.to_latex()
+    assert r"prox-lp\_l" in text
+    assert r"accuracy (\%)" in text
+    body = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert {line.replace(r"\&", "").count("&") for line in body[1:]} == {8}
+    assert "{lrrrrrrrr}" in text
+
+
+def test_every_format_renders_and_others_are_refused(table: Comparison) -> None:
+    for style in FORMATS:
+        assert table.render(style).endswith("\n")
+    with pytest.raises(ValueError, match="style='html' is unknown; choose one of text"):
+        table.render("html")
+
+
+def test_nothing_in_common_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"no image was done by all of the methods \(mf, lp\)"):
+        compare([Outcome("mf", "a", 1, 1), Outcome("lp", "b", 1, 1)])
+    with pytest.raises(ValueError, match="none"):
+        compare([])
