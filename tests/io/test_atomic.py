@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -96,7 +95,7 @@ def test_a_killed_process_leaves_no_file_under_the_final_name(tmp_path: Path) ->
     while process.poll() is None and not any(tmp_path.iterdir()):
         time.sleep(0.01)
     process.kill()
-    assert process.wait() == -signal.SIGKILL
+    assert process.wait() != 0
     assert not path.exists()
 
 
