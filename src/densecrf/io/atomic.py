@@ -6,10 +6,12 @@ import contextlib
 import json
 import os
 import secrets
+import zipfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.lib import format as npy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,6 +110,9 @@ def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
     >>> np.load(path)["marginals"].shape
     (2, 3)
     """
-    save: Any = np.savez_compressed  # typed as if an array could not be passed by name
-    with atomic_writer(path) as file:
-        save(file, **arrays)
+    # Not numpy.savez_compressed: on a full disk it leaves its archive open, which fails again
+    # when it is collected.
+    with atomic_writer(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, value in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                npy.write_array(member, np.asarray(value), allow_pickle=False)
