@@ -1,0 +1,324 @@
+r"""The model: one declared energy.
+
+.. math:: E(x) = \sum_a \phi_a(x_a) + \sum_{a<b} K_{ab}\, \mu(x_a, x_b), \qquad
+          K_{ab} = \sum_c w_c \tilde k_c(a, b)
+
+over *unordered* pairs of pixels: a weight here is twice that of the paper's Eq. 1, which sums
+over ordered pairs, and means what ``compat`` means in pydensecrf.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf import unaries
+from densecrf.compatibility import LabelTree, compatibility_matrix
+from densecrf.kernels import Bilateral, Kernel
+from densecrf.pairwise import Pairwise, build_filter
+from densecrf.validation import (
+    FloatArray,
+    IntArray,
+    as_real_array,
+    check_choice,
+    check_finite,
+)
+
+if TYPE_CHECKING:
+    from densecrf.result import Result
+
+__all__ = ["DenseCRF"]
+
+FILTERS = ("auto", "lattice", "exact", "grid")
+NORMALIZATIONS = ("symmetric", "none")
+
+
+class DenseCRF:
+    r"""A fully connected CRF with Gaussian pairwise potentials.
+
+    Parameters
+    ----------
+    unary : array_like, (labels, *spatial)
+        Energies :math:`\phi_a(i)`: the lower, the likelier. See `from_probabilities`,
+        `from_logits` and `from_labels` for other input.
+    kernels : iterable of Spatial, Bilateral or Features
+        The pairwise kernels; may be empty.
+    normalization : {"symmetric", "none"}
+        Whether a kernel is divided by :math:`\sqrt{m_a m_b}`, :math:`m_a = \sum_b k_{ab}`.
+    filter : {"auto", "lattice", "exact", "grid"}
+        How Gaussians are summed: ``lattice`` (which is what ``auto`` takes) in linear time, any
+        features; ``exact`` over all pairs, small problems; ``grid`` exact and separable, for
+        models with `Spatial` kernels alone.
+    compatibility : array_like or LabelTree, optional
+        Costs of pairs of labels; Potts by default. A vector is what two pixels of one label gain.
+    ignore : array_like of bool, (*spatial), optional
+        Pixels without a unary (void); they follow their neighbours.
+    blur : {"symmetric", "forward"}
+        Of the lattice; see `densecrf.filters.LatticeFilter`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from densecrf import Spatial
+    >>> unary = np.array([[[0.0, 1.0]], [[1.0, 0.4]]])  # two labels, one row of two pixels
+    >>> crf = DenseCRF(unary, [Spatial(sigma=1.0, weight=2.0)], "none", "exact")
+    >>> float(round(crf.energy([[0, 1]]), 4)), crf.energy([[0, 0]])
+    (1.6131, 1.0)
+    """
+
+    def __init__(
+        self,
+        unary: Any,
+        kernels: Iterable[Kernel] = (),
+        normalization: str = "symmetric",
+        filter: str = "auto",  # noqa: A002 - the word that users look for
+        *,
+        compatibility: Any = None,
+        ignore: Any = None,
+        blur: str = "symmetric",
+    ) -> None:
+        array = as_real_array("unary", unary)
+        if array.ndim < 2:
+            raise ValueError(
+                f"unary: shape {array.shape}; give (labels, *spatial), for example "
+                "(21, height, width)"
+            )
+        self.labels, self.shape = int(array.shape[0]), tuple(int(s) for s in array.shape[1:])
+        if self.labels < 2:
+            raise ValueError(
+                f"unary: shape {array.shape} has {self.labels} label(s) on its first axis; at "
+                "least 2 are needed (is the label axis elsewhere? numpy.moveaxis)"
+            )
+        if array.size == 0:
+            raise ValueError(f"unary: shape {array.shape} holds no pixels")
+        self.n = int(np.prod(self.shape))
+        if self.n >= 2**31:
+            raise MemoryError(f"unary: {self.n} pixels; fewer than 2**31 can be solved at once")
+        check_finite("unary", array)
+        self.unary: FloatArray = np.array(array, np.float32, order="C").reshape(self.labels, -1)
+        check_finite("unary as float32", self.unary)
+        if ignore is not None:
+            self.unary[:, self._mask("ignore", ignore)] = 0
+        self.kernels = tuple(kernels)
+        for kernel in self.kernels:
+            if not hasattr(kernel, "features"):
+                raise ValueError(
+                    f"kernels: {kernel!r} is no kernel; give Spatial, Bilateral or Features"
+                )
+        self.normalization = check_choice("normalization", normalization, NORMALIZATIONS)
+        self.filter = check_choice("filter", filter, FILTERS)
+        self.blur = check_choice("blur", blur, ("symmetric", "forward"))
+        self.tree = compatibility if isinstance(compatibility, LabelTree) else None
+        self.compatibility = compatibility_matrix(compatibility, self.labels)
+        if self.filter == "grid":
+            self.pairwise  # noqa: B018 - a wrong choice is refused here, not at the first use
+
+    @classmethod
+    def from_probabilities(
+        cls, probabilities: Any, kernels: Iterable[Kernel] = (), *, axis: int = 0,
+        clip: float = 1e-5, **options: Any,
+    ) -> "DenseCRF":
+        """Make a model from class probabilities: unary = -log max(p, clip).
+
+        Parameters
+        ----------
+        probabilities : array_like
+            Probabilities; they must add up to 1 over the label axis.
+        kernels : iterable
+            As for the constructor.
+        axis : int
+            The label axis.
+        clip : float
+            Smallest probability; zeros would forbid labels for good.
+        **options
+            Passed to the constructor.
+        """
+        unary = unaries.from_probabilities(probabilities, axis=axis, clip=clip)
+        return cls(unary, kernels, **options)
+
+    @classmethod
+    def from_logits(
+        cls, logits: Any, kernels: Iterable[Kernel] = (), *, axis: int = 0,
+        shape: tuple[int, ...] | None = None, **options: Any,
+    ) -> "DenseCRF":
+        """Make a model from a network's logits: unary = -log softmax.
+
+        Parameters
+        ----------
+        logits : array_like
+            Logits, at the resolution of the image or lower: then they are upsampled bilinearly
+            (half-pixel centres) before the softmax.
+        kernels : iterable
+            As for the constructor.
+        axis : int
+            The label axis.
+        shape : tuple of int, optional
+            The grid of pixels; by default that of the first `Bilateral` kernel's image.
+        **options
+            Passed to the constructor.
+        """
+        kernels = tuple(kernels)
+        unary = unaries.from_logits(logits, axis=axis, shape=shape or _image_shape(kernels, logits))
+        return cls(unary, kernels, **options)
+
+    @classmethod
+    def from_labels(
+        cls, labels: Any, n_labels: int, kernels: Iterable[Kernel] = (), *,
+        confidence: float = 0.7, void: int | None = 255, **options: Any,
+    ) -> "DenseCRF":
+        """Make a model from hard labels (annotations, scribbles, another program's result).
+
+        Parameters
+        ----------
+        labels : array_like of int, (*spatial)
+            One label a pixel.
+        n_labels : int
+            Number of labels.
+        kernels : iterable
+            As for the constructor.
+        confidence : float
+            Probability that a given label is right.
+        void : int or None
+            The value of pixels that nobody labelled: they get no unary.
+        **options
+            Passed to the constructor.
+        """
+        unary = unaries.from_labels(labels, n_labels, confidence=confidence, void=void)
+        return cls(unary, kernels, **options)
+
+    @cached_property
+    def pairwise(self) -> Pairwise:
+        """The matrix K; its filters are built on first use and kept."""
+        engine = "lattice" if self.filter == "auto" else self.filter
+        filters = [
+            (kernel.weight, build_filter(kernel, self.shape, engine, self.blur, 0))
+            for kernel in self.kernels
+        ]
+        return Pairwise(filters, self.n, self.normalization)
+
+    def energy(self, labels: Any) -> float:
+        r"""Return the energy :math:`E(x)` of a labelling.
+
+        Parameters
+        ----------
+        labels : array_like of int, (*spatial) or (n,)
+            A label for each pixel.
+        """
+        return self._energy(self.check_labels(labels))
+
+    def _energy(self, x: IntArray, threads: int = 0) -> float:
+        unary = float(np.take_along_axis(self.unary, x[None, :], 0).sum(dtype=np.float64))
+        present = np.unique(x)
+        indicator = (x[None, :] == present[:, None]).astype(np.float32)
+        filtered = self.pairwise.apply(indicator, threads)
+        own = np.searchsorted(present, x)[None, :]
+        if self.compatibility is None:
+            same = np.take_along_axis(filtered, own, 0)[0]
+            return unary + 0.5 * float((self.pairwise.mass - same).sum(dtype=np.float64))
+        costs = self.compatibility[np.ix_(present, present)]
+        received = np.take_along_axis(costs @ filtered, own, 0)[0]
+        self_cost = np.diag(self.compatibility)[x] * self.pairwise.diagonal
+        return unary + 0.5 * float((received - self_cost).sum(dtype=np.float64))
+
+    def relaxed_energy(self, y: Any) -> float:
+        r"""Return the objective of the linear program (Eq. 4 of the paper) at `y`.
+
+        .. math:: \tilde E(y) = \langle\phi, y\rangle
+                  + \sum_{a<b} K_{ab} \tfrac12 \sum_i |y_{ai} - y_{bi}|
+
+        The order of the scores is taken exactly, whatever the filter.
+
+        Parameters
+        ----------
+        y : array_like, (labels, *spatial)
+            A point of the product of simplices.
+        """
+        from densecrf.problem import Problem
+
+        return Problem(self).relaxed_energy(self.check_marginals("y", y))
+
+    def constant_energies(self) -> npt.NDArray[np.float64]:
+        """Return the energy of each constant labelling, (labels,)."""
+        sums = self.unary.sum(1, dtype=np.float64)
+        if self.compatibility is None or self.tree is not None:
+            return np.asarray(sums)
+        pairs = 0.5 * float((self.pairwise.mass - self.pairwise.diagonal).sum(dtype=np.float64))
+        return np.asarray(sums + np.diag(self.compatibility).astype(np.float64) * pairs)
+
+    def solve(
+        self,
+        method: str = "lp",
+        *,
+        init: Any = None,
+        gap: float | None = None,
+        time_limit: float | None = None,
+        max_iterations: int | None = None,
+        threads: int | None = None,
+        callback: Callable[[Any], Any] | None = None,
+        progress: bool = False,
+        **options: Any,
+    ) -> "Result":
+        """Minimise the energy; see `densecrf.solvers.solve` for the parameters."""
+        from densecrf.solvers import solve
+
+        return solve(
+            self,
+            method,
+            init=init,
+            gap=gap,
+            time_limit=time_limit,
+            max_iterations=max_iterations,
+            threads=threads,
+            callback=callback,
+            progress=progress,
+            **options,
+        )
+
+    def check_labels(self, labels: Any) -> IntArray:
+        """Return a user's labelling as an int64 array (n,), or refuse it."""
+        array = as_real_array("labels", labels)
+        if array.shape not in (self.shape, (self.n,)):
+            raise ValueError(f"labels: shape {array.shape} for a grid of {self.shape} pixels")
+        if array.dtype.kind == "f":
+            check_finite("labels", array)
+            if (array != np.rint(array)).any():
+                raise ValueError("labels: not whole numbers; give one label index a pixel")
+        flat = array.reshape(-1).astype(np.int64)
+        if flat.min() < 0 or flat.max() >= self.labels:
+            bad = int(flat[(flat < 0) | (flat >= self.labels)][0])
+            raise ValueError(
+                f"labels: value {bad} is outside 0 … {self.labels - 1}; if it marks void pixels, "
+                "give them some label first"
+            )
+        return flat
+
+    def check_marginals(self, name: str, y: Any) -> FloatArray:
+        """Return a user's marginals as a float32 array (labels, n), or refuse them."""
+        array = as_real_array(name, y)
+        if array.shape not in ((self.labels, *self.shape), (self.labels, self.n)):
+            raise ValueError(f"{name}: shape {array.shape}; give {(self.labels, *self.shape)}")
+        check_finite(name, array)
+        return np.ascontiguousarray(array, np.float32).reshape(self.labels, self.n)
+
+    def _mask(self, name: str, mask: Any) -> npt.NDArray[np.bool_]:
+        array = as_real_array(name, mask)
+        if array.shape != self.shape:
+            raise ValueError(f"{name}: shape {array.shape} for a grid of {self.shape} pixels")
+        return cast("npt.NDArray[np.bool_]", array.reshape(-1).astype(bool))
+
+    def __repr__(self) -> str:
+        """Say what the model is."""
+        grid = " × ".join(map(str, self.shape))
+        names = ", ".join(type(kernel).__name__ for kernel in self.kernels) or "no kernels"
+        return f"DenseCRF({self.labels} labels, {grid} pixels, {names}, {self.normalization})"
+
+
+def _image_shape(kernels: tuple[Kernel, ...], logits: Any) -> tuple[int, ...] | None:
+    """Return the grid of the first image among the kernels."""
+    spatial_axes = np.ndim(logits) - 1
+    for kernel in kernels:
+        if isinstance(kernel, Bilateral):
+            return tuple(int(s) for s in np.shape(kernel.image)[:spatial_axes])
+    return None

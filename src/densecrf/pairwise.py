@@ -1,0 +1,92 @@
+r"""The matrix K of pairwise weights, never formed: :math:`K = \sum_c w_c \tilde k_c`."""
+
+from functools import cached_property
+
+import numpy as np
+
+from densecrf.filters import ExactFilter, Filter, GridFilter, LatticeFilter
+from densecrf.filters.base import Levels
+from densecrf.kernels import Kernel, Spatial
+from densecrf.validation import FloatArray
+
+__all__ = ["Pairwise", "build_filter"]
+
+SMALLEST_MASS = 1e-20
+
+
+def build_filter(
+    kernel: Kernel, shape: tuple[int, ...], engine: str, blur: str, threads: int
+) -> Filter:
+    """Return the filter of one kernel on a grid of this shape."""
+    if engine == "grid":
+        if not isinstance(kernel, Spatial):
+            raise ValueError(
+                f'filter="grid" works for Spatial kernels alone, not {type(kernel).__name__}; use '
+                '"lattice" or "exact"'
+            )
+        return GridFilter(shape, kernel.axis_sigmas(shape))
+    features = kernel.features(shape)
+    if engine == "exact":
+        return ExactFilter(features)
+    return LatticeFilter(features, "forward" if blur == "forward" else "symmetric", threads)
+
+
+class Pairwise:
+    r"""The sum of weighted, normalised kernels over label-major arrays (labels, n).
+
+    Normalised kernels are :math:`k_{ab} / \sqrt{m_a m_b}` with :math:`m_a = \sum_b k_{ab}`.
+    """
+
+    def __init__(self, filters: list[tuple[float, Filter]], n: int, normalization: str) -> None:
+        self.n = n
+        self._parts: list[tuple[float, Filter]] = []
+        for weight, base in filters:
+            if normalization == "symmetric":
+                scale = 1 / np.sqrt(np.maximum(base.mass, np.float32(SMALLEST_MASS)))
+                self._parts.append((weight, base.weighted(scale, scale)))
+            else:
+                self._parts.append((weight, base))
+
+    @property
+    def parts(self) -> list[tuple[float, Filter]]:
+        """The weights and the normalised filters."""
+        return self._parts
+
+    @cached_property
+    def mass(self) -> FloatArray:
+        r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
+        total = np.zeros(self.n, np.float32)
+        for weight, part in self._parts:
+            total += np.float32(weight) * part.mass
+        return total
+
+    @cached_property
+    def diagonal(self) -> FloatArray:
+        """The self terms :math:`K_{aa}`, (n,)."""
+        total = np.zeros(self.n, np.float32)
+        for weight, part in self._parts:
+            total += np.float32(weight) * part.diagonal()
+        return total
+
+    def apply(self, y: FloatArray, threads: int = 0) -> FloatArray:
+        r"""Return :math:`\sum_b K_{ab} y_{bi}`."""
+        out = np.zeros(y.shape, np.float32)
+        for weight, part in self._parts:
+            part.apply_planes(y, out, factor=weight, accumulate=True, threads=threads)
+        return out
+
+    def ordered(
+        self, y: FloatArray, levels: Levels, order: str = "soft", threads: int = 0
+    ) -> FloatArray:
+        r"""Return :math:`\sum_b K_{ab}\, s(y_{ai}, y_{bi})`; `levels` matter for soft and hard."""
+        out = np.zeros(y.shape, np.float32)
+        for weight, part in self._parts:
+            if order in ("soft", "hard"):
+                part.ordered_planes(
+                    y, out, levels, factor=weight, accumulate=True, threads=threads
+                )
+            else:
+                exact = np.empty_like(out)
+                part.ordered_exactly(y, exact, order, levels.count, threads=threads)
+                out += np.float32(weight) * exact
+        return out

@@ -1,0 +1,155 @@
+r"""The problem as the solvers see it: a handful of operations on label-major arrays (labels, n).
+
+Solvers are written once, over this interface and plain arithmetic; `densecrf.torch` implements
+the same operations on tensors. Each operation that filters is counted.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf import projections
+from densecrf.filters.base import Levels
+from densecrf.native import core
+from densecrf.validation import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from densecrf.model import DenseCRF
+
+__all__ = ["Calls", "Problem"]
+
+
+@dataclass
+class Calls:
+    """How often all labels were filtered."""
+
+    plain: int = 0
+    ordered: int = 0
+
+
+class Problem:
+    """A model's energy and its relaxations.
+
+    Attributes
+    ----------
+    unary : ndarray, (labels, n)
+        The energies φ.
+    mass, diagonal : ndarray, (n,)
+        Row sums and self terms of K.
+    """
+
+    def __init__(self, crf: "DenseCRF", threads: int = 0, calls: Calls | None = None) -> None:
+        self.crf = crf
+        self.threads = threads
+        self.calls = Calls() if calls is None else calls
+        self.unary: FloatArray = crf.unary
+        self.labels, self.n = crf.labels, crf.n
+        self._members: FloatArray | None = None
+        self._lengths: FloatArray | None = None
+        if crf.tree is not None:
+            used = crf.tree.lengths > 0
+            self._members = crf.tree.members[used]
+            self._lengths = crf.tree.lengths[used]
+
+    @property
+    def mass(self) -> FloatArray:
+        r"""Row sums :math:`\sum_b K_{ab}`."""
+        return self.crf.pairwise.mass
+
+    @property
+    def diagonal(self) -> FloatArray:
+        """Self terms :math:`K_{aa}`."""
+        return self.crf.pairwise.diagonal
+
+    @property
+    def potts(self) -> bool:
+        """Whether every two different labels cost 1."""
+        return self.crf.compatibility is None
+
+    # --- filtering --------------------------------------------------------------------------
+
+    def apply(self, y: FloatArray) -> FloatArray:
+        r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
+        self.calls.plain += 1
+        return self.crf.pairwise.apply(np.ascontiguousarray(y), self.threads)
+
+    def costs(self, y: FloatArray) -> FloatArray:
+        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""
+        if self.crf.compatibility is None:
+            return y.sum(0) - y
+        return self.crf.compatibility @ y
+
+    def messages(self, y: FloatArray) -> FloatArray:
+        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the others' wishes.
+
+        This is the gradient of the quadratic relaxation's pairwise term.
+        """
+        return self.costs(self.apply(y) - self.diagonal * y)
+
+    def dual_point(
+        self, y: FloatArray, levels: int = 10, order: str = "soft", rescale: bool = True
+    ) -> FloatArray:
+        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(y_{ai}, y_{bi})`.
+
+        A subgradient of the LP's pairwise term (Eq. 12 of the paper: :math:`A s = -r`), exact or
+        smoothed by the levels, and in any case half of a feasible dual point: see
+        `densecrf.certificates`.
+        """
+        self.calls.ordered += 1
+        nodes = y if self._members is None else self._members @ y
+        nodes = np.ascontiguousarray(nodes, np.float32)
+        hard = order == "hard"
+        spread = Levels(levels, 0.0, float(levels - 1), hard)
+        if rescale:
+            spread = Levels.spanning(nodes, levels, hard=hard)
+        r = self.crf.pairwise.ordered(nodes, spread, order, self.threads)
+        r *= np.float32(0.5)
+        if self._members is None or self._lengths is None:
+            return r
+        return np.asarray(self._members.T @ (self._lengths[:, None] * r), np.float32)
+
+    # --- values -----------------------------------------------------------------------------
+
+    def energy(self, labels: IntArray) -> float:
+        """Return the energy of a labelling (n,)."""
+        self.calls.plain += 1
+        return self.crf._energy(labels, self.threads)
+
+    def relaxed_energy(self, y: FloatArray) -> float:
+        r"""Return the LP's objective at `y`, :math:`\langle\phi + r, y\rangle` with exact order."""
+        r = self.dual_point(y, order="adaptive")
+        return self.inner(self.unary + r, y)
+
+    def lower_bound(self, r: FloatArray) -> float:
+        r"""Return :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`, a bound on every labelling's energy."""
+        bound: float = core().lower_bound(self.unary, r, 1.0, self.threads)
+        return bound
+
+    def inner(self, u: FloatArray, v: FloatArray) -> float:
+        """Return the inner product, summed in double."""
+        return float(np.einsum("ia,ia->", u, v, dtype=np.float64, casting="unsafe"))
+
+    # --- pixelwise --------------------------------------------------------------------------
+
+    def project(self, z: FloatArray) -> FloatArray:
+        """Return the nearest point in the product of simplices."""
+        return projections.simplex(z, threads=self.threads)
+
+    def softmax(self, z: FloatArray) -> FloatArray:
+        """Return exp(z) normalised over labels."""
+        e = np.exp(z - z.max(0))
+        e /= e.sum(0)
+        return e
+
+    def argmax(self, y: FloatArray) -> IntArray:
+        """Return the largest label of each pixel, (n,)."""
+        return np.asarray(y.argmax(0), np.int64)
+
+    def indicator(self, labels: IntArray) -> FloatArray:
+        """Return the labelling as a vertex of the product of simplices."""
+        return (np.arange(self.labels)[:, None] == labels[None, :]).astype(np.float32)
+
+    def to_numpy(self, array: Any) -> Any:
+        """Return the array as NumPy's."""
+        return np.asarray(array)

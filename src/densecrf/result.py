@@ -1,0 +1,194 @@
+"""What a solver returns: the labelling, how good it is, and how it got there."""
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from densecrf.model import DenseCRF
+
+__all__ = ["Result", "Trace", "relative_gap"]
+
+
+def relative_gap(energy: float, bound: float | None) -> float | None:
+    """Return (energy - bound) / max(1, |energy|): how far from optimal, at most.
+
+    Examples
+    --------
+    >>> relative_gap(200.0, 199.0)
+    0.005
+    """
+    if bound is None:
+        return None
+    return max(0.0, energy - bound) / max(1.0, abs(energy))
+
+
+@dataclass
+class Trace:
+    """One row for each iteration; row 0 is the starting point.
+
+    Attributes
+    ----------
+    seconds : list of float
+        Time since the start, initialisation included.
+    plain_calls, ordered_calls : list of int
+        How often all labels had been filtered.
+    energy : list of float
+        Energy of the best labelling so far.
+    current_energy : list of float
+        Energy of this iteration's labelling.
+    relaxed : list of float or None
+        The relaxation's objective, where the method knows it.
+    lower_bound : list of float or None
+        The best bound so far, where the method has one.
+    """
+
+    seconds: list[float] = field(default_factory=list)
+    plain_calls: list[int] = field(default_factory=list)
+    ordered_calls: list[int] = field(default_factory=list)
+    energy: list[float] = field(default_factory=list)
+    current_energy: list[float] = field(default_factory=list)
+    relaxed: list[float | None] = field(default_factory=list)
+    lower_bound: list[float | None] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.seconds)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return the columns."""
+        return {name: list(getattr(self, name)) for name in self.__dataclass_fields__}
+
+
+@dataclass(eq=False)
+class Result:
+    r"""The outcome of `DenseCRF.solve`.
+
+    Attributes
+    ----------
+    labels : ndarray of int, (*spatial)
+        The best labelling found.
+    marginals : ndarray, (labels, *spatial)
+        The relaxed solution that it was rounded from.
+    energy : float
+        Energy of `labels`.
+    lower_bound : float or None
+        No labelling whatsoever has an energy below this. None where the method has no certificate.
+    method : str
+        The method's name.
+    converged : bool
+        Whether the method ended by itself (and within the asked gap), not by a limit.
+    message : str
+        Why it ended.
+    seconds : float
+        Time of everything, the construction of filters and the initialisation included.
+    iterations : int
+        Iterations made.
+    best_constant : tuple of (int, float)
+        The best constant labelling's label and energy.
+    trace : Trace
+        The way here.
+    info : dict
+        What the method has to say of itself (for example the labels and pixels that it kept).
+    """
+
+    labels: npt.NDArray[np.int64]
+    marginals: npt.NDArray[np.float32]
+    energy: float
+    lower_bound: float | None
+    method: str
+    converged: bool
+    message: str
+    seconds: float
+    iterations: int
+    best_constant: tuple[int, float]
+    trace: Trace
+    info: dict[str, Any] = field(default_factory=dict)
+    crf: "DenseCRF | None" = field(default=None, repr=False)
+
+    @property
+    def gap(self) -> float | None:
+        """(energy - lower_bound) / max(1, abs(energy)), or None without a certificate."""
+        return relative_gap(self.energy, self.lower_bound)
+
+    def to_dict(self, *, arrays: bool = False) -> dict[str, Any]:
+        """Return plain numbers, ready for JSON; with the labels and marginals if asked."""
+        out: dict[str, Any] = {
+            "method": self.method,
+            "energy": self.energy,
+            "lower_bound": self.lower_bound,
+            "gap": self.gap,
+            "converged": self.converged,
+            "message": self.message,
+            "seconds": self.seconds,
+            "iterations": self.iterations,
+            "best_constant": {"label": self.best_constant[0], "energy": self.best_constant[1]},
+            "info": _plain(self.info),
+            "trace": self.trace.to_dict(),
+        }
+        if arrays:
+            out["labels"] = self.labels.tolist()
+            out["marginals"] = self.marginals.tolist()
+        return out
+
+    def to_json(self, *, arrays: bool = False) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(arrays=arrays), indent=1)
+
+    def plot(self, image: Any = None, path: Any = None) -> "Figure":
+        """Draw the labels over the image, and energy and bound against time.
+
+        Parameters
+        ----------
+        image : array_like, optional
+            The image; by default that of the model's first `Bilateral` kernel.
+        path : path-like, optional
+            Where to save the figure.
+        """
+        from densecrf.plotting import plot_result
+
+        return plot_result(self, image=image, path=path)
+
+    def __str__(self) -> str:
+        """Return a summary for people."""
+        grid = " × ".join(map(str, self.labels.shape))
+        used = len(np.unique(self.labels))
+        lines = [
+            f"{self.method}: {grid} pixels, {used} of {self.marginals.shape[0]} labels used",
+            f"  energy       {self.energy:,.3f}",
+        ]
+        if self.lower_bound is None or self.gap is None:
+            lines.append("  certificate  none (this method has no bound; try densecrf.certify)")
+        else:
+            lines.append(f"  lower bound  {self.lower_bound:,.3f}")
+            lines.append(
+                f"  certificate  within {100 * self.gap:.3g} % of the global optimum, proven"
+            )
+        label, constant = self.best_constant
+        lines.append(f"  for scale    all pixels labelled {label}: {constant:,.3f}")
+        last = len(self.trace) - 1
+        lines.append(
+            f"  effort       {self.seconds:.3f} s, {self.iterations} iterations, "
+            f"{self.trace.ordered_calls[last]} ordered and {self.trace.plain_calls[last]} plain "
+            "filterings"
+        )
+        lines.append(f"  ended        {self.message}")
+        return "\n".join(lines)
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` with arrays as lists."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value

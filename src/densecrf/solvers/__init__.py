@@ -1,0 +1,9 @@
+"""The methods, one a file, and the front door to them.
+
+`solve` checks what the user gave, finds a starting point, drives the method through the loop that
+all share, and packs the result.
+"""
+
+from densecrf.solvers.door import METHODS, Method, solve
+
+__all__ = ["METHODS", "Method", "solve"]

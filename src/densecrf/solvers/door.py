@@ -1,0 +1,222 @@
+"""The front door: names, options, starting points, results."""
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.problem import Problem
+from densecrf.result import Result
+from densecrf.solvers.loop import Limits, Outcome, Step, drive
+from densecrf.solvers.mean_field import mean_field
+from densecrf.solvers.unary import unary
+from densecrf.validation import check_choice, check_integer, check_non_negative
+
+if TYPE_CHECKING:
+    from densecrf.model import DenseCRF
+
+__all__ = ["METHODS", "Method", "solve"]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and what the front door must know of it.
+
+    Attributes
+    ----------
+    steps : callable
+        ``steps(problem, y, **options)`` yields `Step`.
+    about : str
+        One line for people.
+    init : str or None
+        The method that gives its starting point; None: the softmax of -unary.
+    presets : dict
+        Options that this name fixes.
+    compatibility : str
+        "potts", "tree" (Potts and tree metrics) or "any".
+    gap : float or None
+        Gap at which it stops unless told otherwise; None: it runs to its own end.
+    """
+
+    steps: Callable[..., Iterator[Step]]
+    about: str
+    init: str | None = None
+    presets: dict[str, Any] = field(default_factory=dict)
+    compatibility: str = "any"
+    gap: float | None = None
+
+
+_METHODS: dict[str, Method] = {
+    "unary": Method(unary, "each pixel's own best label"),
+    "mf5": Method(mean_field, "mean field, 5 iterations", presets={"iterations": 5, "tolerance": 0.0}),
+    "mf": Method(mean_field, "mean field to convergence"),
+}
+
+METHODS: tuple[str, ...] = tuple(_METHODS)
+
+
+def solve(
+    crf: "DenseCRF",
+    method: str = "lp",
+    *,
+    init: Any = None,
+    gap: float | None = None,
+    time_limit: float | None = None,
+    max_iterations: int | None = None,
+    threads: int | None = None,
+    callback: Callable[[Outcome], Any] | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Result:
+    """Minimise a model's energy.
+
+    Parameters
+    ----------
+    crf : DenseCRF
+        The model.
+    method : str
+        One of `METHODS`.
+    init : array_like, str or Result, optional
+        Where to start: marginals (labels, *spatial), a labelling (*spatial), another method's name
+        or result. Marginals outside the simplex are projected onto it, with a warning. By default
+        ``"dc-neg"`` for the methods on the linear program, softmax(-unary) for the others.
+    gap : float, optional
+        Stop when the answer is proven to be within this fraction of the optimum; 0 runs to the
+        method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
+    time_limit : float, optional
+        Seconds after which to return the best so far.
+    max_iterations : int, optional
+        Most iterations.
+    threads : int, optional
+        Number of threads, all by default. The result does not depend on it.
+    callback : callable, optional
+        Called after each iteration with the best so far; returning True stops.
+    progress : bool
+        Print a line that follows the iterations.
+    **options
+        The method's own options.
+
+    Returns
+    -------
+    Result
+        The best labelling seen. Ctrl-C and limits also return it, marked as not converged.
+    """
+    chosen = _METHODS[check_choice("method", method, tuple(_METHODS))]
+    _check_compatibility(crf, method, chosen)
+    keywords = {**chosen.presets, **_checked_options(method, chosen, options)}
+    limits = Limits(
+        gap=chosen.gap if gap is None else check_non_negative("gap", gap),
+        time_limit=None if time_limit is None else check_non_negative("time_limit", time_limit),
+        max_iterations=None
+        if max_iterations is None
+        else check_integer("max_iterations", max_iterations, at_least=0),
+        callback=_with_progress(callback, method) if progress else callback,
+    )
+    problem = Problem(crf, 0 if threads is None else check_integer("threads", threads, at_least=1))
+    start, cut_short = _starting_point(problem, chosen, init, limits)
+    steps = iter(()) if cut_short else chosen.steps(problem, start.y, **keywords)
+    outcome = drive(problem, start, steps, limits)
+    if cut_short:
+        outcome.converged, outcome.message = False, cut_short
+    return _packed(crf, method, outcome, limits)
+
+
+def _check_compatibility(crf: "DenseCRF", name: str, method: Method) -> None:
+    if crf.compatibility is None or method.compatibility == "any":
+        return
+    if crf.tree is not None and method.compatibility == "tree":
+        return
+    able = [key for key, other in _METHODS.items() if other.compatibility == "any"]
+    raise ValueError(
+        f"method={name!r}: solves the Potts model and tree metrics (LabelTree), not this "
+        f"compatibility; use one of {', '.join(able)}"
+    )
+
+
+def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict[str, Any]:
+    known = [p for p in inspect.signature(method.steps).parameters if p not in ("problem", "y")]
+    for key in options:
+        check_choice(f"option of method {name!r}", key, known)
+    return options
+
+
+def _starting_point(
+    problem: Problem, method: Method, init: Any, limits: Limits
+) -> tuple[Step, str]:
+    """Return the starting point and, where a limit cut its making short, why."""
+    crf = problem.crf
+    if init is None:
+        init = method.init
+    if init is None:
+        return Step(problem.softmax(-problem.unary)), ""
+    if isinstance(init, str):
+        name = check_choice("init", init, tuple(_METHODS))
+        inner = _METHODS[name]
+        step, cut_short = _starting_point(problem, inner, None, limits)
+        if cut_short:
+            return step, cut_short
+        own = Limits(time_limit=limits.time_limit, started=limits.started)
+        first = drive(problem, step, inner.steps(problem, step.y, **inner.presets), own)
+        info = {"init": name}
+        return (
+            Step(first.y, labels=first.labels, energy=first.energy, info=info),
+            first.message if first.interrupted or not first.converged else "",
+        )
+    if isinstance(init, Result):
+        init = init.marginals
+    if np.shape(init) in (crf.shape, (crf.n,)):
+        return Step(problem.indicator(crf.check_labels(init))), ""
+    y = crf.check_marginals("init", init)
+    if y.min() < -1e-3 or np.abs(y.sum(0) - 1).max() > 1e-3:
+        warnings.warn(
+            "init: not in the product of simplices (negative values, or columns that do not add "
+            "up to 1); its projection is used",
+            stacklevel=4,
+        )
+    return Step(problem.project(y)), ""
+
+
+def _with_progress(
+    callback: Callable[[Outcome], Any] | None, method: str
+) -> Callable[[Outcome], Any]:
+    """Return a callback that also keeps a line of the terminal up to date."""
+    import sys
+
+    def show(outcome: Outcome) -> Any:
+        gap = "" if outcome.gap is None else f"  gap {100 * outcome.gap:.4f} %"
+        line = f"{method}: iteration {outcome.iterations}  energy {outcome.energy:,.1f}{gap}"
+        print(f"\r{line:<78}", end="", file=sys.stderr, flush=True)
+        return None if callback is None else callback(outcome)
+
+    return show
+
+
+def _packed(crf: "DenseCRF", method: str, outcome: Outcome, limits: Limits) -> Result:
+    constants = crf.constant_energies()
+    best = int(constants.argmin())
+    if constants[best] < outcome.energy:
+        warnings.warn(
+            f"the constant labelling {best} has energy {constants[best]:,.1f}, below the "
+            f"{outcome.energy:,.1f} of {method!r}: the pairwise weights dominate; normalise "
+            '(normalization="symmetric") or lower them',
+            stacklevel=4,
+        )
+    grid = crf.shape
+    return Result(
+        labels=np.asarray(outcome.labels).reshape(grid),
+        marginals=np.asarray(outcome.y).reshape(crf.labels, *grid),
+        energy=outcome.energy,
+        lower_bound=outcome.lower_bound,
+        method=method,
+        converged=outcome.converged,
+        message=outcome.message,
+        seconds=limits.seconds(),
+        iterations=outcome.iterations,
+        best_constant=(best, float(constants[best])),
+        trace=outcome.trace,
+        info=outcome.info,
+        crf=crf,
+    )

@@ -1,0 +1,36 @@
+r"""Mean field (Krähenbühl and Koltun 2011), the usual way to solve dense CRFs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from densecrf.problem import Problem
+from densecrf.solvers.loop import Step
+
+__all__ = ["mean_field"]
+
+
+def mean_field(
+    problem: Problem, y: Any, *, iterations: int = 100, tolerance: float = 1e-3,
+    self_term: bool = False,
+) -> Iterator[Step]:
+    r"""Iterate :math:`Q_a(i) \propto \exp(-\phi_a(i) - \sum_{b \ne a} K_{ab} \sum_j \mu_{ij} Q_b(j))`.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    iterations : int
+        Most iterations.
+    tolerance : float
+        Converged when no marginal changes by more than this.
+    self_term : bool
+        Keep the pixel's own term b = a, as other software does (an approximation that it makes
+        for speed); for parity with it.
+    """
+    for _ in range(iterations):
+        messages = problem.costs(problem.apply(y)) if self_term else problem.messages(y)
+        previous = y
+        y = problem.softmax(-problem.unary - messages)
+        yield Step(y)
+        if float(abs(y - previous).max()) <= tolerance:
+            return

@@ -1,0 +1,14 @@
+"""The labels that each pixel would choose alone."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from densecrf.problem import Problem
+from densecrf.solvers.loop import Step
+
+__all__ = ["unary"]
+
+
+def unary(problem: Problem, y: Any) -> Iterator[Step]:
+    r"""Return :math:`\arg\min_i \phi_a(i)` for every pixel."""
+    yield Step(y, labels=problem.argmax(-problem.unary))

@@ -1,0 +1,103 @@
+"""Unary energies from what people have: probabilities, logits, labels."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.resample import resize_bilinear
+from densecrf.validation import FloatArray, as_real_array, check_finite, check_integer
+
+__all__ = ["from_labels", "from_logits", "from_probabilities"]
+
+SUM_TOLERANCE = 0.02
+
+
+def from_probabilities(probabilities: Any, *, axis: int = 0, clip: float = 1e-5) -> FloatArray:
+    """Return -log max(p, clip), label axis first.
+
+    Examples
+    --------
+    >>> from_probabilities([[0.5, 1.0], [0.5, 0.0]]).round(3)
+    array([[ 0.693, -0.   ],
+           [ 0.693, 11.513]], dtype=float32)
+    """
+    p = _labels_first("probabilities", probabilities, axis)
+    if not 0 < clip < 1:
+        raise ValueError(f"clip={clip!r}: must be between 0 and 1")
+    low, high = float(p.min()), float(p.max())
+    if low < 0 or high > 1 + SUM_TOLERANCE:
+        raise ValueError(
+            f"probabilities: values from {low:g} to {high:g} are not probabilities; for logits "
+            "use from_logits, for energies the constructor"
+        )
+    total = p.sum(0, dtype=np.float64)
+    worst = float(np.abs(total - 1).max())
+    if worst > SUM_TOLERANCE:
+        raise ValueError(
+            f"probabilities: they add up to {float(total.min()):g} … {float(total.max()):g} over "
+            f"axis {axis}, not to 1; name the label axis by axis=, or normalise them"
+        )
+    return np.asarray(-np.log(np.maximum(p, clip)), np.float32)
+
+
+def from_logits(
+    logits: Any, *, axis: int = 0, shape: tuple[int, ...] | None = None
+) -> FloatArray:
+    """Return -log softmax, label axis first, upsampled to `shape` where that differs."""
+    z = _labels_first("logits", logits, axis).astype(np.float32)
+    check_finite("logits as float32", z)
+    if shape is not None and z.shape[1:] != tuple(shape):
+        if z.ndim != 3 or len(shape) != 2:
+            raise ValueError(
+                f"logits: shape {z.shape} for a grid of {shape}; only images (two axes) are resized"
+            )
+        z = resize_bilinear(z, (int(shape[0]), int(shape[1])))
+    z = z - z.max(0)
+    return np.asarray(np.log(np.exp(z).sum(0)) - z, np.float32)
+
+
+def from_labels(
+    labels: Any, n_labels: int, *, confidence: float = 0.7, void: int | None = 255
+) -> FloatArray:
+    """Return energies of hard labels held right with probability `confidence`.
+
+    Examples
+    --------
+    >>> from_labels([0, 1, 255], 2, confidence=0.9).round(3)
+    array([[0.105, 2.303, 0.   ],
+           [2.303, 0.105, 0.   ]], dtype=float32)
+    """
+    count = check_integer("n_labels", n_labels, at_least=2)
+    array = as_real_array("labels", labels)
+    if array.size == 0:
+        raise ValueError(f"labels: shape {array.shape} holds no pixels")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence={confidence!r}: must be between 0 and 1")
+    check_finite("labels", array)
+    x = array.astype(np.int64)
+    if (x != array).any():
+        raise ValueError("labels: not whole numbers; give one label index a pixel")
+    empty: npt.NDArray[np.bool_] = np.zeros(x.shape, bool) if void is None else x == void
+    wrong = ~empty & ((x < 0) | (x >= count))
+    if wrong.any():
+        raise ValueError(
+            f"labels: value {int(x[wrong][0])} is neither a label 0 … {count - 1} nor void={void!r}"
+        )
+    unary = np.full((count, *x.shape), -np.log((1 - confidence) / (count - 1)), np.float32)
+    np.put_along_axis(unary, np.where(empty, 0, x)[None], np.float32(-np.log(confidence)), 0)
+    unary[:, empty] = 0
+    return unary
+
+
+def _labels_first(name: str, value: Any, axis: int) -> npt.NDArray[Any]:
+    """Return a checked array with the label axis moved to the front."""
+    array = as_real_array(name, value)
+    if array.ndim < 2:
+        raise ValueError(f"{name}: shape {array.shape}; a label axis and pixels are needed")
+    if array.size == 0:
+        raise ValueError(f"{name}: shape {array.shape} holds no values")
+    check_finite(name, array)
+    if not -array.ndim <= axis < array.ndim:
+        raise ValueError(f"axis={axis!r}: the array has {array.ndim} axes")
+    return np.moveaxis(array, axis, 0)
