@@ -103,8 +103,8 @@ void bind_lattice(nb::module_& m) {
             parallel(threads, [&](Team& team) {
               filter_plain(self, {in.data(), in.stride(0), in.stride(1)},
                            {out.data(), out.stride(0), out.stride(1)},
-                           static_cast<int>(in.shape(0)), blur_order(symmetric), factor,
-                           accumulate, team);
+                           static_cast<int>(in.shape(0)), blur_order(symmetric), factor, accumulate,
+                           team);
             });
           },
           "values"_a, "out"_a, "symmetric"_a, "factor"_a, "accumulate"_a, "threads"_a)
@@ -120,8 +120,8 @@ void bind_lattice(nb::module_& m) {
                     "out: its shape is not that of the scores");
             parallel(threads, [&](Team& team) {
               filter_ordered(self, scores.data(), out.data(), static_cast<int>(scores.shape(0)),
-                             {levels, low, scale, hard}, mass.data(), blur_order(symmetric),
-                             factor, accumulate, team);
+                             {levels, low, scale, hard}, mass.data(), blur_order(symmetric), factor,
+                             accumulate, team);
             });
           },
           "scores"_a, "out"_a, "mass"_a, "levels"_a, "low"_a, "scale"_a, "hard"_a, "symmetric"_a,
@@ -160,8 +160,8 @@ void bind_lattice(nb::module_& m) {
                                 blur_order(symmetric), team);
     });
   };
-  m.def("divide_and_conquer", divide_and_conquer, "features"_a, "weights"_a,
-        "fixed"_a.none(), "scores"_a, "out"_a, "symmetric"_a, "threads"_a);
+  m.def("divide_and_conquer", divide_and_conquer, "features"_a, "weights"_a, "fixed"_a.none(),
+        "scores"_a, "out"_a, "symmetric"_a, "threads"_a);
 }
 
 void bind_grid(nb::module_& m) {
@@ -169,8 +169,8 @@ void bind_grid(nb::module_& m) {
   using Shape = std::vector<std::int64_t>;
   m.def(
       "grid_apply",
-      [](const Shape& shape, const Taps& taps, Matrix<const float> in,
-         Vector<const float> columns, Vector<const float> rows, Matrix<float> out, float factor, bool accumulate, int threads) {
+      [](const Shape& shape, const Taps& taps, Matrix<const float> in, Vector<const float> columns,
+         Vector<const float> rows, Matrix<float> out, float factor, bool accumulate, int threads) {
         parallel(threads, [&](Team& team) {
           grid_plain({shape, taps}, in.data(), columns.data(), rows.data(), out.data(),
                      static_cast<int>(in.shape(0)), factor, accumulate, team);
@@ -181,16 +181,17 @@ void bind_grid(nb::module_& m) {
   m.def(
       "grid_ordered",
       [](const Shape& shape, const Taps& taps, Matrix<const float> scores,
-         Vector<const float> columns, Vector<const float> rows, Matrix<float> out, Vector<const float> mass, int levels, float low, float scale, bool hard,
-         float factor, bool accumulate, int threads) {
+         Vector<const float> columns, Vector<const float> rows, Matrix<float> out,
+         Vector<const float> mass, int levels, float low, float scale, bool hard, float factor,
+         bool accumulate, int threads) {
         parallel(threads, [&](Team& team) {
           grid_ordered({shape, taps}, scores.data(), columns.data(), rows.data(), out.data(),
                        static_cast<int>(scores.shape(0)), {levels, low, scale, hard}, mass.data(),
                        factor, accumulate, team);
         });
       },
-      "shape"_a, "taps"_a, "scores"_a, "columns"_a, "rows"_a, "out"_a, "mass"_a, "levels"_a, "low"_a,
-      "scale"_a, "hard"_a, "factor"_a, "accumulate"_a, "threads"_a);
+      "shape"_a, "taps"_a, "scores"_a, "columns"_a, "rows"_a, "out"_a, "mass"_a, "levels"_a,
+      "low"_a, "scale"_a, "hard"_a, "factor"_a, "accumulate"_a, "threads"_a);
 }
 
 void bind_pixelwise(nb::module_& m) {

@@ -125,14 +125,13 @@ void filter_label(const Lattice& lattice, const float* scores, float* out, BlurO
   for (int reversed = 0; reversed < orders; ++reversed) {
     Lists lists = splatted;
     for (int i = 0; i <= t.dimension; ++i)
-      lists = blur(lists, t.axis(reversed ? t.dimension - i : i), t.vertices, max_entries,
-                   checkpoint);
+      lists =
+          blur(lists, t.axis(reversed ? t.dimension - i : i), t.vertices, max_entries, checkpoint);
     accumulate(lists, t.vertices);
     for (std::int64_t a = 0; a < n; ++a) {
       float sum = 0;
       for (int k = 0; k <= t.dimension; ++k)
-        sum += lattice.corner_weight[k * n + a] *
-               signed_mass(lists, t.corner[k * n + a], rank[a]);
+        sum += lattice.corner_weight[k * n + a] * signed_mass(lists, t.corner[k * n + a], rank[a]);
       out[a] += scale * sum;
     }
   }

@@ -57,8 +57,8 @@ class DivideAndConquer {
   void filter_across(float* out, std::int64_t begin, std::int64_t middle, std::int64_t end) {
     checkpoint_();
     const std::int64_t n = end - begin;
-    const auto filtered = fixed_ ? on_fixed_lattice(begin, middle, end)
-                                 : on_own_lattice(begin, middle, end);
+    const auto filtered =
+        fixed_ ? on_fixed_lattice(begin, middle, end) : on_own_lattice(begin, middle, end);
     for (std::int64_t i = 0; i < n; ++i) {
       float& target = out[sorted_[begin + i]];
       if (begin + i < middle)

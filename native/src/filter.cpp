@@ -160,8 +160,8 @@ void filter_one_ordered(const Lattice& lattice, const float* scores, float* out,
   const float* blurred = work.blur(*lattice.topology, order, loop);
   const float scale = mean_scale(lattice, order);
   loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
-    r.slice_levels(lattice.view(), blurred, t, mass, levels.count, scale, factor, accumulate, out, width,
-                   begin, end);
+    r.slice_levels(lattice.view(), blurred, t, mass, levels.count, scale, factor, accumulate, out,
+                   width, begin, end);
   });
 }
 

@@ -73,8 +73,8 @@ std::int64_t Grid::pixels() const {
   return n;
 }
 
-void grid_plain(const Grid& grid, const float* in, const float* columns, const float* rows, float* out, int channels,
-                float factor, bool accumulate, Team& team) {
+void grid_plain(const Grid& grid, const float* in, const float* columns, const float* rows,
+                float* out, int channels, float factor, bool accumulate, Team& team) {
   const std::int64_t n = grid.pixels();
   Buffer<float> values(n), scratch(n);
   for (int c = 0; c < channels; ++c) {
@@ -91,8 +91,9 @@ void grid_plain(const Grid& grid, const float* in, const float* columns, const f
 
 // With C_q the filtered mass at or above level q, the signed mass at t = h + f is
 // C_0 - [(1-f) C_h + C_{h+1} + f C_{h+2}]; one level at a time, so the workspace is four planes.
-void grid_ordered(const Grid& grid, const float* scores, const float* columns, const float* rows, float* out, int channels,
-                  Levels levels, const float* mass, float factor, bool accumulate, Team& team) {
+void grid_ordered(const Grid& grid, const float* scores, const float* columns, const float* rows,
+                  float* out, int channels, Levels levels, const float* mass, float factor,
+                  bool accumulate, Team& team) {
   const std::int64_t n = grid.pixels();
   const float top = static_cast<float>(levels.count - 1);
   Buffer<float> t(n), values(n), scratch(n), below(n);

@@ -162,8 +162,8 @@ void link_neighbours(Topology& topology, const KeyTable& table, Team& team) {
                  std::int32_t* axis =
                      topology.neighbour.data() + static_cast<std::int64_t>(j) * vertices * 2;
                  axis[2 * v] = next;
-                 if (next != vertices) axis[2 * static_cast<std::int64_t>(next) + 1] =
-                     static_cast<std::int32_t>(v);
+                 if (next != vertices)
+                   axis[2 * static_cast<std::int64_t>(next) + 1] = static_cast<std::int32_t>(v);
                }
              }
            });
@@ -238,12 +238,20 @@ Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team) {
 template Lattice build_lattice<float>(const float*, std::int64_t, int, Team&);
 template Lattice build_lattice<double>(const double*, std::int64_t, int, Team&);
 
-float Lattice::scale() const { return 1.0f / (1.0f + std::ldexp(1.0f, -dimension())); }
+float Lattice::scale() const {
+  return 1.0f / (1.0f + std::ldexp(1.0f, -dimension()));
+}
 
 LatticeView Lattice::view() const {
   const Topology& t = *topology;
-  return {t.pixels,           t.dimension,          t.vertices,         t.corner.data(),
-          corner_weight.data(), t.row_begin.data(), t.entry_pixel.data(), entry_weight.data()};
+  return {t.pixels,
+          t.dimension,
+          t.vertices,
+          t.corner.data(),
+          corner_weight.data(),
+          t.row_begin.data(),
+          t.entry_pixel.data(),
+          entry_weight.data()};
 }
 
 Lattice Lattice::scaled(const float* columns, const float* rows, Team& team) const {

@@ -58,7 +58,8 @@ void project_tile(const float* z, float* out, int labels, std::int64_t n, int co
 void project_simplex(const float* z, float* out, int labels, std::int64_t n, Team& team) {
   team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t a = begin; a < end; a += kTile)
-      project_tile(z + a, out + a, labels, n, static_cast<int>(std::min<std::int64_t>(kTile, end - a)));
+      project_tile(z + a, out + a, labels, n,
+                   static_cast<int>(std::min<std::int64_t>(kTile, end - a)));
   });
 }
 

@@ -26,10 +26,16 @@ extern const Rows rows_avx512;
 namespace {
 
 #if defined(DENSECRF_HAVE_AVX2) && defined(_MSC_VER) && !defined(__clang__)
-bool has_avx2() { return IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE); }
-bool has_avx512() { return IsProcessorFeaturePresent(PF_AVX512F_INSTRUCTIONS_AVAILABLE); }
+bool has_avx2() {
+  return IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE);
+}
+bool has_avx512() {
+  return IsProcessorFeaturePresent(PF_AVX512F_INSTRUCTIONS_AVAILABLE);
+}
 #elif defined(DENSECRF_HAVE_AVX2)
-bool has_avx2() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");

@@ -12,7 +12,8 @@ namespace densecrf {
 // mean of both orders, whose matrix is exactly symmetric.
 enum class BlurOrder { kForward, kSymmetric };
 
-// A matrix of values whose element (channel c, pixel a) is data[c * channel_stride + a * pixel_stride].
+// A matrix of values whose element (channel c, pixel a) is data[c * channel_stride + a *
+// pixel_stride].
 template <class T>
 struct Plane {
   T* data;
@@ -26,7 +27,7 @@ void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> ou
 
 // How scores become levels: t = clamp((score - low) · scale, 0, levels - 1), floored if hard.
 struct Levels {
-  int count;     // H >= 2
+  int count;  // H >= 2
   float low;
   float scale;
   bool hard;

@@ -18,11 +18,11 @@ struct Topology {
   int dimension = 0;
   std::int32_t vertices = 0;
 
-  Buffer<std::int32_t> corner;        // (d+1, pixels): vertex of each corner of a pixel's simplex
-  Buffer<std::uint8_t> rank;          // (d+1, pixels): order of the axes inside the simplex
-  Buffer<std::int64_t> row_begin;     // (vertices+1): where a vertex's entries begin
-  Buffer<std::int32_t> entry_pixel;   // (d+1)·pixels: the pixels that touch a vertex, ascending
-  Buffer<std::int32_t> neighbour;     // (d+1, vertices, 2): along +axis and -axis; vertices = none
+  Buffer<std::int32_t> corner;       // (d+1, pixels): vertex of each corner of a pixel's simplex
+  Buffer<std::uint8_t> rank;         // (d+1, pixels): order of the axes inside the simplex
+  Buffer<std::int64_t> row_begin;    // (vertices+1): where a vertex's entries begin
+  Buffer<std::int32_t> entry_pixel;  // (d+1)·pixels: the pixels that touch a vertex, ascending
+  Buffer<std::int32_t> neighbour;    // (d+1, vertices, 2): along +axis and -axis; vertices = none
 
   const std::int32_t* axis(int j) const {
     return neighbour.data() + static_cast<std::int64_t>(j) * vertices * 2;

@@ -18,8 +18,8 @@ class Buffer {
   void reset(std::int64_t size) {
     if (size < 0 || static_cast<std::uint64_t>(size) > PTRDIFF_MAX / sizeof(T) - 64)
       throw std::bad_alloc();
-    data_.reset(static_cast<T*>(::operator new(static_cast<std::size_t>(size) * sizeof(T) + 64,
-                                               std::align_val_t{64})));
+    data_.reset(static_cast<T*>(
+        ::operator new(static_cast<std::size_t>(size) * sizeof(T) + 64, std::align_val_t{64})));
     size_ = size;
   }
 

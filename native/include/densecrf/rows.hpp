@@ -19,8 +19,8 @@ struct Rows {
 
   // out_v[l] = sum of w_e · clamp(t_pixel(e) - l, 0, 1): the mass at or above level l + 1, where a
   // pixel of fractional level t belongs to the two nearest levels in linear proportion.
-  void (*splat_levels)(const LatticeView&, const float* t, float* out, int width, std::int64_t begin,
-                       std::int64_t end);
+  void (*splat_levels)(const LatticeView&, const float* t, float* out, int width,
+                       std::int64_t begin, std::int64_t end);
 
   // out_v = in_v + ½ (in_next + in_previous) [+ add_v], along one axis; row `vertices` is zero.
   void (*blur)(const std::int32_t* axis, const float* in, const float* add, float* out, int width,
@@ -39,8 +39,8 @@ struct Rows {
 
 const Rows& rows();
 
-// Chooses the instruction set by name ("sse2", "avx2", "avx512", "base"), "" for the best; false where
-// this processor or build has not got it. For tests and benchmarks.
+// Chooses the instruction set by name ("sse2", "avx2", "avx512", "base"), "" for the best; false
+// where this processor or build has not got it. For tests and benchmarks.
 bool select_rows(const char* isa);
 
 // The width of a row that holds `channels` floats.

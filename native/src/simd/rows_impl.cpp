@@ -85,8 +85,8 @@ inline void prefetch(const float* p) {
 }
 
 template <int W>
-void splat_blocks(const LatticeView& t, const float* in, float* out, int width,
-                  std::int64_t begin, std::int64_t end) {
+void splat_blocks(const LatticeView& t, const float* in, float* out, int width, std::int64_t begin,
+                  std::int64_t end) {
   for (std::int64_t v = begin; v < end; ++v) {
     for (int at = 0; at < width; at += W) {
       Vec<W> sum = Vec<W>::fill(0);
@@ -111,8 +111,8 @@ void splat_levels_blocks(const LatticeView& t, const float* level, float* out, i
       std::int64_t e = first;
       for (; e + 1 < last; e += 2) {
         even = even + Vec<W>::fill(weight[e]) * clamp01(Vec<W>::fill(level[pixel[e]]) - floor);
-        odd = odd +
-              Vec<W>::fill(weight[e + 1]) * clamp01(Vec<W>::fill(level[pixel[e + 1]]) - floor);
+        odd =
+            odd + Vec<W>::fill(weight[e + 1]) * clamp01(Vec<W>::fill(level[pixel[e + 1]]) - floor);
       }
       if (e < last)
         even = even + Vec<W>::fill(weight[e]) * clamp01(Vec<W>::fill(level[pixel[e]]) - floor);
@@ -148,9 +148,9 @@ void slice_blocks(const LatticeView& t, const float* in, float scale, float* out
     for (int at = 0; at < width; at += W) {
       Vec<W> sum = Vec<W>::fill(0);
       for (int k = 0; k <= t.dimension; ++k)
-        sum = sum + Vec<W>::fill(t.corner_weight[k * n + a]) *
-                        Vec<W>::load(in + static_cast<std::int64_t>(t.corner[k * n + a]) * width +
-                                     at);
+        sum = sum +
+              Vec<W>::fill(t.corner_weight[k * n + a]) *
+                  Vec<W>::load(in + static_cast<std::int64_t>(t.corner[k * n + a]) * width + at);
       (sum * Vec<W>::fill(scale)).store(out + (a - begin) * width + at);
     }
   }
@@ -162,9 +162,8 @@ void slice_blocks(const LatticeView& t, const float* in, float scale, float* out
 // Slot l-1 of a row holds C_l, so one unaligned load of four floats from slot h-1 has all three.
 template <int Corners>
 void slice_levels_corners(const LatticeView& t, const float* in, const float* level,
-                          const float* mass, int levels, float scale, float factor,
-                          bool accumulate, float* out, int width, std::int64_t begin,
-                          std::int64_t end) {
+                          const float* mass, int levels, float scale, float factor, bool accumulate,
+                          float* out, int width, std::int64_t begin, std::int64_t end) {
   const std::int64_t n = t.pixels;
   const int corners = Corners ? Corners : t.dimension + 1;
   const std::int32_t* corner = t.corner;
@@ -193,8 +192,8 @@ Function* by_width(int width, Function* four, Function* eight, Function* sixteen
 
 void splat(const LatticeView& t, const float* in, float* out, int width, std::int64_t begin,
            std::int64_t end) {
-  by_width(width, splat_blocks<4>, splat_blocks<8>, splat_blocks<16>)(t, in, out, width,
-                                                                      begin, end);
+  by_width(width, splat_blocks<4>, splat_blocks<8>, splat_blocks<16>)(t, in, out, width, begin,
+                                                                      end);
 }
 
 void splat_levels(const LatticeView& t, const float* level, float* out, int width,
@@ -205,14 +204,14 @@ void splat_levels(const LatticeView& t, const float* level, float* out, int widt
 
 void blur(const std::int32_t* axis, const float* in, const float* add, float* out, int width,
           std::int64_t begin, std::int64_t end) {
-  by_width(width, blur_blocks<4>, blur_blocks<8>, blur_blocks<16>)(axis, in, add, out, width,
-                                                                   begin, end);
+  by_width(width, blur_blocks<4>, blur_blocks<8>, blur_blocks<16>)(axis, in, add, out, width, begin,
+                                                                   end);
 }
 
 void slice(const LatticeView& t, const float* in, float scale, float* out, int width,
            std::int64_t begin, std::int64_t end) {
-  by_width(width, slice_blocks<4>, slice_blocks<8>, slice_blocks<16>)(t, in, scale, out,
-                                                                      width, begin, end);
+  by_width(width, slice_blocks<4>, slice_blocks<8>, slice_blocks<16>)(t, in, scale, out, width,
+                                                                      begin, end);
 }
 
 void slice_levels(const LatticeView& t, const float* in, const float* level, const float* mass,
