@@ -69,6 +69,13 @@ void check_channels(const Lattice& lattice, std::size_t columns) {
           "the array's number of pixels is not the lattice's");
 }
 
+template <class In, class Out>
+void check_same_shape(const In& in, const Out& out) {
+  require(in.shape(0) == out.shape(0) && in.shape(1) == out.shape(1),
+          "the arrays' shapes are not the same");
+  require(in.shape(0) <= INT32_MAX, "too many channels");
+}
+
 void bind_lattice(nb::module_& m) {
   nb::class_<Lattice>(m, "Lattice")
       .def_static("build", &lattice_from<float>, "features"_a, "threads"_a)
@@ -98,8 +105,7 @@ void bind_lattice(nb::module_& m) {
           [](const Lattice& self, Strided<const float> in, Strided<float> out, bool symmetric,
              float factor, bool accumulate, int threads) {
             check_channels(self, in.shape(1));
-            require(in.shape(0) == out.shape(0) && in.shape(1) == out.shape(1),
-                    "out: its shape is not that of the values");
+            check_same_shape(in, out);
             parallel(threads, [&](Team& team) {
               filter_plain(self, {in.data(), in.stride(0), in.stride(1)},
                            {out.data(), out.stride(0), out.stride(1)},
@@ -107,7 +113,7 @@ void bind_lattice(nb::module_& m) {
                            team);
             });
           },
-          "values"_a, "out"_a, "symmetric"_a, "factor"_a, "accumulate"_a, "threads"_a)
+          "values"_a, "out"_a.noconvert(), "symmetric"_a, "factor"_a, "accumulate"_a, "threads"_a)
       .def(
           "ordered",
           [](const Lattice& self, Matrix<const float> scores, Matrix<float> out,
@@ -116,43 +122,49 @@ void bind_lattice(nb::module_& m) {
             check_channels(self, scores.shape(1));
             check_channels(self, mass.shape(0));
             require(levels >= 2, "levels: at least 2");
-            require(scores.shape(0) == out.shape(0) && scores.shape(1) == out.shape(1),
-                    "out: its shape is not that of the scores");
+            check_same_shape(scores, out);
             parallel(threads, [&](Team& team) {
               filter_ordered(self, scores.data(), out.data(), static_cast<int>(scores.shape(0)),
                              {levels, low, scale, hard}, mass.data(), blur_order(symmetric), factor,
                              accumulate, team);
             });
           },
-          "scores"_a, "out"_a, "mass"_a, "levels"_a, "low"_a, "scale"_a, "hard"_a, "symmetric"_a,
-          "factor"_a, "accumulate"_a, "threads"_a)
+          "scores"_a, "out"_a.noconvert(), "mass"_a, "levels"_a, "low"_a, "scale"_a, "hard"_a,
+          "symmetric"_a, "factor"_a, "accumulate"_a, "threads"_a)
       .def(
           "literal",
           [](const Lattice& self, Matrix<const float> scores, Matrix<float> out, int levels,
              bool symmetric, int threads) {
             check_channels(self, scores.shape(1));
+            check_same_shape(scores, out);
+            require(levels >= 2, "levels: at least 2");
             parallel(threads, [&](Team& team) {
               filter_literal(self, scores.data(), out.data(), static_cast<int>(scores.shape(0)),
                              levels, blur_order(symmetric), team);
             });
           },
-          "scores"_a, "out"_a, "levels"_a, "symmetric"_a, "threads"_a)
+          "scores"_a, "out"_a.noconvert(), "levels"_a, "symmetric"_a, "threads"_a)
       .def(
           "adaptive",
           [](const Lattice& self, Matrix<const float> scores, Matrix<float> out, bool symmetric,
              std::int64_t max_entries, int threads) {
             check_channels(self, scores.shape(1));
+            check_same_shape(scores, out);
             parallel(threads, [&](Team& team) {
               filter_adaptive(self, scores.data(), out.data(), static_cast<int>(scores.shape(0)),
                               blur_order(symmetric), max_entries, team);
             });
           },
-          "scores"_a, "out"_a, "symmetric"_a, "max_entries"_a, "threads"_a);
+          "scores"_a, "out"_a.noconvert(), "symmetric"_a, "max_entries"_a, "threads"_a);
   const auto divide_and_conquer = [](Matrix<const float> features, Vector<const float> weights,
                                      const Lattice* fixed, Matrix<const float> scores,
                                      Matrix<float> out, bool symmetric, int threads) {
     require(features.shape(1) >= 1 && features.shape(1) <= kMaxDimension,
             "features: the dimension is out of range");
+    check_same_shape(scores, out);
+    require(features.shape(0) == scores.shape(1) && weights.shape(0) == scores.shape(1) &&
+                (!fixed || fixed->pixels() == static_cast<std::int64_t>(scores.shape(1))),
+            "the arrays' numbers of pixels are not the same");
     parallel(threads, [&](Team& team) {
       filter_divide_and_conquer(features.data(), static_cast<std::int64_t>(features.shape(0)),
                                 static_cast<int>(features.shape(1)), weights.data(), fixed,
@@ -161,7 +173,18 @@ void bind_lattice(nb::module_& m) {
     });
   };
   m.def("divide_and_conquer", divide_and_conquer, "features"_a, "weights"_a, "fixed"_a.none(),
-        "scores"_a, "out"_a, "symmetric"_a, "threads"_a);
+        "scores"_a, "out"_a.noconvert(), "symmetric"_a, "threads"_a);
+}
+
+template <class Planes>
+void check_grid(const Grid& grid, const Planes& planes, std::size_t columns, std::size_t rows) {
+  require(!grid.shape.empty() && grid.shape.size() == grid.taps.size(),
+          "taps: one list for each axis");
+  for (const std::int64_t length : grid.shape) require(length >= 1, "shape: empty");
+  for (const auto& taps : grid.taps) require(!taps.empty(), "taps: empty");
+  require(static_cast<std::size_t>(grid.pixels()) == planes.shape(1) &&
+              columns == planes.shape(1) && rows == planes.shape(1),
+          "the arrays' number of pixels is not the grid's");
 }
 
 void bind_grid(nb::module_& m) {
@@ -171,42 +194,52 @@ void bind_grid(nb::module_& m) {
       "grid_apply",
       [](const Shape& shape, const Taps& taps, Matrix<const float> in, Vector<const float> columns,
          Vector<const float> rows, Matrix<float> out, float factor, bool accumulate, int threads) {
+        const Grid grid{shape, taps};
+        check_grid(grid, in, columns.shape(0), rows.shape(0));
+        check_same_shape(in, out);
         parallel(threads, [&](Team& team) {
-          grid_plain({shape, taps}, in.data(), columns.data(), rows.data(), out.data(),
+          grid_plain(grid, in.data(), columns.data(), rows.data(), out.data(),
                      static_cast<int>(in.shape(0)), factor, accumulate, team);
         });
       },
-      "shape"_a, "taps"_a, "values"_a, "columns"_a, "rows"_a, "out"_a, "factor"_a, "accumulate"_a,
-      "threads"_a);
+      "shape"_a, "taps"_a, "values"_a, "columns"_a, "rows"_a, "out"_a.noconvert(), "factor"_a,
+      "accumulate"_a, "threads"_a);
   m.def(
       "grid_ordered",
       [](const Shape& shape, const Taps& taps, Matrix<const float> scores,
          Vector<const float> columns, Vector<const float> rows, Matrix<float> out,
          Vector<const float> mass, int levels, float low, float scale, bool hard, float factor,
          bool accumulate, int threads) {
+        const Grid grid{shape, taps};
+        check_grid(grid, scores, columns.shape(0), rows.shape(0));
+        check_same_shape(scores, out);
+        require(mass.shape(0) == scores.shape(1), "mass: not one number a pixel");
+        require(levels >= 2, "levels: at least 2");
         parallel(threads, [&](Team& team) {
-          grid_ordered({shape, taps}, scores.data(), columns.data(), rows.data(), out.data(),
+          grid_ordered(grid, scores.data(), columns.data(), rows.data(), out.data(),
                        static_cast<int>(scores.shape(0)), {levels, low, scale, hard}, mass.data(),
                        factor, accumulate, team);
         });
       },
-      "shape"_a, "taps"_a, "scores"_a, "columns"_a, "rows"_a, "out"_a, "mass"_a, "levels"_a,
-      "low"_a, "scale"_a, "hard"_a, "factor"_a, "accumulate"_a, "threads"_a);
+      "shape"_a, "taps"_a, "scores"_a, "columns"_a, "rows"_a, "out"_a.noconvert(), "mass"_a,
+      "levels"_a, "low"_a, "scale"_a, "hard"_a, "factor"_a, "accumulate"_a, "threads"_a);
 }
 
 void bind_pixelwise(nb::module_& m) {
   m.def(
       "project_simplex",
       [](Matrix<const float> z, Matrix<float> out, int threads) {
+        check_same_shape(z, out);
         parallel(threads, [&](Team& team) {
           project_simplex(z.data(), out.data(), static_cast<int>(z.shape(0)),
                           static_cast<std::int64_t>(z.shape(1)), team);
         });
       },
-      "z"_a, "out"_a, "threads"_a);
+      "z"_a, "out"_a.noconvert(), "threads"_a);
   m.def(
       "lower_bound",
       [](Matrix<const float> phi, Matrix<const float> r, float factor, int threads) {
+        check_same_shape(phi, r);
         return parallel(threads, [&](Team& team) {
           return lower_bound(phi.data(), r.data(), factor, static_cast<int>(phi.shape(0)),
                              static_cast<std::int64_t>(phi.shape(1)), team);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <new>
 #include <numeric>
@@ -9,6 +10,8 @@
 namespace densecrf {
 
 namespace {
+
+constexpr std::int64_t kCheckEvery = 256;
 
 struct Entry {
   std::int32_t rank;  // of the score among the distinct scores of this label
@@ -34,17 +37,21 @@ struct Lists {
 };
 
 std::vector<std::int32_t> ranks_of(const float* scores, std::int64_t n) {
-  std::vector<float> distinct(scores, scores + n);
+  // NaN has no place in an order; it goes below everything.
+  const auto ordinary = [](float score) { return score == score ? score : -HUGE_VALF; };
+  std::vector<float> distinct(static_cast<std::size_t>(n));
+  std::transform(scores, scores + n, distinct.begin(), ordinary);
   std::sort(distinct.begin(), distinct.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   std::vector<std::int32_t> rank(static_cast<std::size_t>(n));
   for (std::int64_t a = 0; a < n; ++a)
     rank[a] = static_cast<std::int32_t>(
-        std::lower_bound(distinct.begin(), distinct.end(), scores[a]) - distinct.begin());
+        std::lower_bound(distinct.begin(), distinct.end(), ordinary(scores[a])) - distinct.begin());
   return rank;
 }
 
-Lists splat(const Lattice& lattice, const std::vector<std::int32_t>& rank) {
+Lists splat(const Lattice& lattice, const std::vector<std::int32_t>& rank,
+            const std::function<void()>& checkpoint) {
   const Topology& t = *lattice.topology;
   Lists lists;
   lists.entries.reserve(static_cast<std::size_t>(t.entry_pixel.size()));
@@ -57,6 +64,7 @@ Lists splat(const Lattice& lattice, const std::vector<std::int32_t>& rank) {
                      [](const Entry& a, const Entry& b) { return a.rank < b.rank; });
     for (const Entry& entry : own) lists.append(entry);
     lists.close();
+    if (v % kCheckEvery == 0) checkpoint();
   }
   lists.close();
   return lists;
@@ -85,7 +93,7 @@ Lists blur(const Lists& in, const std::int32_t* axis, std::int64_t vertices,
     }
     out.close();
     if (static_cast<std::int64_t>(out.entries.size()) > max_entries) throw std::bad_alloc();
-    if (v % 256 == 0) checkpoint();
+    if (v % kCheckEvery == 0) checkpoint();
   }
   out.close();
   return out;
@@ -118,7 +126,7 @@ void filter_label(const Lattice& lattice, const float* scores, float* out, BlurO
   const Topology& t = *lattice.topology;
   const std::int64_t n = t.pixels;
   const auto rank = ranks_of(scores, n);
-  const Lists splatted = splat(lattice, rank);
+  const Lists splatted = splat(lattice, rank, checkpoint);
   const int orders = order == BlurOrder::kSymmetric ? 2 : 1;
   const float scale = lattice.scale() / static_cast<float>(orders);
   std::fill(out, out + n, 0.0f);
@@ -133,6 +141,7 @@ void filter_label(const Lattice& lattice, const float* scores, float* out, BlurO
       for (int k = 0; k <= t.dimension; ++k)
         sum += lattice.corner_weight[k * n + a] * signed_mass(lists, t.corner[k * n + a], rank[a]);
       out[a] += scale * sum;
+      if (a % kCheckEvery == 0) checkpoint();
     }
   }
 }

@@ -18,8 +18,8 @@ class DivideAndConquer {
         weights_(weights),
         fixed_(fixed),
         order_(order),
-        alone_(1),
-        checkpoint_(std::move(checkpoint)) {
+        checkpoint_(std::move(checkpoint)),
+        alone_(1, [this] { return stopped(); }) {
     sorted_.resize(static_cast<std::size_t>(n));
   }
 
@@ -32,6 +32,15 @@ class DivideAndConquer {
   }
 
  private:
+  bool stopped() const {
+    try {
+      checkpoint_();
+      return false;
+    } catch (const Interrupted&) {
+      return true;
+    }
+  }
+
   // Where to cut [begin, end): between two different scores, as near to the middle as can be;
   // `end` where all are equal, which contributes nothing.
   std::int64_t cut(const float* scores, std::int64_t begin, std::int64_t end) const {
@@ -101,8 +110,8 @@ class DivideAndConquer {
   const float* weights_;
   const Lattice* fixed_;
   BlurOrder order_;
-  Team alone_;
   std::function<void()> checkpoint_;
+  Team alone_;  // for one filtering, which may be long: it asks the outer team whether to go on
   std::vector<std::int32_t> sorted_;
 };
 

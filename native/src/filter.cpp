@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::int64_t kVertexGrain = 2048;
 constexpr std::int64_t kPixelGrain = 4096;
+constexpr std::int64_t kShortLabel = 100'000'000;  // floats touched: some 0.1 s
 constexpr int kApron = 16;  // floats before and after the rows that a slice may touch
 
 // Runs a loop over a range either on all threads of a team or on the calling thread alone.
@@ -146,13 +147,8 @@ void filter_one_ordered(const Lattice& lattice, const float* scores, float* out,
                         Workspace& work, float* t, int width, const Loop& loop) {
   const Rows& r = rows();
   const std::int64_t n = lattice.pixels();
-  const float top = static_cast<float>(levels.count - 1);
   loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t a = begin; a < end; ++a) {
-      const float level = (scores[a] - levels.low) * levels.scale;
-      const float within = std::min(std::max(level, 0.0f), top);
-      t[a] = levels.hard ? static_cast<float>(static_cast<int>(within)) : within;
-    }
+    for (std::int64_t a = begin; a < end; ++a) t[a] = levels.of(scores[a]);
   });
   loop(lattice.vertices(), kVertexGrain, [&](std::int64_t begin, std::int64_t end) {
     r.splat_levels(lattice.view(), t, work.splatted(), width, begin, end);
@@ -182,7 +178,8 @@ void filter_ordered(const Lattice& lattice, const float* scores, float* out, int
                        accumulate, work, t, width, loop);
   };
   // A label a thread needs no barriers, but one long label must not keep Ctrl-C waiting.
-  const bool short_labels = n * (lattice.dimension() + 1) < 4'000'000;
+  const std::int64_t rows_touched = (n + 2 * lattice.vertices()) * (lattice.dimension() + 1);
+  const bool short_labels = rows_touched < kShortLabel / width;
   if (channels >= 2 * team.size() && short_labels && team.size() > 1) {
     std::vector<std::unique_ptr<Workspace>> works(static_cast<std::size_t>(team.size()));
     std::vector<Buffer<float>> ts(works.size());

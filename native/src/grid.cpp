@@ -95,14 +95,12 @@ void grid_ordered(const Grid& grid, const float* scores, const float* columns, c
                   float* out, int channels, Levels levels, const float* mass, float factor,
                   bool accumulate, Team& team) {
   const std::int64_t n = grid.pixels();
-  const float top = static_cast<float>(levels.count - 1);
   Buffer<float> t(n), values(n), scratch(n), below(n);
   for (int c = 0; c < channels; ++c) {
     const float* y = scores + c * n;
     float* to = out + c * n;
     each_pixel(n, team, [&](std::int64_t a) {
-      const float level = std::min(std::max((y[a] - levels.low) * levels.scale, 0.0f), top);
-      t[a] = levels.hard ? static_cast<float>(static_cast<int>(level)) : level;
+      t[a] = levels.of(y[a]);
       below[a] = t[a] < 1 ? (1 - t[a]) * mass[a] : 0.0f;
     });
     for (int q = 1; q < levels.count; ++q) {

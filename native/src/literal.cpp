@@ -9,6 +9,8 @@ namespace densecrf {
 
 namespace {
 
+constexpr std::int64_t kCheckEvery = 4096;
+
 using Values = std::vector<float>;
 
 // Line "Blurring at each level independently" of Algorithm 3.
@@ -36,10 +38,12 @@ void algorithm3(const Lattice& lattice, const std::vector<int>& bin, int levels,
   const int orders = order == BlurOrder::kSymmetric ? 2 : 1;
   const float scale = sign * lattice.scale() / static_cast<float>(orders);
   Values splatted(size, 0.0f), values(size), scratch(size, 0.0f);
-  for (std::int64_t v = 0; v < t.vertices; ++v)
+  for (std::int64_t v = 0; v < t.vertices; ++v) {
     for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
       for (int h = bin[t.entry_pixel[e]]; h < levels; ++h)
         splatted[v * levels + h] += lattice.entry_weight[e];
+    if (v % kCheckEvery == 0) checkpoint();
+  }
   for (int reversed = 0; reversed < orders; ++reversed) {
     values = splatted;
     blur_levels(t, levels, reversed == 1, values, scratch, checkpoint);
@@ -49,6 +53,7 @@ void algorithm3(const Lattice& lattice, const std::vector<int>& bin, int levels,
         sum += lattice.corner_weight[k * n + a] *
                values[static_cast<std::int64_t>(t.corner[k * n + a]) * levels + bin[a]];
       out[a] += scale * sum;
+      if (a % kCheckEvery == 0) checkpoint();
     }
   }
 }
@@ -58,7 +63,8 @@ void algorithm3(const Lattice& lattice, const std::vector<int>& bin, int levels,
 void filter_literal(const Lattice& lattice, const float* scores, float* out, int channels,
                     int levels, BlurOrder order, Team& team) {
   const std::int64_t n = lattice.pixels();
-  const float top = static_cast<float>(levels - 1);
+  // Scores a rounding error outside [0, 1], or NaN, must not become an index out of range.
+  const Levels open{levels, 0.0f, static_cast<float>(levels - 1), false};
   team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
     const auto checkpoint = [&] { team.checkpoint(thread); };
     std::vector<int> bin(static_cast<std::size_t>(n));
@@ -66,11 +72,11 @@ void filter_literal(const Lattice& lattice, const float* scores, float* out, int
       const float* y = scores + c * n;
       float* result = out + c * n;
       std::fill(result, result + n, 0.0f);
-      for (std::int64_t a = 0; a < n; ++a) bin[a] = static_cast<int>(y[a] * top);
+      for (std::int64_t a = 0; a < n; ++a) bin[a] = static_cast<int>(open.of(y[a]));
       algorithm3(lattice, bin, levels, order, 1.0f, result, checkpoint);
       // For [y_a <= y_b] the bins are closed above, and levels count downwards.
       for (std::int64_t a = 0; a < n; ++a)
-        bin[a] = levels - 1 - static_cast<int>(std::ceil(y[a] * top));
+        bin[a] = levels - 1 - static_cast<int>(std::ceil(open.of(y[a])));
       algorithm3(lattice, bin, levels, order, -1.0f, result, checkpoint);
     }
   });

@@ -1,7 +1,6 @@
 #include "densecrf/parallel.hpp"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #if defined(__linux__)
@@ -12,6 +11,7 @@ namespace densecrf {
 
 namespace {
 constexpr auto kPollEvery = std::chrono::milliseconds(50);
+constexpr int kMostThreads = 1024;
 constexpr int kSpins = 2000;  // a few microseconds: phases follow each other closely
 }  // namespace
 
@@ -25,10 +25,12 @@ int available_threads() {
 
 Team::Team(int threads, Poll poll)
     : poll_(std::move(poll)), last_poll_(std::chrono::steady_clock::now()) {
-  for (int t = 1; t < threads; ++t) {
+  const int wanted = std::min(threads, kMostThreads) - 1;
+  if (wanted > 0) workers_.reserve(static_cast<std::size_t>(wanted));
+  for (int t = 1; t <= wanted; ++t) {
     try {
       workers_.emplace_back(&Team::work, this, t);
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       break;  // the system refuses more threads: the results do not depend on their number
     }
   }

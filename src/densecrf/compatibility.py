@@ -5,19 +5,25 @@ or a matrix; the linear programs take any tree metric, which is the route to gen
 compatibilities that the paper names (hierarchical Potts).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.validation import as_real_array, check_finite, check_integer, check_non_negative
+from densecrf.validation import (
+    as_float32,
+    as_real_array,
+    check_fits,
+    check_integer,
+    check_non_negative,
+)
 
 __all__ = ["LabelTree", "compatibility_matrix"]
 
 
 class LabelTree:
-    r"""A tree metric on labels: Potts in groups, groups of groups, …
+    r"""A tree metric on labels: Potts in groups, and in groups of groups.
 
     Two labels cost :math:`\mu(i, j) = \tfrac12\sum_T \ell_T [i \in T] \oplus [j \in T]`, the length
     of the path between them when node T hangs on an edge of length :math:`\ell_T / 2`. Leaves of
@@ -50,27 +56,34 @@ class LabelTree:
         leaf: Any = 1.0,
     ) -> None:
         self.labels = check_integer("labels", labels, at_least=2)
-        leaves = np.broadcast_to(as_real_array("leaf", leaf), (self.labels,))
-        lengths = [check_non_negative(f"leaf[{i}]", value) for i, value in enumerate(leaves)]
-        members = [np.eye(self.labels, dtype=bool)[i] for i in range(self.labels)]
-        for position, (below, length) in enumerate(groups):
-            row = np.zeros(self.labels, bool)
-            for label in below:
-                if not 0 <= check_integer(f"groups[{position}]", label, at_least=0) < self.labels:
-                    raise ValueError(
-                        f"groups[{position}]: label {label} is outside 0 … {self.labels - 1}"
-                    )
-                row[label] = True
+        check_fits("labels", (self.labels, self.labels))
+        leaves = as_real_array("leaf", leaf)
+        if leaves.shape not in ((), (self.labels,)):
+            raise ValueError(f"leaf={leaf!r}: give one number, or one for each label")
+        lengths = [
+            check_non_negative(f"leaf[{i}]", value)
+            for i, value in enumerate(np.broadcast_to(leaves, (self.labels,)))
+        ]
+        members = list(np.eye(self.labels, dtype=bool))
+        for name, below, length in _named_groups(groups):
+            row = self._members_of(name, below)
             for other in members:
                 if (row & other).any() and (row & ~other).any() and (other & ~row).any():
                     raise ValueError(
-                        f"groups[{position}]={list(below)}: overlaps another group without "
-                        "containing it or lying in it; that is no tree"
+                        f"{name}={list(below)}: overlaps another group without containing it or "
+                        "lying in it; that is no tree"
                     )
             members.append(row)
-            lengths.append(check_non_negative(f"groups[{position}] length", length))
+            lengths.append(check_non_negative(f"{name} length", length))
         self.members: npt.NDArray[np.float32] = np.array(members, np.float32)
         self.lengths: npt.NDArray[np.float32] = np.array(lengths, np.float32)
+
+    def _members_of(self, name: str, below: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return which labels a group holds."""
+        row = np.zeros(self.labels, bool)
+        for label in below:
+            row[check_integer(name, label, at_least=0, at_most=self.labels - 1)] = True
+        return row
 
     def matrix(self) -> npt.NDArray[np.float64]:
         """Return the costs of all pairs of labels."""
@@ -78,6 +91,17 @@ class LabelTree:
         differs = np.abs(inside[:, :, None] - inside[:, None, :])
         half = 0.5 * self.lengths.astype(np.float64).round(7)
         return np.asarray((half[:, None, None] * differs).sum(0))
+
+
+def _named_groups(groups: Any) -> Iterator[tuple[str, Sequence[int], Any]]:
+    """Yield a name, the labels and the length of each group that a user gave."""
+    try:
+        for position, (below, length) in enumerate(groups):
+            yield f"groups[{position}]", list(below), length
+    except TypeError as error:
+        raise ValueError(
+            f"groups={groups!r}: give pairs (labels below the node, its length) ({error})"
+        ) from error
 
 
 def compatibility_matrix(value: Any, labels: int) -> npt.NDArray[np.float32] | None:
@@ -88,10 +112,9 @@ def compatibility_matrix(value: Any, labels: int) -> npt.NDArray[np.float32] | N
         if value.labels != labels:
             raise ValueError(f"compatibility: a tree of {value.labels} labels for {labels} labels")
         return value.matrix().astype(np.float32)
-    array = as_real_array("compatibility", value)
-    check_finite("compatibility", array)
+    array = as_float32("compatibility", as_real_array("compatibility", value))
     if array.shape == (labels,):
-        return -np.diag(array.astype(np.float32))
+        return -np.diag(array)
     if array.shape != (labels, labels):
         raise ValueError(
             f"compatibility: shape {array.shape}; give {(labels,)} (what two pixels of one label "

@@ -5,6 +5,7 @@ weight :math:`w`; its part of the pairwise potential is
 :math:`w \exp(-\tfrac12 \lVert f_a - f_b \rVert^2)` (Eq. 2 of the paper).
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,23 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.validation import (
+    LARGEST_FEATURE,
+    as_features,
     as_real_array,
     check_finite,
+    check_fits,
     check_integer,
     check_non_negative,
+    check_pixels,
     sigmas,
 )
 
 __all__ = ["Bilateral", "Features", "Kernel", "Spatial"]
-
-# The lattice's integer keys hold features of this size at any dimension (see filters.lattice).
-LARGEST_FEATURE = 1e6
 
 
 class Kernel(Protocol):
     """What a model needs of a kernel."""
 
     weight: float
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse a grid of this shape, where it does not fit, without computing features."""
+        ...
 
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
         """Return the features (n, d) of a grid of pixels of this shape."""
@@ -68,9 +74,14 @@ class Spatial:
         """Return the standard deviation along each axis."""
         return sigmas("sigma", self.sigma, len(shape), "axes of the image")
 
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse standard deviations that do not fit the grid."""
+        _check_positions("sigma", self.axis_sigmas(shape), shape)
+
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
         """Return the scaled positions, last axis (x) first."""
-        return _positions(shape, self.axis_sigmas(shape), "sigma")
+        self.check(shape)
+        return _positions(shape, self.axis_sigmas(shape))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,21 +127,31 @@ class Bilateral:
         sigmas("sigma_xy", self.sigma_xy, np.size(self.sigma_xy), "axes")
         sigmas("sigma_color", self.sigma_color, np.size(self.sigma_color), "channels")
 
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse an image of another grid, and standard deviations that do not fit it."""
+        image = self._channels_last(shape)
+        _check_positions("sigma_xy", self._axis_sigmas(shape), shape)
+        check_fits("image: its features", (*shape, len(shape) + image.shape[-1]))
+        for c, sigma in enumerate(self._channel_sigmas(image)):
+            plane = image[..., c]
+            _check_extent("sigma_color", sigma, max(abs(float(plane.min())), float(plane.max())))
+
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
         """Return scaled positions (last axis first) and colours."""
+        self.check(shape)
         image = self._channels_last(shape)
-        scales = sigmas("sigma_xy", self.sigma_xy, len(shape), "axes of the image")
-        positions = _positions(shape, scales, "sigma_xy")
-        channels = image.shape[-1]
-        color = sigmas("sigma_color", self.sigma_color, channels, "channels of the image")
-        d = len(shape)
-        out = np.empty((positions.shape[0], d + channels), np.float32)
-        out[:, :d] = positions
-        for c in range(channels):
-            plane = image[..., c].astype(np.float64).ravel() / color[c]
-            _check_extent("sigma_color", color[c], plane)
-            out[:, d + c] = plane
+        d, channels = len(shape), image.shape[-1]
+        out = np.empty((math.prod(shape), d + channels), np.float32)
+        out[:, :d] = _positions(shape, self._axis_sigmas(shape))
+        for c, sigma in enumerate(self._channel_sigmas(image)):
+            out[:, d + c] = image[..., c].astype(np.float64).ravel() / sigma
         return out
+
+    def _axis_sigmas(self, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+        return sigmas("sigma_xy", self.sigma_xy, len(shape), "axes of the image")
+
+    def _channel_sigmas(self, image: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        return sigmas("sigma_color", self.sigma_color, image.shape[-1], "channels of the image")
 
     def _channels_last(self, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         image: npt.NDArray[Any] = self.image
@@ -150,7 +171,7 @@ class Features:
 
     Parameters
     ----------
-    features : array_like
+    values : array_like
         Array (n, d), one row a pixel in C order, already divided by the standard deviations.
     weight : float
         Weight of the kernel over unordered pairs.
@@ -162,52 +183,45 @@ class Features:
     def __post_init__(self) -> None:
         """Check the array."""
         object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
-        values = as_real_array("features", self.values, ndim=2)
-        if values.shape[1] == 0:
-            raise ValueError(f"features: shape {values.shape} has no feature columns")
-        check_finite("features", values)
-        if values.dtype.kind != "f" or values.dtype.itemsize != 4:
-            values = values.astype(np.float64)
-        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "values", as_features(self.values))
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse a grid with another number of pixels."""
+        rows, n = len(self.values), math.prod(shape)
+        if rows != n:
+            raise ValueError(f"features: {rows} rows for {n} pixels (grid {shape})")
 
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
-        """Return the given features, after a look at their number and size."""
+        """Return the given features."""
+        self.check(shape)
         values: npt.NDArray[np.floating[Any]] = self.values
-        n = int(np.prod(shape))
-        if values.shape[0] != n:
-            raise ValueError(f"features: {values.shape[0]} rows for {n} pixels (grid {shape})")
-        largest = float(np.abs(values).max(initial=0.0))
-        if largest > LARGEST_FEATURE:
-            raise ValueError(
-                f"features: a value of {largest:g} standard deviations; the largest that can be "
-                f"filtered is {LARGEST_FEATURE:g}. Divide by larger standard deviations, or "
-                "subtract the mean"
-            )
-        return np.ascontiguousarray(values)
+        return values
 
 
-def _positions(
-    shape: tuple[int, ...], scales: npt.NDArray[np.float64], name: str
-) -> npt.NDArray[np.float32]:
+def _positions(shape: tuple[int, ...], scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
     """Return the grid's positions over their standard deviations, last axis first."""
-    n = int(np.prod(shape))
-    out = np.empty((n, len(shape)), np.float32)
+    out = np.empty((math.prod(shape), len(shape)), np.float32)
     for axis, (length, sigma) in enumerate(zip(shape, scales, strict=True)):
         line = np.arange(length, dtype=np.float64) / sigma
-        _check_extent(name, sigma, line)
         form = [1] * len(shape)
         form[axis] = length
         out[:, len(shape) - 1 - axis] = np.broadcast_to(line.reshape(form), shape).ravel()
     return out
 
 
-def _check_extent(name: str, sigma: float, values: npt.NDArray[np.float64]) -> None:
-    """Refuse standard deviations so small that positions leave the lattice's range."""
-    largest = float(np.abs(values).max(initial=0.0))
-    if not largest <= LARGEST_FEATURE:
-        needed = largest * sigma / LARGEST_FEATURE
+def _check_positions(name: str, scales: npt.NDArray[np.float64], shape: tuple[int, ...]) -> None:
+    """Refuse grids too large, and standard deviations too small for them."""
+    check_pixels("shape", math.prod(shape))
+    check_fits("shape", (*shape, len(shape)))
+    for length, sigma in zip(shape, scales, strict=True):
+        _check_extent(name, sigma, length - 1.0)
+
+
+def _check_extent(name: str, sigma: float, largest: float) -> None:
+    """Refuse a standard deviation so small that values up to `largest` cannot be filtered."""
+    if not largest <= LARGEST_FEATURE * sigma:
         raise ValueError(
-            f"{name}={sigma:g}: values up to {largest * sigma:g} are then {largest:g} standard "
-            f"deviations from zero, more than the {LARGEST_FEATURE:g} that can be filtered; give "
-            f"{name} of {needed:.3g} or greater"
+            f"{name}={sigma:g}: values up to {largest:g} are then more than {LARGEST_FEATURE:g} "
+            "standard deviations from zero, further than can be filtered; give "
+            f"{name} of {largest / LARGEST_FEATURE:.3g} or greater"
         )

@@ -7,6 +7,7 @@ over *unordered* pairs of pixels: a weight here is twice that of the paper's Eq.
 over ordered pairs, and means what ``compat`` means in pydensecrf.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -21,9 +22,11 @@ from densecrf.pairwise import Pairwise, build_filter
 from densecrf.validation import (
     FloatArray,
     IntArray,
+    as_float32,
     as_real_array,
     check_choice,
     check_finite,
+    check_pixels,
 )
 
 if TYPE_CHECKING:
@@ -93,20 +96,13 @@ class DenseCRF:
             )
         if array.size == 0:
             raise ValueError(f"unary: shape {array.shape} holds no pixels")
-        self.n = int(np.prod(self.shape))
-        if self.n >= 2**31:
-            raise MemoryError(f"unary: {self.n} pixels; fewer than 2**31 can be solved at once")
-        check_finite("unary", array)
-        self.unary: FloatArray = np.array(array, np.float32, order="C").reshape(self.labels, -1)
-        check_finite("unary as float32", self.unary)
+        self.n = math.prod(self.shape)
+        check_pixels("unary", max(self.n, self.labels))
+        converted = as_float32("unary", array)
+        self.unary: FloatArray = np.array(converted, order="C").reshape(self.labels, -1)
         if ignore is not None:
             self.unary[:, self._mask("ignore", ignore)] = 0
-        self.kernels = tuple(kernels)
-        for kernel in self.kernels:
-            if not hasattr(kernel, "features"):
-                raise ValueError(
-                    f"kernels: {kernel!r} is no kernel; give Spatial, Bilateral or Features"
-                )
+        self.kernels = self._checked_kernels(kernels)
         self.normalization = check_choice("normalization", normalization, NORMALIZATIONS)
         self.filter = check_choice("filter", filter, FILTERS)
         self.blur = check_choice("blur", blur, ("symmetric", "forward"))
@@ -115,10 +111,27 @@ class DenseCRF:
         if self.filter == "grid":
             self.pairwise  # noqa: B018 - a wrong choice is refused here, not at the first use
 
+    def _checked_kernels(self, kernels: Any) -> tuple[Kernel, ...]:
+        given = _as_tuple(kernels)
+        for kernel in given:
+            if isinstance(kernel, type) or not all(
+                hasattr(kernel, name) for name in ("weight", "features", "check")
+            ):
+                raise ValueError(
+                    f"kernels: {kernel!r} is no kernel; give Spatial, Bilateral or Features"
+                )
+            kernel.check(self.shape)
+        return given
+
     @classmethod
     def from_probabilities(
-        cls, probabilities: Any, kernels: Iterable[Kernel] = (), *, axis: int = 0,
-        clip: float = 1e-5, **options: Any,
+        cls,
+        probabilities: Any,
+        kernels: Iterable[Kernel] = (),
+        *,
+        axis: int = 0,
+        clip: float = 1e-5,
+        **options: Any,
     ) -> "DenseCRF":
         """Make a model from class probabilities: unary = -log max(p, clip).
 
@@ -140,8 +153,13 @@ class DenseCRF:
 
     @classmethod
     def from_logits(
-        cls, logits: Any, kernels: Iterable[Kernel] = (), *, axis: int = 0,
-        shape: tuple[int, ...] | None = None, **options: Any,
+        cls,
+        logits: Any,
+        kernels: Iterable[Kernel] = (),
+        *,
+        axis: int = 0,
+        shape: tuple[int, ...] | None = None,
+        **options: Any,
     ) -> "DenseCRF":
         """Make a model from a network's logits: unary = -log softmax.
 
@@ -159,14 +177,20 @@ class DenseCRF:
         **options
             Passed to the constructor.
         """
-        kernels = tuple(kernels)
-        unary = unaries.from_logits(logits, axis=axis, shape=shape or _image_shape(kernels, logits))
-        return cls(unary, kernels, **options)
+        kernels = _as_tuple(kernels)
+        grid = _image_shape(kernels, logits) if shape is None else shape
+        return cls(unaries.from_logits(logits, axis=axis, shape=grid), kernels, **options)
 
     @classmethod
     def from_labels(
-        cls, labels: Any, n_labels: int, kernels: Iterable[Kernel] = (), *,
-        confidence: float = 0.7, void: int | None = 255, **options: Any,
+        cls,
+        labels: Any,
+        n_labels: int,
+        kernels: Iterable[Kernel] = (),
+        *,
+        confidence: float = 0.7,
+        void: int | None = 255,
+        **options: Any,
     ) -> "DenseCRF":
         """Make a model from hard labels (annotations, scribbles, another program's result).
 
@@ -299,8 +323,7 @@ class DenseCRF:
         array = as_real_array(name, y)
         if array.shape not in ((self.labels, *self.shape), (self.labels, self.n)):
             raise ValueError(f"{name}: shape {array.shape}; give {(self.labels, *self.shape)}")
-        check_finite(name, array)
-        return np.ascontiguousarray(array, np.float32).reshape(self.labels, self.n)
+        return np.ascontiguousarray(as_float32(name, array)).reshape(self.labels, self.n)
 
     def _mask(self, name: str, mask: Any) -> npt.NDArray[np.bool_]:
         array = as_real_array(name, mask)
@@ -315,9 +338,16 @@ class DenseCRF:
         return f"DenseCRF({self.labels} labels, {grid} pixels, {names}, {self.normalization})"
 
 
+def _as_tuple(kernels: Any) -> tuple[Kernel, ...]:
+    try:
+        return tuple(kernels)
+    except TypeError as error:
+        raise ValueError(f"kernels={kernels!r}: give a list of kernels") from error
+
+
 def _image_shape(kernels: tuple[Kernel, ...], logits: Any) -> tuple[int, ...] | None:
     """Return the grid of the first image among the kernels."""
-    spatial_axes = np.ndim(logits) - 1
+    spatial_axes = as_real_array("logits", logits).ndim - 1
     for kernel in kernels:
         if isinstance(kernel, Bilateral):
             return tuple(int(s) for s in np.shape(kernel.image)[:spatial_axes])

@@ -82,9 +82,7 @@ class Pairwise:
         out = np.zeros(y.shape, np.float32)
         for weight, part in self._parts:
             if order in ("soft", "hard"):
-                part.ordered_planes(
-                    y, out, levels, factor=weight, accumulate=True, threads=threads
-                )
+                part.ordered_planes(y, out, levels, factor=weight, accumulate=True, threads=threads)
             else:
                 exact = np.empty_like(out)
                 part.ordered_exactly(y, exact, order, levels.count, threads=threads)

@@ -78,7 +78,7 @@ class Problem:
         r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""
         if self.crf.compatibility is None:
             return y.sum(0) - y
-        return self.crf.compatibility @ y
+        return np.asarray(self.crf.compatibility @ y)
 
     def messages(self, y: FloatArray) -> FloatArray:
         r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the others' wishes.
@@ -122,7 +122,7 @@ class Problem:
         return self.inner(self.unary + r, y)
 
     def lower_bound(self, r: FloatArray) -> float:
-        r"""Return :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`, a bound on every labelling's energy."""
+        r"""Return :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`, a bound on every energy."""
         bound: float = core().lower_bound(self.unary, r, 1.0, self.threads)
         return bound
 
@@ -140,7 +140,7 @@ class Problem:
         """Return exp(z) normalised over labels."""
         e = np.exp(z - z.max(0))
         e /= e.sum(0)
-        return e
+        return np.asarray(e)
 
     def argmax(self, y: FloatArray) -> IntArray:
         """Return the largest label of each pixel, (n,)."""
@@ -148,7 +148,7 @@ class Problem:
 
     def indicator(self, labels: IntArray) -> FloatArray:
         """Return the labelling as a vertex of the product of simplices."""
-        return (np.arange(self.labels)[:, None] == labels[None, :]).astype(np.float32)
+        return np.asarray(np.arange(self.labels)[:, None] == labels[None, :], np.float32)
 
     def to_numpy(self, array: Any) -> Any:
         """Return the array as NumPy's."""

@@ -6,7 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.resample import resize_bilinear
-from densecrf.validation import FloatArray, as_real_array, check_finite, check_integer
+from densecrf.validation import (
+    FloatArray,
+    as_float32,
+    as_real_array,
+    check_finite,
+    check_fits,
+    check_fraction,
+    check_integer,
+)
 
 __all__ = ["from_labels", "from_logits", "from_probabilities"]
 
@@ -23,8 +31,7 @@ def from_probabilities(probabilities: Any, *, axis: int = 0, clip: float = 1e-5)
            [ 0.693, 11.513]], dtype=float32)
     """
     p = _labels_first("probabilities", probabilities, axis)
-    if not 0 < clip < 1:
-        raise ValueError(f"clip={clip!r}: must be between 0 and 1")
+    check_fraction("clip", clip)
     low, high = float(p.min()), float(p.max())
     if low < 0 or high > 1 + SUM_TOLERANCE:
         raise ValueError(
@@ -41,18 +48,18 @@ def from_probabilities(probabilities: Any, *, axis: int = 0, clip: float = 1e-5)
     return np.asarray(-np.log(np.maximum(p, clip)), np.float32)
 
 
-def from_logits(
-    logits: Any, *, axis: int = 0, shape: tuple[int, ...] | None = None
-) -> FloatArray:
+def from_logits(logits: Any, *, axis: int = 0, shape: tuple[int, ...] | None = None) -> FloatArray:
     """Return -log softmax, label axis first, upsampled to `shape` where that differs."""
-    z = _labels_first("logits", logits, axis).astype(np.float32)
-    check_finite("logits as float32", z)
-    if shape is not None and z.shape[1:] != tuple(shape):
-        if z.ndim != 3 or len(shape) != 2:
+    z = as_float32("logits", _labels_first("logits", logits, axis))
+    if shape is not None:
+        grid = tuple(check_integer("shape", s, at_least=1) for s in np.atleast_1d(shape))
+        if z.ndim != len(grid) + 1:
             raise ValueError(
-                f"logits: shape {z.shape} for a grid of {shape}; only images (two axes) are resized"
+                f"logits: {z.ndim - 1} axes of pixels for a grid of {grid}; give (labels, *spatial)"
             )
-        z = resize_bilinear(z, (int(shape[0]), int(shape[1])))
+        if z.shape[1:] != grid:
+            check_fits("shape", (z.shape[0], *grid))
+            z = resize_bilinear(z, grid)
     z = z - z.max(0)
     return np.asarray(np.log(np.exp(z).sum(0)) - z, np.float32)
 
@@ -72,10 +79,13 @@ def from_labels(
     array = as_real_array("labels", labels)
     if array.size == 0:
         raise ValueError(f"labels: shape {array.shape} holds no pixels")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence={confidence!r}: must be between 0 and 1")
+    check_fraction("confidence", confidence)
+    if void is not None:
+        check_integer("void", void, at_least=-(2**62))
+    check_fits("n_labels", (count, *array.shape))
     check_finite("labels", array)
-    x = array.astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        x = array.astype(np.int64)
     if (x != array).any():
         raise ValueError("labels: not whole numbers; give one label index a pixel")
     empty: npt.NDArray[np.bool_] = np.zeros(x.shape, bool) if void is None else x == void
@@ -97,7 +107,7 @@ def _labels_first(name: str, value: Any, axis: int) -> npt.NDArray[Any]:
         raise ValueError(f"{name}: shape {array.shape}; a label axis and pixels are needed")
     if array.size == 0:
         raise ValueError(f"{name}: shape {array.shape} holds no values")
+    check_integer("axis", axis, at_least=-array.ndim, at_most=array.ndim - 1)
+    check_fits(name, array.shape)
     check_finite(name, array)
-    if not -array.ndim <= axis < array.ndim:
-        raise ValueError(f"axis={axis!r}: the array has {array.ndim} axes")
     return np.moveaxis(array, axis, 0)

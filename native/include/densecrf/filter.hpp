@@ -1,6 +1,7 @@
 // Gaussian filtering on the lattice: plain, and ordered by scores in one pass.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "densecrf/lattice.hpp"
@@ -31,6 +32,13 @@ struct Levels {
   float low;
   float scale;
   bool hard;
+
+  // Within [0, count - 1] for every score, NaN included: a level is an index.
+  float of(float score) const {
+    const float t = (score - low) * scale;
+    const float within = t > 0 ? std::min(t, static_cast<float>(count - 1)) : 0.0f;
+    return hard ? static_cast<float>(static_cast<int>(within)) : within;
+  }
 };
 
 // out_c,a (+)= factor · Σ_b k_ab s(t_a, t_b), where s is the sign of the difference of whole levels

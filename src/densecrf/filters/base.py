@@ -15,13 +15,17 @@ import numpy.typing as npt
 
 from densecrf.validation import (
     FloatArray,
+    as_float32,
     as_real_array,
     check_choice,
-    check_finite,
+    check_fits,
     check_integer,
+    check_threads,
 )
 
 __all__ = ["ORDERS", "Filter", "Levels", "as_planes"]
+
+MOST_LEVELS = 1 << 16
 
 ORDERS = (
     "soft",
@@ -47,12 +51,14 @@ class Levels:
         """Spread `count` levels over the range of all scores."""
         low, high = float(scores.min()), float(scores.max())
         span = high - low
-        return Levels(count, low, (count - 1) / span if span > 0 else 0.0, hard)
+        # A range below what float32 can divide by is no order: one level holds all.
+        tiny = span * float(np.finfo(np.float32).max) <= count - 1
+        return Levels(count, low, 0.0 if tiny else (count - 1) / span, hard)
 
     def of(self, scores: FloatArray) -> FloatArray:
         """Return the (fractional) level of each score."""
         t = np.clip((scores - np.float32(self.low)) * np.float32(self.scale), 0, self.count - 1)
-        return np.floor(t) if self.hard else t
+        return np.asarray(np.floor(t) if self.hard else t)
 
 
 class Filter(ABC):
@@ -81,7 +87,7 @@ class Filter(ABC):
         """
         planes, shape = as_planes("values", values, self.n)
         out = np.empty((self.n, planes.shape[0]), np.float32)
-        self.apply_planes(planes, out.T, threads=_threads(threads))
+        self.apply_planes(planes, out.T, threads=check_threads(threads))
         return out.reshape(shape)
 
     def ordered(
@@ -122,34 +128,42 @@ class Filter(ABC):
             float32, of the shape of `scores`.
         """
         check_choice("order", order, ORDERS)
-        check_integer("levels", levels, at_least=2)
+        check_integer("levels", levels, at_least=2, at_most=MOST_LEVELS)
+        if order in ("soft", "hard", "literal"):
+            check_fits(f"levels={levels}: the workspace", (self.ordered_workspace(levels) // 4,))
+        workers = check_threads(threads)
         planes, shape = as_planes("scores", scores, self.n)
         planes = np.ascontiguousarray(planes)
+        if not np.isfinite(planes.max() - planes.min()):
+            raise ValueError("scores: their range is beyond that of float32; scale them down")
         target = self if weights is None else self.weighted(self._checked_weights(weights), None)
         spread = Levels.spanning(planes, levels, hard=order == "hard")
         if not rescale:
             spread = Levels(levels, 0.0, float(levels - 1), order == "hard")
         out = np.empty_like(planes)
         if order in ("soft", "hard"):
-            target.ordered_planes(planes, out, spread, threads=_threads(threads))
+            target.ordered_planes(planes, out, spread, threads=workers)
         else:
             unit = spread.of(planes) / np.float32(levels - 1) if order == "literal" else planes
-            target.ordered_exactly(unit, out, order, levels, threads=_threads(threads))
+            target.ordered_exactly(unit, out, order, levels, threads=workers)
         return np.ascontiguousarray(out.T).reshape(shape)
 
     def _checked_weights(self, weights: Any) -> FloatArray:
         g = as_real_array("weights", weights, ndim=1)
         if g.shape[0] != self.n:
             raise ValueError(f"weights: {g.shape[0]} of them for {self.n} pixels")
-        check_finite("weights", g)
-        return np.ascontiguousarray(g, np.float32)
+        return np.ascontiguousarray(as_float32("weights", g))
 
     @cached_property
     def mass(self) -> FloatArray:
         r"""The row sums :math:`\sum_b k_{ab}`, (n,)."""
         out = np.empty((1, self.n), np.float32)
         self.apply_planes(np.ones((1, self.n), np.float32), out)
-        return out[0]
+        return np.asarray(out[0])
+
+    @abstractmethod
+    def ordered_workspace(self, levels: int = 10) -> int:
+        """Return the bytes that `ordered` by levels takes beside its arguments, each thread."""
 
     @abstractmethod
     def diagonal(self) -> FloatArray:
@@ -198,11 +212,4 @@ def as_planes(name: str, values: Any, n: int) -> tuple[FloatArray, tuple[int, ..
         raise ValueError(f"{name}: shape {array.shape}; give ({n},) or ({n}, channels)")
     if array.size == 0:
         raise ValueError(f"{name}: shape {array.shape} holds no channels")
-    check_finite(name, array)
-    planes = np.asarray(array, np.float32).reshape(n, -1).T
-    check_finite(f"{name} as float32", planes)
-    return planes, array.shape
-
-
-def _threads(threads: int | None) -> int:
-    return 0 if threads is None else check_integer("threads", threads, at_least=1)
+    return as_float32(name, array).reshape(n, -1).T, array.shape

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.filters.base import Filter, Levels
-from densecrf.validation import FloatArray, as_real_array, check_finite
+from densecrf.validation import FloatArray, as_features
 
 __all__ = ["ExactFilter"]
 
@@ -31,14 +31,14 @@ class ExactFilter(Filter):
     """
 
     def __init__(self, features: Any) -> None:
-        array = as_real_array("features", features, ndim=2)
-        check_finite("features", array)
-        if array.size == 0:
-            raise ValueError(f"features: shape {array.shape} holds nothing to filter")
-        self.n = array.shape[0]
-        self._features = array.astype(np.float64)
+        self._features = as_features(features).astype(np.float64)
+        self.n = self._features.shape[0]
         self._columns: npt.NDArray[np.float64] = np.ones(self.n)
         self._rows: npt.NDArray[np.float64] = np.ones(self.n)
+
+    def ordered_workspace(self, levels: int = 10) -> int:
+        """Return the bytes of a block of pairs, whatever the levels."""
+        return 8 * max(BLOCK, self.n)
 
     def diagonal(self) -> FloatArray:
         """Return the products of the weights."""
@@ -52,15 +52,14 @@ class ExactFilter(Filter):
         return out
 
     def _blocks(self) -> Iterator[tuple[slice, npt.NDArray[np.float64]]]:
-        f = self._features
-        square = (f**2).sum(1)
         step = max(1, BLOCK // self.n)
         for begin in range(0, self.n, step):
             some = slice(begin, min(self.n, begin + step))
-            distance = square[some, None] + square[None, :] - 2 * f[some] @ f.T
-            kernel = np.exp(-0.5 * np.maximum(distance, 0))
-            inside = np.arange(some.start, some.stop)
-            kernel[inside - begin, inside] = 1.0  # cancellation must not touch the diagonal
+            kernel = np.zeros((some.stop - begin, self.n))
+            for column in self._features.T:  # differences: products would cancel far from zero
+                kernel += np.square(column[some, None] - column[None, :])
+            kernel *= -0.5
+            np.exp(kernel, out=kernel)
             kernel *= self._rows[some, None] * self._columns[None, :]
             yield some, kernel
 

@@ -1,5 +1,6 @@
 """The exact separable Gaussian on a regular grid."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,16 @@ import numpy.typing as npt
 
 from densecrf.filters.base import Filter, Levels
 from densecrf.native import core
-from densecrf.validation import FloatArray, check_integer, check_positive, sigmas
+from densecrf.validation import (
+    FloatArray,
+    as_real_array,
+    check_fits,
+    check_fraction,
+    check_integer,
+    check_pixels,
+    check_positive,
+    sigmas,
+)
 
 __all__ = ["GridFilter"]
 
@@ -38,19 +48,24 @@ class GridFilter(Filter):
     """
 
     def __init__(self, shape: Any, sigma: Any, tolerance: float = 1e-4) -> None:
-        self.shape = tuple(check_integer("shape", s, at_least=1) for s in np.atleast_1d(shape))
-        if not 1 <= len(self.shape) <= 3:
+        axes = np.atleast_1d(as_real_array("shape", shape))
+        if axes.ndim != 1 or not 1 <= len(axes) <= 3:
             raise ValueError(f"shape={shape!r}: give one to three axes")
+        self.shape = tuple(check_integer("shape", s, at_least=1) for s in axes)
+        self.n = math.prod(self.shape)
+        check_pixels("shape", self.n)
+        check_fits("shape", self.shape)
         scales = sigmas("sigma", sigma, len(self.shape), "axes")
-        if not 0 < check_positive("tolerance", tolerance) < 1:
-            raise ValueError(f"tolerance={tolerance!r}: must be between 0 and 1")
-        self.n = int(np.prod(self.shape))
+        check_positive("tolerance", check_fraction("tolerance", tolerance))
         self._taps = [
-            _half_kernel(s, length, tolerance)
-            for s, length in zip(scales, self.shape, strict=True)
+            _half_kernel(s, length, tolerance) for s, length in zip(scales, self.shape, strict=True)
         ]
         self._columns: FloatArray = np.ones(self.n, np.float32)
         self._rows: FloatArray = self._columns
+
+    def ordered_workspace(self, levels: int = 10) -> int:
+        """Return the bytes of four planes, whatever the levels."""
+        return 4 * 4 * self.n
 
     def diagonal(self) -> FloatArray:
         """Return the products of the weights."""
@@ -151,6 +166,6 @@ class GridFilter(Filter):
 
 def _half_kernel(sigma: float, length: int, tolerance: float) -> list[float]:
     """Return exp(-x²/2σ²) for x = 0, 1, … while it is above the tolerance."""
-    radius = min(length - 1, int(np.ceil(sigma * np.sqrt(-2 * np.log(tolerance)))))
+    radius = int(min(length - 1, np.ceil(sigma * np.sqrt(-2 * np.log(tolerance)))))
     x: npt.NDArray[np.float64] = np.arange(radius + 1) / sigma
     return [float(v) for v in np.exp(-0.5 * x**2)]

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from densecrf.filters.base import Filter, Levels
 from densecrf.native import core
-from densecrf.validation import FloatArray, as_real_array, check_choice, check_finite
+from densecrf.validation import FloatArray, as_features, check_choice, check_threads
 
 __all__ = ["LatticeFilter"]
 
@@ -58,31 +58,22 @@ class LatticeFilter(Filter):
         threads: int | None = None,
     ) -> None:
         check_choice("blur", blur, ("symmetric", "forward"))
-        array = as_real_array("features", features, ndim=2)
-        check_finite("features", array)
-        if array.size == 0:
-            raise ValueError(f"features: shape {array.shape} holds nothing to filter")
-        if array.shape[1] > LARGEST_DIMENSION:
+        self._features: npt.NDArray[np.floating[Any]] = as_features(features)
+        self.n, dimension = self._features.shape
+        if dimension > LARGEST_DIMENSION:
             raise ValueError(
-                f"features: dimension {array.shape[1]} is more than {LARGEST_DIMENSION}; reduce "
+                f"features: dimension {dimension} is more than {LARGEST_DIMENSION}; reduce "
                 "it first, for example by principal components"
             )
-        if array.shape[0] >= 2**31:
-            raise MemoryError(f"features: {array.shape[0]} pixels; fewer than 2**31 can be filtered")
-        self.n = array.shape[0]
         self.symmetric = blur == "symmetric"
-        kept = np.float32 if array.dtype == np.float32 else np.float64
-        self._features: npt.NDArray[np.floating[Any]] = np.ascontiguousarray(array, kept)
         self._columns: FloatArray | None = None
         self._rows: FloatArray | None = None
         try:
-            self._lattice = core().Lattice.build(self._features, threads or 0)
-        except ValueError as error:
-            largest = float(np.abs(self._features).max())
-            raise ValueError(
-                f"features: a value of {largest:g} standard deviations is too far from zero for "
-                "the lattice's integer keys; divide by larger standard deviations or subtract "
-                "the mean"
+            self._lattice = core().Lattice.build(self._features, check_threads(threads))
+        except MemoryError as error:
+            raise MemoryError(
+                f"features: the lattice of {self.n} pixels in {dimension} dimensions does not fit "
+                "in memory; use larger standard deviations or fewer pixels"
             ) from error
 
     @property
@@ -100,9 +91,13 @@ class LatticeFilter(Filter):
         return int(self._lattice.ordered_workspace(levels))
 
     def diagonal(self) -> FloatArray:
-        """Return the exact diagonal of the symmetric operator."""
+        """Return the exact diagonal; it is the same for either order of the blurs."""
         out = np.empty(self.n, np.float32)
-        self._lattice.diagonal(out, 0)
+        self._lattice.diagonal(out, 0)  # with the weights of the rows twice
+        if self._rows is not None and self._columns is not None:
+            out *= np.divide(
+                self._columns, self._rows, out=np.zeros_like(out), where=self._rows != 0
+            )
         return out
 
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "LatticeFilter":

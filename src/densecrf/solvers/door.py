@@ -13,7 +13,7 @@ from densecrf.result import Result
 from densecrf.solvers.loop import Limits, Outcome, Step, drive
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.unary import unary
-from densecrf.validation import check_choice, check_integer, check_non_negative
+from densecrf.validation import check_choice, check_integer, check_non_negative, check_threads
 
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
@@ -51,7 +51,9 @@ class Method:
 
 _METHODS: dict[str, Method] = {
     "unary": Method(unary, "each pixel's own best label"),
-    "mf5": Method(mean_field, "mean field, 5 iterations", presets={"iterations": 5, "tolerance": 0.0}),
+    "mf5": Method(
+        mean_field, "mean field, 5 iterations", presets={"iterations": 5, "tolerance": 0.0}
+    ),
     "mf": Method(mean_field, "mean field to convergence"),
 }
 
@@ -115,7 +117,7 @@ def solve(
         else check_integer("max_iterations", max_iterations, at_least=0),
         callback=_with_progress(callback, method) if progress else callback,
     )
-    problem = Problem(crf, 0 if threads is None else check_integer("threads", threads, at_least=1))
+    problem = Problem(crf, check_threads(threads))
     start, cut_short = _starting_point(problem, chosen, init, limits)
     steps = iter(()) if cut_short else chosen.steps(problem, start.y, **keywords)
     outcome = drive(problem, start, steps, limits)

@@ -10,10 +10,14 @@ __all__ = ["mean_field"]
 
 
 def mean_field(
-    problem: Problem, y: Any, *, iterations: int = 100, tolerance: float = 1e-3,
+    problem: Problem,
+    y: Any,
+    *,
+    iterations: int = 100,
+    tolerance: float = 1e-3,
     self_term: bool = False,
 ) -> Iterator[Step]:
-    r"""Iterate :math:`Q_a(i) \propto \exp(-\phi_a(i) - \sum_{b \ne a} K_{ab} \sum_j \mu_{ij} Q_b(j))`.
+    r"""Iterate :math:`Q_a(i) \propto \exp(-\phi_{ai} - \sum_{b \ne a} K_{ab} \sum_j \mu_{ij} Q_{bj})`.
 
     Parameters
     ----------
