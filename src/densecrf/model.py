@@ -8,6 +8,7 @@ over ordered pairs, and means what ``compat`` means in pydensecrf.
 """
 
 import math
+import reprlib
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -118,7 +119,8 @@ class DenseCRF:
                 hasattr(kernel, name) for name in ("weight", "features", "check")
             ):
                 raise ValueError(
-                    f"kernels: {kernel!r} is no kernel; give Spatial, Bilateral or Features"
+                    f"kernels: {reprlib.repr(kernel)} is no kernel; give Spatial, Bilateral or "
+                    "Features"
                 )
             kernel.check(self.shape)
         return given
@@ -342,7 +344,7 @@ def _as_tuple(kernels: Any) -> tuple[Kernel, ...]:
     try:
         return tuple(kernels)
     except TypeError as error:
-        raise ValueError(f"kernels={kernels!r}: give a list of kernels") from error
+        raise ValueError(f"kernels={reprlib.repr(kernels)}: give a list of kernels") from error
 
 
 def _image_shape(kernels: tuple[Kernel, ...], logits: Any) -> tuple[int, ...] | None:

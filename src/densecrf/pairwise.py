@@ -28,7 +28,7 @@ def build_filter(
     features = kernel.features(shape)
     if engine == "exact":
         return ExactFilter(features)
-    return LatticeFilter(features, "forward" if blur == "forward" else "symmetric", threads)
+    return LatticeFilter(features, "forward" if blur == "forward" else "symmetric", threads or None)
 
 
 class Pairwise:

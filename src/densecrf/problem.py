@@ -77,7 +77,7 @@ class Problem:
     def costs(self, y: FloatArray) -> FloatArray:
         r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""
         if self.crf.compatibility is None:
-            return y.sum(0) - y
+            return np.asarray(y.sum(0) - y)
         return np.asarray(self.crf.compatibility @ y)
 
     def messages(self, y: FloatArray) -> FloatArray:

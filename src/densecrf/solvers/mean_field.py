@@ -17,7 +17,7 @@ def mean_field(
     tolerance: float = 1e-3,
     self_term: bool = False,
 ) -> Iterator[Step]:
-    r"""Iterate :math:`Q_a(i) \propto \exp(-\phi_{ai} - \sum_{b \ne a} K_{ab} \sum_j \mu_{ij} Q_{bj})`.
+    r"""Iterate :math:`Q_a \propto \exp(-\phi_a - \sum_{b\ne a} K_{ab}\, \mu Q_b)`.
 
     Parameters
     ----------

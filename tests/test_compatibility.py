@@ -1,0 +1,80 @@
+"""Label compatibilities: trees, vectors, matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from densecrf import DenseCRF, LabelTree, Spatial
+from densecrf.compatibility import compatibility_matrix
+
+
+def test_leaves_alone_are_potts():
+    np.testing.assert_array_equal(LabelTree(4).matrix(), 1 - np.eye(4))
+
+
+@given(st.lists(st.floats(0, 10), min_size=4, max_size=4), st.floats(0, 10), st.floats(0, 10))
+def test_a_tree_gives_a_metric(leaf, inner, outer):
+    d = LabelTree(4, [([0, 1], inner), ([0, 1, 2], outer)], leaf=leaf).matrix()
+    np.testing.assert_array_equal(d, d.T)
+    assert (np.diag(d) == 0).all()
+    assert (d[:, :, None] <= d[:, None, :] + d.T[None, :, :] + 1e-6).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LabelTree(1), "labels=1"),
+        (lambda: LabelTree(2**40), "labels: .*GiB"),
+        (lambda: LabelTree(3, leaf=[1, 2]), "leaf="),
+        (lambda: LabelTree(3, leaf=-1), r"leaf\[0\]"),
+        (lambda: LabelTree(3, [([0, 3], 1)]), r"groups\[0\]=3: must be 2 or less"),
+        (lambda: LabelTree(3, [([0, 1], 1), ([1, 2], 1)]), r"groups\[1\]=\[1, 2\]: overlaps"),
+        (lambda: LabelTree(3, [([0, 1], np.nan)]), r"groups\[0\] length"),
+        (lambda: LabelTree(3, [(0, 1.0)]), "groups="),
+        (lambda: LabelTree(3, 5), "groups=5"),
+        (lambda: compatibility_matrix(np.ones((2, 2)), 3), "compatibility: shape"),
+        (lambda: compatibility_matrix([[0, 1], [2, 0]], 2), "not symmetric"),
+        (lambda: compatibility_matrix([[0, np.inf], [np.inf, 0]], 2), "compatibility: 2 of 4"),
+        (lambda: compatibility_matrix("potts", 2), "compatibility: dtype"),
+        (lambda: compatibility_matrix(LabelTree(3), 2), "a tree of 3 labels for 2"),
+    ],
+)
+def test_bad_compatibilities_are_refused_by_name(make, message):
+    with pytest.raises((ValueError, MemoryError), match=message):
+        make()
+
+
+def brute_force_energy(crf: DenseCRF, costs: np.ndarray, labels: np.ndarray) -> float:
+    kernel = crf.pairwise.apply(np.eye(crf.n, dtype=np.float32)).astype(np.float64)
+    x = labels.ravel()
+    pairs = np.triu(kernel * costs[x[:, None], x[None, :]], 1).sum()
+    return float(crf.unary[x, np.arange(crf.n)].sum() + pairs)
+
+
+@pytest.mark.parametrize(
+    "compatibility",
+    [
+        None,
+        [0.5, 1.0, 2.0],
+        np.array([[0, 1, 3], [1, 0, 2], [3, 2, 0.0]]),
+        np.array([[-1, 0, 0], [0, 0.5, 0], [0, 0, 2.0]]),
+        LabelTree(3, [([0, 1], 1.0)], leaf=[0.4, 0.4, 0.6]),
+    ],
+)
+@pytest.mark.parametrize("normalization", ["none", "symmetric"])
+def test_energy_is_the_sum_over_pairs(compatibility, normalization):
+    rng = np.random.default_rng(0)
+    unary = rng.random((3, 4, 5))
+    crf = DenseCRF(
+        unary, [Spatial(1.5, weight=2.0)], normalization, "lattice", compatibility=compatibility
+    )
+    costs = 1 - np.eye(3) if crf.compatibility is None else crf.compatibility
+    labels = rng.integers(0, 3, (4, 5))
+    assert crf.energy(labels) == pytest.approx(brute_force_energy(crf, costs, labels), rel=1e-5)
+    for label, energy in enumerate(crf.constant_energies()):
+        constant = np.full((4, 5), label)
+        assert energy == pytest.approx(brute_force_energy(crf, costs, constant), rel=1e-5)
+        assert crf.energy(constant) == pytest.approx(energy, rel=1e-5)

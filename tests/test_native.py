@@ -1,0 +1,316 @@
+"""The native core as a guest in a Python process: threads, forks, Ctrl-C, instruction sets."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from operators import random_features
+
+from densecrf import Bilateral, DenseCRF, Spatial
+from densecrf.filters import GridFilter, LatticeFilter
+from densecrf.native import core
+from densecrf.projections import simplex
+
+ORDERS = ("soft", "hard", "literal", "adaptive", "divide-and-conquer")
+THREADS = (1, 2, 3, 5)
+
+
+def image_features(height: int = 60, width: int = 80) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    image = np.kron(rng.integers(0, 256, (6, 8, 3)), np.ones((10, 10, 1)))
+    image = image[:height, :width] + rng.normal(0, 8, (height, width, 3))
+    return Bilateral(image, 15, 20).features((height, width))
+
+
+def small_crf() -> DenseCRF:
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+    return DenseCRF(9 * rng.random((4, 40, 50)), [Spatial(3), Bilateral(image, 20, 30)])
+
+
+# --- the same bits for any number of threads ---------------------------------------------------
+
+
+def same_bits(compute) -> None:
+    first = compute(THREADS[0])
+    for threads in THREADS[1:]:
+        np.testing.assert_array_equal(first, compute(threads))
+
+
+@pytest.mark.parametrize("channels", [1, 7, 21])
+@pytest.mark.parametrize("blur", ["symmetric", "forward"])
+def test_lattice_is_bitwise_equal_for_any_thread_count(channels, blur):
+    points = image_features()
+    y = np.random.default_rng(0).random((len(points), channels), dtype=np.float32)
+    same_bits(lambda threads: LatticeFilter(points, blur, threads).apply(y, threads=threads))
+    operator = LatticeFilter(points, blur)
+    same_bits(lambda threads: operator.apply(y, threads=threads))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_ordered_is_bitwise_equal_for_any_thread_count(order):
+    points = image_features()[:1200]
+    operator = LatticeFilter(points)
+    y = np.random.default_rng(0).random((len(points), 6), dtype=np.float32)
+    same_bits(lambda threads: operator.ordered(y, order=order, threads=threads))
+    same_bits(lambda threads: operator.ordered(y[:, :1], order=order, threads=threads))
+
+
+def test_grid_is_bitwise_equal_for_any_thread_count():
+    operator = GridFilter((60, 80, 5), 2.0)
+    y = np.random.default_rng(0).random((operator.n, 3), dtype=np.float32)
+    same_bits(lambda threads: operator.apply(y, threads=threads))
+    same_bits(lambda threads: operator.ordered(y, threads=threads))
+
+
+def test_pixelwise_steps_are_bitwise_equal_for_any_thread_count():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((21, 50_000), dtype=np.float32)
+    same_bits(lambda threads: simplex(z, threads=threads))
+    same_bits(lambda threads: core().lower_bound(z, z[::-1].copy(), 0.5, threads))
+
+
+def test_diagonal_and_weights_are_bitwise_equal_for_any_thread_count():
+    lattice = LatticeFilter(image_features())._lattice
+    scale = np.random.default_rng(0).random(lattice.pixels, dtype=np.float32)
+
+    def diagonal(threads):
+        out = np.empty(lattice.pixels, np.float32)
+        lattice.scaled(scale, scale, threads).diagonal(out, threads)
+        return out
+
+    same_bits(diagonal)
+
+
+def test_solutions_are_equal_for_any_thread_count():
+    crf = small_crf()
+    same_bits(lambda threads: crf.solve("mf5", threads=threads).marginals)
+
+
+def test_more_threads_than_work_are_harmless():
+    operator = LatticeFilter(random_features(3, 2))
+    np.testing.assert_array_equal(
+        operator.apply([1, 2, 3], threads=1024), operator.apply([1, 2, 3], threads=1)
+    )
+
+
+# --- instruction sets ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def restore_isa():
+    chosen = core().isa()
+    yield
+    assert core().select_isa(chosen)
+
+
+@pytest.mark.usefixtures("restore_isa")
+@pytest.mark.parametrize("levels", [2, 5, 10, 30])
+def test_every_instruction_set_gives_the_same_bits(levels):
+    """No fused multiply-adds and the same order of additions: nothing depends on the width."""
+    operator = LatticeFilter(image_features())
+    y = np.random.default_rng(0).random((operator.n, 21), dtype=np.float32)
+    results = {}
+    for isa in ("base", "sse2", "avx2", "avx512"):
+        if core().select_isa(isa):
+            assert core().isa() == isa
+            results[isa] = (
+                *(operator.apply(y[:, :c]) for c in (1, 5, 21)),
+                operator.ordered(y[:, :3], levels=levels),
+                operator.ordered(y[:, :3], levels=levels, order="hard"),
+            )
+    assert results
+    first = next(iter(results.values()))
+    for isa, other in results.items():
+        for a, b in zip(first, other, strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=isa)
+
+
+def test_unknown_instruction_sets_are_refused():
+    before = core().isa()
+    assert not core().select_isa("mmx")
+    assert core().isa() == before
+
+
+# --- several Python threads, forks ------------------------------------------------------------
+
+
+def test_two_python_threads_share_a_model():
+    crf = small_crf()
+    expected = small_crf().solve("mf5").energy
+    energies: list[float] = []
+    barrier = threading.Barrier(4)
+
+    def work() -> None:
+        barrier.wait()
+        energies.extend(crf.solve("mf5", threads=2).energy for _ in range(5))
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert energies == [expected] * 20
+
+
+def solve_in_child(queue, crf) -> None:
+    queue.put((crf.solve("mf5", threads=2).energy, small_crf().solve("mf5", threads=2).energy))
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="this system has no fork"
+)
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_core_works_in_a_forked_child_after_the_parent_used_threads():
+    crf = small_crf()
+    expected = crf.solve("mf5", threads=2).energy
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    children = [context.Process(target=solve_in_child, args=(queue, crf)) for _ in range(2)]
+    for child in children:
+        child.start()
+    answers = [queue.get(timeout=60) for _ in children]
+    for child in children:
+        child.join(timeout=60)
+    assert answers == [(expected, expected)] * 2
+    assert crf.solve("mf5", threads=2).energy == expected
+
+
+# --- the GIL and Ctrl-C ----------------------------------------------------------------------
+
+
+def test_other_python_threads_run_during_a_native_call():
+    operator = LatticeFilter(random_features(30_000, 5))
+    y = np.random.default_rng(0).random((operator.n, 40), dtype=np.float32)
+    times = []
+    done = threading.Event()
+
+    def tick() -> None:
+        while not done.is_set():
+            times.append(time.perf_counter())
+            time.sleep(0.001)
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    started = time.perf_counter()
+    operator.ordered(y, order="literal", threads=1)
+    ended = time.perf_counter()
+    done.set()
+    ticker.join()
+    during = [t for t in times if started < t < ended]
+    assert ended - started > 0.1
+    assert len(during) > 20
+
+
+INTERRUPTED = """
+    import _thread, sys, threading, time
+    import numpy as np
+    from densecrf.filters import GridFilter, LatticeFilter
+    rng = np.random.default_rng(0)
+    n, d, channels = {n}, {d}, {channels}
+    points = (rng.random((n, d)) * {spread}).astype(np.float32)
+    y = rng.random((n, channels), dtype=np.float32)
+    {setup}
+    sent = []
+
+    def press():
+        sent.append(time.perf_counter())
+        _thread.interrupt_main()
+
+    timer = threading.Timer(0.4, press)
+    timer.start()
+    try:
+        {call}
+    except KeyboardInterrupt:
+        print(time.perf_counter() - sent[0])
+    else:
+        print("finished before it was interrupted")
+"""
+LATTICE = "operator = LatticeFilter(points)"
+LONG_CALLS = {
+    "build": dict(n=4_000_000, d=5, channels=1, spread=9, setup="", call=LATTICE),
+    "apply": dict(n=300_000, d=5, channels=400, spread=9, setup=LATTICE, call="operator.apply(y)"),
+    "ordered": dict(
+        n=100_000, d=5, channels=400, spread=9, setup=LATTICE, call="operator.ordered(y)"
+    ),
+    "ordered-many-levels": dict(
+        n=20_000,
+        d=2,
+        channels=400,
+        spread=90,
+        setup=LATTICE,
+        call="operator.ordered(y, levels=1000)",
+    ),
+    "literal": dict(
+        n=200_000,
+        d=5,
+        channels=100,
+        spread=9,
+        setup=LATTICE,
+        call="operator.ordered(y, order='literal')",
+    ),
+    "adaptive": dict(
+        n=200_000,
+        d=2,
+        channels=100,
+        spread=90,
+        setup=LATTICE,
+        call="operator.ordered(y, order='adaptive')",
+    ),
+    "divide-and-conquer": dict(
+        n=300_000,
+        d=5,
+        channels=4,
+        spread=9,
+        setup=LATTICE,
+        call="operator.ordered(y, order='divide-and-conquer')",
+    ),
+    "grid": dict(
+        n=10,
+        d=1,
+        channels=1,
+        spread=1,
+        setup="operator = GridFilter((1000, 1000), 50); y = rng.random((10**6, 30))",
+        call="operator.ordered(y)",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("name", LONG_CALLS)
+def test_ctrl_c_is_answered_within_300_ms(name, threads):
+    settings = dict(LONG_CALLS[name])
+    argument = f", threads={threads})"
+    settings["call"] = settings["call"].removesuffix(")") + argument
+    code = textwrap.dedent(INTERRUPTED).format(**settings)
+    completed = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert float(completed.stdout) < 0.3, name
+
+
+def test_ctrl_c_during_an_ordered_filter():
+    """The quick representative of the slow tests above."""
+    settings = dict(LONG_CALLS["ordered-many-levels"])
+    code = textwrap.dedent(INTERRUPTED).format(**settings)
+    completed = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert float(completed.stdout) < 0.3
+
+
+def test_a_long_call_can_follow_an_interrupted_one():
+    code = textwrap.dedent(INTERRUPTED).format(**LONG_CALLS["ordered-many-levels"])
+    code += "print(float(operator.ordered(y[:, :2]).max()) > 0)\n"
+    completed = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert completed.stdout.splitlines()[1] == "True"
