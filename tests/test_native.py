@@ -216,7 +216,7 @@ INTERRUPTED = """
     rng = np.random.default_rng(0)
     n, d, channels = {n}, {d}, {channels}
     points = (rng.random((n, d)) * {spread}).astype(np.float32)
-    y = rng.random((n, channels), dtype=np.float32)
+    y = rng.random((channels, n), dtype=np.float32).T  # no copy before the native call
     {setup}
     sent = []
 
@@ -236,7 +236,7 @@ INTERRUPTED = """
 LATTICE = "operator = LatticeFilter(points)"
 LONG_CALLS = {
     "build": dict(n=4_000_000, d=5, channels=1, spread=9, setup="", call=LATTICE),
-    "apply": dict(n=300_000, d=5, channels=400, spread=9, setup=LATTICE, call="operator.apply(y)"),
+    "apply": dict(n=300_000, d=5, channels=150, spread=9, setup=LATTICE, call="operator.apply(y)"),
     "ordered": dict(
         n=100_000, d=5, channels=400, spread=9, setup=LATTICE, call="operator.ordered(y)"
     ),
@@ -277,7 +277,7 @@ LONG_CALLS = {
         d=1,
         channels=1,
         spread=1,
-        setup="operator = GridFilter((1000, 1000), 50); y = rng.random((10**6, 30))",
+        setup="operator = GridFilter((1000, 1000), 50); y = rng.random((30, 10**6), dtype=np.float32).T",
         call="operator.ordered(y)",
     ),
 }

@@ -252,6 +252,8 @@ void bind_pixelwise(nb::module_& m) {
 }  // namespace densecrf
 
 NB_MODULE(_native, m) {
+  // A model that lives until the interpreter ends is no leak worth a warning to its user.
+  nb::set_leak_warnings(false);
   m.doc() = "Native core of densecrf; not a public interface.";
   densecrf::bind_lattice(m);
   densecrf::bind_grid(m);

@@ -98,7 +98,7 @@ def _named_groups(groups: Any) -> Iterator[tuple[str, Sequence[int], Any]]:
     try:
         for position, (below, length) in enumerate(groups):
             yield f"groups[{position}]", list(below), length
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(
             f"groups={groups!r}: give pairs (labels below the node, its length) ({error})"
         ) from error

@@ -117,6 +117,7 @@ class Bilateral:
         image = as_real_array("image", self.image)
         if image.size == 0:
             raise ValueError(f"image: shape {image.shape} holds no pixels")
+        check_fits("image", image.shape)
         check_finite("image", image)
         if self.channel_axis is not None:
             axis = check_integer("channel_axis", self.channel_axis, at_least=-image.ndim)

@@ -311,14 +311,14 @@ class DenseCRF:
             check_finite("labels", array)
             if (array != np.rint(array)).any():
                 raise ValueError("labels: not whole numbers; give one label index a pixel")
-        flat = array.reshape(-1).astype(np.int64)
+        flat = array.reshape(-1)
         if flat.min() < 0 or flat.max() >= self.labels:
             bad = int(flat[(flat < 0) | (flat >= self.labels)][0])
             raise ValueError(
                 f"labels: value {bad} is outside 0 … {self.labels - 1}; if it marks void pixels, "
                 "give them some label first"
             )
-        return flat
+        return flat.astype(np.int64)
 
     def check_marginals(self, name: str, y: Any) -> FloatArray:
         """Return a user's marginals as a float32 array (labels, n), or refuse them."""
@@ -341,10 +341,9 @@ class DenseCRF:
 
 
 def _as_tuple(kernels: Any) -> tuple[Kernel, ...]:
-    try:
+    if isinstance(kernels, Iterable) and not isinstance(kernels, np.ndarray):
         return tuple(kernels)
-    except TypeError as error:
-        raise ValueError(f"kernels={reprlib.repr(kernels)}: give a list of kernels") from error
+    raise ValueError(f"kernels={reprlib.repr(kernels)}: give a list of kernels")
 
 
 def _image_shape(kernels: tuple[Kernel, ...], logits: Any) -> tuple[int, ...] | None:

@@ -14,6 +14,7 @@ from densecrf.validation import (
     check_fits,
     check_fraction,
     check_integer,
+    check_pixels,
 )
 
 __all__ = ["from_labels", "from_logits", "from_probabilities"]
@@ -108,6 +109,7 @@ def _labels_first(name: str, value: Any, axis: int) -> npt.NDArray[Any]:
     if array.size == 0:
         raise ValueError(f"{name}: shape {array.shape} holds no values")
     check_integer("axis", axis, at_least=-array.ndim, at_most=array.ndim - 1)
+    check_pixels(name, max(array.shape[axis], array.size // array.shape[axis]))
     check_fits(name, array.shape)
     check_finite(name, array)
     return np.moveaxis(array, axis, 0)
