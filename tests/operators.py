@@ -23,7 +23,7 @@ def random_features(n: int, d: int, seed: int = 0, spread: float = 1.5) -> np.nd
 
 
 def build(engine: str, n: int = 60) -> Filter:
-    """Return a filter by a name such as ``lattice-5`` (five dimensions), ``forward-2``, ``grid-2``."""
+    """Return a filter by a name such as ``lattice-5`` (five dimensions) or ``grid-2``."""
     kind, _, d = engine.partition("-")
     if kind == "grid":
         return GridFilter(GRIDS[d], sigma=1.3)
@@ -59,7 +59,7 @@ def level_sign(y: np.ndarray, levels: int, *, hard: bool, low: float, high: floa
 
 
 def literal_sign(y: np.ndarray, levels: int, *, low: float, high: float) -> np.ndarray:
-    """Return [bin_a >= bin_b] with bins open above minus [bin_a <= bin_b] with bins closed above."""
+    """Return [bin_a >= bin_b], bins open above, minus [bin_a <= bin_b], bins closed above."""
     scale = np.float32((levels - 1) / (high - low))
     unit = (y.astype(np.float32) - np.float32(low)) * scale / np.float32(levels - 1)
     t = np.clip(unit, 0, 1) * np.float32(levels - 1)

@@ -76,11 +76,14 @@ def only_named_errors(*names: str):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         warnings.simplefilter("error", RuntimeWarning)
+        caught = None
         try:
             yield
         except (ValueError, MemoryError) as error:
-            assert type(error) in (ValueError, MemoryError), type(error)
-            assert any(name in str(error) for name in names), str(error)
+            caught = error
+    if caught is not None:
+        assert type(caught) in (ValueError, MemoryError)
+        assert any(name in str(caught) for name in names)
 
 
 def mostly(valid, other=ANYTHING):
@@ -229,18 +232,18 @@ def test_solve(argument, value):
 @pytest.mark.parametrize("shape", [(2, 2**31), (2, 2**16, 2**15), (2, 2**11, 2**11, 2**10)])
 def test_more_pixels_than_32_bits_can_name(shape):
     unary = np.broadcast_to(np.uint8(0), shape)
-    with pytest.raises(MemoryError, match="unary: .* pixels; at most 2147483647"):
+    with pytest.raises(MemoryError, match=r"unary: .* pixels; at most 2147483647"):
         DenseCRF(unary)
 
 
 def test_more_numbers_than_memory():
-    with pytest.raises(MemoryError, match="unary: .* GiB"):
+    with pytest.raises(MemoryError, match=r"unary: .* GiB"):
         DenseCRF(np.broadcast_to(np.float64(0), (2**20, 2**20)))
-    with pytest.raises(MemoryError, match="features: .*pixels"):
+    with pytest.raises(MemoryError, match=r"features: .*pixels"):
         LatticeFilter(np.broadcast_to(np.float32(0), (2**31, 1)))
-    with pytest.raises(MemoryError, match="values: .* GiB"):
+    with pytest.raises(MemoryError, match=r"values: .* GiB"):
         LatticeFilter(POINTS).apply(np.broadcast_to(0.0, (6, 2**40)))
-    with pytest.raises(MemoryError, match="shape: .* pixels"):
+    with pytest.raises(MemoryError, match=r"shape: .* pixels"):
         GridFilter((2**20, 2**20), 1.0)
     with pytest.raises(MemoryError, match="n_labels"):
         DenseCRF.from_labels(np.zeros((2, 3), int), 2**40)
@@ -285,7 +288,7 @@ def test_features_beyond_are_refused(value):
     points = POINTS.copy()
     points[3, 1] = value
     for engine in (LatticeFilter, ExactFilter, Features):
-        with pytest.raises(ValueError, match="features: a value of .* standard deviations"):
+        with pytest.raises(ValueError, match=r"features: a value of .* standard deviations"):
             engine(points)
 
 

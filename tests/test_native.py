@@ -11,12 +11,12 @@ import time
 
 import numpy as np
 import pytest
-from operators import random_features
 
 from densecrf import Bilateral, DenseCRF, Spatial
 from densecrf.filters import GridFilter, LatticeFilter
 from densecrf.native import core
 from densecrf.projections import simplex
+from operators import random_features
 
 ORDERS = ("soft", "hard", "literal", "adaptive", "divide-and-conquer")
 THREADS = (1, 2, 3, 5)
@@ -237,10 +237,10 @@ LATTICE = "operator = LatticeFilter(points)"
 GRID = "operator = GridFilter((1000, 1000), 50); y = rng.random((30, 10**6), dtype=np.float32).T"
 LONG_CALLS = {  # pixels, dimension, channels, extent of the features, set-up, the call
     "build": (4_000_000, 5, 1, 9, "", LATTICE),
-    "apply": (300_000, 5, 150, 9, LATTICE, "operator.apply(y)"),
+    "apply": (300_000, 5, 100, 9, LATTICE, "operator.apply(y)"),
     "ordered": (100_000, 5, 400, 9, LATTICE, "operator.ordered(y)"),
     "many levels": (20_000, 2, 400, 90, LATTICE, "operator.ordered(y, levels=1000)"),
-    "literal": (200_000, 5, 100, 9, LATTICE, "operator.ordered(y, order='literal')"),
+    "literal": (200_000, 5, 20, 9, LATTICE, "operator.ordered(y, order='literal')"),
     "adaptive": (200_000, 2, 100, 90, LATTICE, "operator.ordered(y, order='adaptive')"),
     "halves": (300_000, 5, 4, 9, LATTICE, "operator.ordered(y, order='divide-and-conquer')"),
     "grid": (10, 1, 1, 1, GRID, "operator.ordered(y)"),

@@ -23,9 +23,9 @@ void blur_levels(const Topology& t, int levels, bool reversed, Values& values, V
       const float* previous = values.data() + static_cast<std::int64_t>(axis[2 * v + 1]) * levels;
       for (int h = 0; h < levels; ++h)
         scratch[v * levels + h] = values[v * levels + h] + 0.5f * (next[h] + previous[h]);
+      if (v % kCheckEvery == 0) checkpoint();
     }
     values.swap(scratch);
-    checkpoint();
   }
 }
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from operators import FEW_ENGINES, build, matrix_of
 
 from densecrf.filters import ExactFilter, LatticeFilter
+from operators import FEW_ENGINES, build, matrix_of
 
 FEATURES = hnp.arrays(
     np.float32,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from operators import DIMENSIONS, ENGINES, FEW_ENGINES, build, matrix_of, random_features
 
 from densecrf.filters import ExactFilter, GridFilter, LatticeFilter
 from densecrf.kernels import Spatial
+from operators import DIMENSIONS, ENGINES, FEW_ENGINES, build, matrix_of, random_features
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+from densecrf.filters import LatticeFilter
+from densecrf.filters.base import Levels
 from operators import (
     ENGINES,
     FEW_ENGINES,
@@ -16,9 +19,6 @@ from operators import (
     ordered_on,
     random_features,
 )
-
-from densecrf.filters import LatticeFilter
-from densecrf.filters.base import Levels
 
 LEVELS = (2, 3, 5, 6, 9, 10, 17, 33)
 CHANNELS = 3
