@@ -1,0 +1,57 @@
+"""Run benchmarks, print Markdown, and keep it in RESULTS.md: ``python -m benchmarks``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.harness import machine
+
+ALL = ("ordered_filter", "plain_filter", "memory", "accuracy")
+RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
+HEADER = """# Results
+
+Written by `make bench`; each section says where it was measured. Absolute times move from machine
+to machine and run to run: the ratios within a run are what counts.
+
+"""
+
+
+def main() -> int:
+    """Run what was asked for; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; all if none")
+    parser.add_argument("--scale", choices=("small", "medium", "full"), default="medium")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="Markdown file to update")
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(ALL)
+    if unknown:
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(ALL)}")
+    for name in arguments.names or ALL:
+        about = machine()
+        started = time.perf_counter()
+        section = importlib.import_module(f"benchmarks.{name}").run(arguments.scale)
+        section.text += f"\n\n{about}; scale {arguments.scale}."
+        text = section.markdown()
+        print(f"{text}\n({time.perf_counter() - started:.0f} s)\n", flush=True)
+        keep(arguments.output, section.title, text)
+    return 0
+
+
+def keep(path: Path, title: str, text: str) -> None:
+    """Put a section into the file in the place of the one of the same title."""
+    old = path.read_text("utf-8") if path.exists() else HEADER
+    parts = re.split(r"^(?=## )", old, flags=re.MULTILINE)
+    heading = f"## {title}\n"
+    kept = [part for part in parts if not part.startswith(heading)]
+    place = next((i for i, part in enumerate(parts) if part.startswith(heading)), len(kept))
+    kept.insert(place, text.rstrip() + "\n\n")
+    path.write_text("".join(kept).rstrip() + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

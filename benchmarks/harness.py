@@ -1,0 +1,123 @@
+"""What the benchmarks share: problems, clocks, tables, the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import densecrf
+from densecrf.kernels import Bilateral, Features, Spatial
+from densecrf.native import core
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = Path(os.environ.get("DENSECRF_SHARED", ROOT.parent / "shared")) / "data"
+LABELS = 21
+
+
+@dataclass
+class Section:
+    """One benchmark's part of the report."""
+
+    title: str
+    text: str
+    columns: Sequence[str] = ()
+    rows: list[Sequence[Any]] = field(default_factory=list)
+
+    def markdown(self) -> str:
+        """Return the section as Markdown."""
+        lines = [f"## {self.title}", "", self.text.strip(), ""]
+        if self.rows:
+            lines += [
+                "| " + " | ".join(self.columns) + " |",
+                "|" + "---|" * len(self.columns),
+                *("| " + " | ".join(map(str, row)) + " |" for row in self.rows),
+                "",
+            ]
+        return "\n".join(lines)
+
+
+def median_seconds(
+    call: Callable[[], Any], *, threads: int = 1, repeat: int = 5, budget: float = 20.0
+) -> float:
+    """Return the median time of `repeat` calls after one to warm up; fewer beyond the budget.
+
+    With one thread that is CPU time, which other programs on the machine disturb less.
+    """
+    clock = time.process_time if threads == 1 else time.perf_counter
+    taken = [_timed(call, clock)]
+    if taken[0] * (repeat + 1) <= budget:
+        taken = []
+    while len(taken) < repeat and sum(taken) < budget:
+        taken.append(_timed(call, clock))
+    return statistics.median(taken)
+
+
+def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> float:
+    started = clock()
+    call()
+    return clock() - started
+
+
+def photographs() -> dict[str, np.ndarray]:
+    """Return real images: those in scikit-image's package and, where they are, two of MSRC."""
+    from skimage import data
+
+    images = {name: getattr(data, name)() for name in ("astronaut", "coffee", "chelsea")}
+    for name in ("2_14_s", "4_11_s"):
+        path = SHARED / "msrc_paper" / f"{name}.npz"
+        if path.exists():
+            images[f"MSRC {name}"] = np.load(path)["image"]
+    return images
+
+
+def photograph(pixels: int) -> np.ndarray:
+    """Return a photograph resampled to 213 × 320 or 375 × 500, the paper's usual sizes."""
+    from skimage import data
+    from skimage.transform import resize
+
+    shape = {68_160: (213, 320), 187_500: (375, 500)}[pixels]
+    resized = resize(data.coffee(), shape, anti_aliasing=True, preserve_range=True)
+    return np.asarray(np.rint(resized), np.uint8)
+
+
+def standard_kernels(image: np.ndarray) -> dict[str, Spatial | Bilateral | Features]:
+    """Return the kernels whose times the paper's program is known for."""
+    return {
+        "spatial 1": Spatial(1),
+        "spatial 3.5": Spatial(3.5),
+        "bilateral 31.2/7.95": Bilateral(image, 31.2, 7.95),
+        "bilateral 1/1": Bilateral(image, 1, 1),
+    }
+
+
+def machine() -> str:
+    """Describe the machine in a line."""
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x]
+        model = names[0] if names else model
+    load = f", load {os.getloadavg()[0]:.1f} at the start" if hasattr(os, "getloadavg") else ""
+    return (
+        f"{model}, {core().available_threads()} threads available, {core().isa()}, "
+        f"{platform.system()}, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"densecrf {densecrf.__version__}{load}"
+    )
+
+
+def milliseconds(seconds: float) -> str:
+    """Format a time with three digits."""
+    return f"{1e3 * seconds:,.3g}" if seconds < 1 else f"{1e3 * seconds:,.0f}"
+
+
+def times(ratio: float) -> str:
+    """Format a ratio."""
+    return f"{ratio:.3g} ×" if ratio < 100 else f"{ratio:.0f} ×"
