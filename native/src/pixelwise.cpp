@@ -23,25 +23,26 @@ double sum_over_chunks(std::int64_t n, Team& team, F&& chunk) {
 }
 
 // The threshold tau with Σ_i max(z_i - tau, 0) = 1 (Michelot's active sets): from
-// max(z) - 1 <= tau upwards, dropping what falls below, until nothing more does.
+// max(z) - 1 <= tau upwards, dropping what falls below, until nothing more does. All values are
+// relative to max(z), so that nothing is lost where z is so large that 1 is below its precision.
 void project_tile(const float* z, float* out, int labels, std::int64_t n, int count) {
   float tau[kTile], largest[kTile];
   std::fill(largest, largest + count, -3.4e38f);
   for (int i = 0; i < labels; ++i)
     for (int a = 0; a < count; ++a) largest[a] = std::max(largest[a], z[i * n + a]);
-  for (int a = 0; a < count; ++a) tau[a] = largest[a] - 1;
+  std::fill(tau, tau + count, -1.0f);
   for (int round = 0; round <= labels; ++round) {
     float sum[kTile] = {}, active[kTile] = {};
     for (int i = 0; i < labels; ++i)
       for (int a = 0; a < count; ++a) {
-        const float value = z[i * n + a];
+        const float value = z[i * n + a] - largest[a];
         const bool above = value > tau[a];
-        sum[a] += above ? value - largest[a] : 0.0f;  // relative: no cancellation for large z
+        sum[a] += above ? value : 0.0f;
         active[a] += above ? 1.0f : 0.0f;
       }
     bool changed = false;
     for (int a = 0; a < count; ++a) {
-      const float better = largest[a] + (sum[a] - 1) / active[a];
+      const float better = (sum[a] - 1) / active[a];
       if (better > tau[a]) {
         changed = true;
         tau[a] = better;
@@ -50,7 +51,8 @@ void project_tile(const float* z, float* out, int labels, std::int64_t n, int co
     if (!changed) break;
   }
   for (int i = 0; i < labels; ++i)
-    for (int a = 0; a < count; ++a) out[i * n + a] = std::max(z[i * n + a] - tau[a], 0.0f);
+    for (int a = 0; a < count; ++a)
+      out[i * n + a] = std::max(z[i * n + a] - largest[a] - tau[a], 0.0f);
 }
 
 }  // namespace
