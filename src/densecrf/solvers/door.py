@@ -10,8 +10,13 @@ import numpy as np
 
 from densecrf.problem import Problem
 from densecrf.result import Result
+from densecrf.solvers.cg_lp import cg_lp
+from densecrf.solvers.dc_neg import dc_neg
 from densecrf.solvers.loop import Limits, Outcome, Step, drive
 from densecrf.solvers.mean_field import mean_field
+from densecrf.solvers.qp import qp
+from densecrf.solvers.qp_cccp import qp_cccp
+from densecrf.solvers.sg_lp import sg_lp
 from densecrf.solvers.unary import unary
 from densecrf.validation import check_choice, check_integer, check_non_negative
 
@@ -51,8 +56,19 @@ class Method:
 
 _METHODS: dict[str, Method] = {
     "unary": Method(unary, "each pixel's own best label"),
-    "mf5": Method(mean_field, "mean field, 5 iterations", presets={"iterations": 5, "tolerance": 0.0}),
+    "mf5": Method(
+        mean_field, "mean field, 5 iterations", presets={"iterations": 5, "tolerance": 0.0}
+    ),
     "mf": Method(mean_field, "mean field to convergence"),
+    "qp": Method(qp, "convex quadratic program, Frank-Wolfe"),
+    "qp-cccp": Method(qp_cccp, "non-convex quadratic program, CCCP", init="qp"),
+    "dc-neg": Method(dc_neg, "difference of convex functions", init="qp"),
+    "sg-lp": Method(
+        sg_lp, "linear program, projected subgradient", init="dc-neg", compatibility="tree"
+    ),
+    "cg-lp": Method(
+        cg_lp, "linear program, conditional gradient", init="dc-neg", compatibility="tree"
+    ),
 }
 
 METHODS: tuple[str, ...] = tuple(_METHODS)
