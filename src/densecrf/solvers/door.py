@@ -1,6 +1,7 @@
 """The front door: names, options, starting points, results."""
 
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -137,6 +138,8 @@ def solve(
     outcome = drive(problem, start, steps, limits)
     if cut_short:
         outcome.converged, outcome.message = False, cut_short
+    if progress and outcome.iterations:
+        print(file=sys.stderr)  # what comes next starts on a line of its own
     return _packed(crf, method, outcome, limits)
 
 
@@ -199,7 +202,6 @@ def _with_progress(
     callback: Callable[[Outcome], Any] | None, method: str
 ) -> Callable[[Outcome], Any]:
     """Return a callback that also keeps a line of the terminal up to date."""
-    import sys
 
     def show(outcome: Outcome) -> Any:
         gap = "" if outcome.gap is None else f"  gap {100 * outcome.gap:.4f} %"
