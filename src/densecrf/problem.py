@@ -72,7 +72,13 @@ class Problem:
     def apply(self, y: FloatArray) -> FloatArray:
         r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
         self.calls.plain += 1
-        return self.crf.pairwise.apply(np.ascontiguousarray(y), self.threads)
+        used = y.any(1)
+        if used.all():
+            return self.crf.pairwise.apply(np.ascontiguousarray(y), self.threads)
+        out = np.zeros_like(y)  # labels that no pixel carries cost nothing
+        if used.any():
+            out[used] = self.crf.pairwise.apply(y[used], self.threads)
+        return out
 
     def costs(self, y: FloatArray) -> FloatArray:
         r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""

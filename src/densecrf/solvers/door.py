@@ -1,6 +1,7 @@
 """The front door: names, options, starting points, results."""
 
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,8 +11,13 @@ import numpy as np
 
 from densecrf.problem import Problem
 from densecrf.result import Result
+from densecrf.solvers.cg_lp import cg_lp
+from densecrf.solvers.dc_neg import dc_neg
 from densecrf.solvers.loop import Limits, Outcome, Step, drive
 from densecrf.solvers.mean_field import mean_field
+from densecrf.solvers.qp import qp
+from densecrf.solvers.qp_cccp import qp_cccp
+from densecrf.solvers.sg_lp import sg_lp
 from densecrf.solvers.unary import unary
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_threads
 
@@ -55,6 +61,15 @@ _METHODS: dict[str, Method] = {
         mean_field, "mean field, 5 iterations", presets={"iterations": 5, "tolerance": 0.0}
     ),
     "mf": Method(mean_field, "mean field to convergence"),
+    "qp": Method(qp, "convex quadratic program, Frank-Wolfe"),
+    "qp-cccp": Method(qp_cccp, "non-convex quadratic program, CCCP", init="qp"),
+    "dc-neg": Method(dc_neg, "difference of convex functions", init="qp"),
+    "sg-lp": Method(
+        sg_lp, "linear program, projected subgradient", init="dc-neg", compatibility="tree"
+    ),
+    "cg-lp": Method(
+        cg_lp, "linear program, conditional gradient", init="dc-neg", compatibility="tree"
+    ),
 }
 
 METHODS: tuple[str, ...] = tuple(_METHODS)
@@ -123,6 +138,8 @@ def solve(
     outcome = drive(problem, start, steps, limits)
     if cut_short:
         outcome.converged, outcome.message = False, cut_short
+    if progress and outcome.iterations:
+        print(file=sys.stderr)  # what comes next starts on a line of its own
     return _packed(crf, method, outcome, limits)
 
 
@@ -185,7 +202,6 @@ def _with_progress(
     callback: Callable[[Outcome], Any] | None, method: str
 ) -> Callable[[Outcome], Any]:
     """Return a callback that also keeps a line of the terminal up to date."""
-    import sys
 
     def show(outcome: Outcome) -> Any:
         gap = "" if outcome.gap is None else f"  gap {100 * outcome.gap:.4f} %"

@@ -1,0 +1,149 @@
+r"""From marginals to a labelling, and from a labelling to a better one."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.problem import Problem
+from densecrf.validation import IntArray, as_real_array, check_finite, check_integer
+
+__all__ = ["argmax", "icm", "interval"]
+
+
+def argmax(y: Any) -> IntArray:
+    r"""Give each pixel the label of its largest score.
+
+    What the paper does (Section 5.2). No guarantee in general: a pixel of scores (0.34, 0.33,
+    0.33) goes to the first whatever its neighbours do. Exact where `y` is integral, as nearly all
+    pixels of a solved relaxation are.
+
+    Parameters
+    ----------
+    y : array_like, (labels, *spatial)
+        Scores.
+
+    Returns
+    -------
+    ndarray of int, (*spatial)
+
+    Examples
+    --------
+    >>> argmax([[0.2, 0.9], [0.8, 0.1]])
+    array([1, 0])
+    """
+    return np.asarray(_scores(y).argmax(0), np.int64)
+
+
+def interval(y: Any, seed: Any = None) -> IntArray:
+    r"""Round at random so that neighbours with similar scores mostly agree.
+
+    Kleinberg and Tardos (2002): draw a label i and a threshold :math:`\theta` in [0, 1), both
+    uniformly; every pixel that has no label yet and :math:`y_{ai} > \theta` takes i; repeat until
+    all have one. Pixel a takes label i with probability :math:`y_{ai}`, and two pixels part with
+    probability at most twice :math:`\tfrac12\lVert y_a - y_b\rVert_1`. So for the Potts model the
+    *expected* energy is at most the LP's unary term plus twice its pairwise term: at most twice
+    the LP's objective where unaries are not negative, and at most twice the optimum from the LP's
+    solution. Keep the best of several seeds.
+
+    Parameters
+    ----------
+    y : array_like, (labels, *spatial)
+        A point of the product of simplices.
+    seed : int or numpy.random.Generator, optional
+        The same seed gives the same labelling.
+
+    Returns
+    -------
+    ndarray of int, (*spatial)
+
+    Examples
+    --------
+    >>> interval([[0.5, 0.5, 1.0], [0.5, 0.5, 0.0]], seed=3)
+    array([1, 1, 0])
+    """
+    scores = _scores(y)
+    flat = scores.reshape(scores.shape[0], -1)
+    if flat.min() < -1e-3 or np.abs(flat.sum(0, dtype=np.float64) - 1).max() > 1e-3:
+        raise ValueError(
+            "y: not in the product of simplices (negative values, or columns that do not add up to "
+            "1); project it first (densecrf.projections.simplex)"
+        )
+    rng = np.random.default_rng(seed)
+    labels = np.zeros(flat.shape[1], np.int64)
+    left = np.arange(flat.shape[1])
+    while left.size:
+        label, threshold = int(rng.integers(flat.shape[0])), rng.random()
+        taken = flat[label, left] > threshold
+        labels[left[taken]] = label
+        left = left[~taken]
+    return labels.reshape(scores.shape[1:])
+
+
+def icm(problem: Problem, labels: IntArray, max_sweeps: int = 10) -> tuple[IntArray, float]:
+    r"""Let pixels change their minds while that lowers the energy (iterated conditional modes).
+
+    A sweep finds each pixel's best label given all others,
+    :math:`\arg\min_i \phi_a(i) + \sum_{b \ne a} K_{ab}\, \mu(i, x_b)`, with one filtering, and
+    moves all pixels that gain at once. Moves made together can undo each other's gains; if they
+    raise the energy, the half that gains most is tried, then a quarter, down to a single pixel,
+    whose gain is real.
+
+    The energy never rises, and unless `max_sweeps` ends it, no change of a single pixel lowers
+    the result's. It may still be far from the optimum.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    labels : ndarray of int, (n,)
+        Where to start.
+    max_sweeps : int
+        Most accepted sweeps.
+
+    Returns
+    -------
+    labels : ndarray of int, (n,)
+        The labelling.
+    energy : float
+        Its energy.
+    """
+    check_integer("max_sweeps", max_sweeps, at_least=0)
+    costs, energy = _conditional_costs(problem, labels)
+    for _ in range(max_sweeps):
+        best = costs.argmin(0)
+        gain = _chosen(costs, labels) - _chosen(costs, best)
+        movers = np.flatnonzero(gain > 0)
+        movers = movers[np.argsort(-gain[movers], kind="stable")]
+        while movers.size:
+            trial = labels.copy()
+            trial[movers] = best[movers]
+            trial_costs, trial_energy = _conditional_costs(problem, trial)
+            if trial_energy < energy:
+                labels, costs, energy = trial, trial_costs, trial_energy
+                break
+            movers = movers[: movers.size // 2]
+        else:
+            break
+    return labels, energy
+
+
+def _conditional_costs(problem: Problem, labels: IntArray) -> tuple[npt.NDArray[np.float32], float]:
+    """Return what every label would cost every pixel, all others fixed, and the energy."""
+    received = problem.messages(problem.indicator(labels))
+    pairs = _chosen(received, labels).sum(dtype=np.float64)
+    unary = _chosen(problem.unary, labels).sum(dtype=np.float64)
+    return problem.unary + received, float(unary + 0.5 * pairs)
+
+
+def _chosen(values: npt.NDArray[np.float32], labels: IntArray) -> npt.NDArray[np.float32]:
+    """Return each pixel's value at its label, (n,)."""
+    return np.asarray(np.take_along_axis(values, labels[None, :], 0)[0])
+
+
+def _scores(y: Any) -> npt.NDArray[Any]:
+    array = as_real_array("y", y)
+    if array.ndim < 2 or array.size == 0:
+        raise ValueError(f"y: shape {array.shape}; give (labels, *spatial)")
+    check_finite("y", array)
+    return array

@@ -1,0 +1,93 @@
+r"""The quadratic relaxation, which `qp`, `qp-cccp` and `dc-neg` share.
+
+.. math:: F(y) = \langle\phi, y\rangle + \tfrac12\langle y, Hy\rangle, \qquad
+          (Hy)_{ai} = \sum_{b \ne a} K_{ab} \sum_j \mu_{ij}\, y_{bj}
+
+is the energy at the vertices of the product of simplices, and in between the expected energy when
+every pixel draws its label independently. It is not convex. On differences of points of the
+simplex, whose entries add up to 0, what counts of :math:`-\mu` are its eigenvalues on that space:
+all 1 for the Potts model.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from densecrf.problem import Problem
+
+__all__ = ["Iterate", "convexifier", "expected_energy", "frank_wolfe", "label_eigenvalues"]
+
+
+class Iterate(NamedTuple):
+    """A point of the Frank-Wolfe algorithm; `received` is Hy, `gap` bounds what is left to gain."""
+
+    y: Any
+    received: Any
+    objective: float
+    gap: float
+
+
+def label_eigenvalues(problem: Problem) -> tuple[float, float]:
+    r"""Return the extreme eigenvalues of :math:`-\mu` on vectors that add up to 0."""
+    if problem.potts:
+        return 1.0, 1.0
+    mu = np.asarray(problem.crf.compatibility, np.float64)
+    centre = np.eye(problem.labels) - 1 / problem.labels
+    basis = np.linalg.svd(centre)[0][:, :-1]
+    values = np.linalg.eigvalsh(basis.T @ -mu @ basis)
+    return float(values[0]), float(values[-1])
+
+
+def convexifier(problem: Problem) -> Any:
+    r"""Return a diagonal :math:`c_a` (n,) with which H + diag(c) is positive semidefinite.
+
+    :math:`c_a = \rho \sum_{b \ne a} K_{ab}`, where :math:`\rho` is the largest absolute value of
+    `label_eigenvalues`: the diagonal of Ravikumar and Lafferty (2006), who add up absolute values
+    of whole rows of H, but no larger than the simplex needs.
+    """
+    low, high = label_eigenvalues(problem)
+    return max(abs(low), abs(high)) * (problem.mass - problem.diagonal)
+
+
+def expected_energy(problem: Problem, y: Any, received: Any) -> float:
+    """Return F(y), where `received` is Hy."""
+    return problem.inner(problem.unary, y) + 0.5 * problem.inner(received, y)
+
+
+def frank_wolfe(
+    problem: Problem, linear: Any, diagonal: Any, y: Any, received: Any
+) -> Iterator[Iterate]:
+    r"""Minimise :math:`\langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`.
+
+    Frank and Wolfe (1956) with exact line search, from `y` on; one filtering an iteration. Ends
+    only when no direction leads down.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    linear, diagonal : array, (labels, n) and (n,)
+        The linear term ℓ, and c, which makes the quadratic convex.
+    y, received : array, (labels, n)
+        The starting point and its Hy.
+
+    Yields
+    ------
+    Iterate
+        The starting point first.
+    """
+    while True:
+        product = received + diagonal * y
+        gradient = linear + product
+        vertex = problem.indicator(problem.argmax(-gradient))
+        direction = vertex - y
+        gap = -problem.inner(gradient, direction)
+        yield Iterate(y, received, problem.inner(linear, y) + 0.5 * problem.inner(product, y), gap)
+        if gap <= 0:
+            return
+        change = problem.messages(vertex) - received
+        curvature = problem.inner(direction, change + diagonal * direction)
+        step = min(1.0, gap / curvature) if curvature > 0 else 1.0
+        y = y + step * direction
+        received = received + step * change

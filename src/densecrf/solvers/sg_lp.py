@@ -1,0 +1,62 @@
+r"""Projected subgradient descent on the linear program (Desmaison et al. 2016).
+
+The baseline ``SG-LP_ℓ`` of the paper (Section 5.2): five iterations from the solution of DC_neg,
+on the labels that it uses.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from densecrf.problem import Problem
+from densecrf.solvers.kept_labels import KeptLabels
+from densecrf.solvers.loop import Step
+
+__all__ = ["sg_lp"]
+
+TRIALS = 10  # step sizes of the line search: 4, 1, 1/4, … times one that moves a typical pixel
+
+
+def sg_lp(
+    problem: Problem,
+    y: Any,
+    *,
+    iterations: int = 5,
+    label_threshold: float = 0.01,
+    levels: int = 10,
+    order: str = "soft",
+) -> Iterator[Step]:
+    r"""Iterate :math:`y \gets P_\Delta(y - \eta\, (\phi + r))`, :math:`r` the ordered filter of y.
+
+    :math:`\phi + r` is a subgradient of the LP's objective (Eq. 20 of Desmaison et al.) where
+    the order of the scores is exact. The step :math:`\eta` is the one with the lowest energy after
+    rounding, of a geometric grid. Every r is also half of a dual point, so its bound is for free.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    iterations : int
+        Number of iterations.
+    label_threshold : float
+        Labels whose score is below this at every pixel of the starting point are removed.
+    levels, order
+        Of the ordered filter; see `densecrf.filters.Filter.ordered`.
+    """
+    some = KeptLabels.above(problem, y, label_threshold)
+    unary = some.restrict(problem.unary)
+    y = problem.project(some.restrict(y))
+    for _ in range(iterations):
+        r, bound = some.dual_point(y, levels, order)
+        gradient = unary + r
+        spread = _spread(gradient)
+        steps = (4.0 ** (1 - trial) / spread for trial in range(TRIALS))
+        trials = (problem.project(y - step * gradient) for step in steps)
+        y, labels, energy = some.line_search(trials)
+        info = {"kept_labels": some.kept}
+        yield Step(some.extend(y), bound=bound, labels=labels, energy=energy, info=info)
+
+
+def _spread(gradient: Any) -> float:
+    """Return the typical difference between two labels of one pixel."""
+    centred = gradient - gradient.mean(0)
+    return float(abs(centred).mean()) or 1.0
