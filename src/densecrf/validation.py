@@ -19,6 +19,7 @@ __all__ = [
     "check_integer",
     "check_non_negative",
     "check_positive",
+    "check_share",
     "sigmas",
 ]
 
@@ -71,6 +72,14 @@ def check_non_negative(name: str, value: Any) -> float:
     number = _as_float(name, value)
     if not (np.isfinite(number) and number >= 0):
         raise ValueError(f"{name}={value!r}: must be a finite number, 0 or greater")
+    return number
+
+
+def check_share(name: str, value: Any) -> float:
+    """Return `value` as a float within [0, 1]."""
+    number = _as_float(name, value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name}={value!r}: must be between 0 and 1")
     return number
 
 

@@ -12,6 +12,9 @@ from densecrf.problem import Problem
 from densecrf.result import Result
 from densecrf.solvers.loop import Limits, Outcome, Step, drive
 from densecrf.solvers.mean_field import mean_field
+from densecrf.solvers.prox_lp import prox_lp
+from densecrf.solvers.prox_lp_acc import prox_lp_acc
+from densecrf.solvers.prox_lp_l import prox_lp_l
 from densecrf.solvers.unary import unary
 from densecrf.validation import check_choice, check_integer, check_non_negative
 
@@ -53,6 +56,15 @@ _METHODS: dict[str, Method] = {
     "unary": Method(unary, "each pixel's own best label"),
     "mf5": Method(mean_field, "mean field, 5 iterations", presets={"iterations": 5, "tolerance": 0.0}),
     "mf": Method(mean_field, "mean field to convergence"),
+    "prox-lp": Method(
+        prox_lp, "proximal minimisation of the LP (the paper)", init="mf", compatibility="tree"
+    ),
+    "prox-lp-l": Method(
+        prox_lp_l, "prox-lp on the labels that matter", init="mf", compatibility="tree"
+    ),
+    "prox-lp-acc": Method(
+        prox_lp_acc, "prox-lp-l on the pixels in doubt", init="mf", compatibility="tree"
+    ),
 }
 
 METHODS: tuple[str, ...] = tuple(_METHODS)
