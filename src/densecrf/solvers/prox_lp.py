@@ -125,6 +125,19 @@ def prox_lp(
     warm : bool
         Keep α from one proximal step to the next, not reset it.
 
+    Notes
+    -----
+    Momentum is in the authors' program, not in the paper. Energies (and bounds) measured on MSRC
+    image 2_14_s with the paper's DC parameters, 50 ordered filterings:
+
+    =================================== =================== =================== ===================
+    from                                neither             momentum            momentum, warm
+    =================================== =================== =================== ===================
+    symmetric, mf5 (161,483)            159,959 (157,402)   159,130 (157,212)   159,128 (158,524)
+    symmetric, dc-neg (159,274)         159,104 (156,271)   159,103 (155,900)   159,104 (158,448)
+    unnormalised, a labelling (6.137e6) 1,164,794 (155,602) 1,147,387 (154,457) 881,516 (155,163)
+    =================================== =================== =================== ===================
+
     Yields
     ------
     Step
