@@ -95,6 +95,16 @@ void bind_lattice(nb::module_& m) {
                return self.scaled(columns.data(), rows.data(), team);
              });
            })
+      .def("restricted",
+           [](const Lattice& self, Vector<const std::int32_t> pixels, int threads) {
+             const auto count = static_cast<std::int64_t>(pixels.shape(0));
+             for (std::int64_t s = 0; s < count; ++s)
+               require(pixels(s) > (s ? pixels(s - 1) : -1) && pixels(s) < self.pixels(),
+                       "pixels: not ascending, distinct indices of the lattice's pixels");
+             return parallel(threads, [&](Team& team) {
+               return self.restricted(pixels.data(), count, team);
+             });
+           })
       .def("diagonal",
            [](const Lattice& self, Vector<float> out, int threads) {
              check_channels(self, out.shape(0));

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from densecrf.filters import ExactFilter, Filter, GridFilter, LatticeFilter
-from densecrf.filters.base import Levels
+from densecrf.filters.base import Levels, PixelArray
 from densecrf.kernels import Kernel, Spatial
 from densecrf.validation import FloatArray
 
@@ -51,6 +51,11 @@ class Pairwise:
     def parts(self) -> list[tuple[float, Filter]]:
         """The weights and the normalised filters."""
         return self._parts
+
+    def restricted(self, pixels: PixelArray) -> "Pairwise":
+        """Return the submatrix of some pixels (ascending, distinct indices)."""
+        parts = [(weight, part.restricted(pixels)) for weight, part in self._parts]
+        return Pairwise(parts, len(pixels), "none")
 
     @cached_property
     def mass(self) -> FloatArray:

@@ -103,14 +103,22 @@ class Problem:
         `densecrf.certificates`.
         """
         self.calls.ordered += 1
-        nodes = y if self._members is None else self._members @ y
-        nodes = np.ascontiguousarray(nodes, np.float32)
+        nodes = self.nodes(y)
         hard = order == "hard"
         spread = Levels(levels, 0.0, float(levels - 1), hard)
         if rescale:
             spread = Levels.spanning(nodes, levels, hard=hard)
         r = self.crf.pairwise.ordered(nodes, spread, order, self.threads)
         r *= np.float32(0.5)
+        return self.leaves(r)
+
+    def nodes(self, y: FloatArray) -> FloatArray:
+        """Return the scores that the LP orders: the labels', or their sums below tree nodes."""
+        nodes = y if self._members is None else self._members @ y
+        return np.ascontiguousarray(nodes, np.float32)
+
+    def leaves(self, r: FloatArray) -> FloatArray:
+        """Return what dual points of the nodes mean for the labels."""
         if self._members is None or self._lengths is None:
             return r
         return np.asarray(self._members.T @ (self._lengths[:, None] * r), np.float32)

@@ -29,6 +29,7 @@ __all__ = [
     "check_pixels",
     "check_positive",
     "check_threads",
+    "check_share",
     "sigmas",
 ]
 
@@ -164,6 +165,14 @@ def check_non_negative(name: str, value: Any) -> float:
         raise ValueError(
             f"{name}={value!r}: must be a finite number, 0 or greater (at most {LARGEST_WEIGHT:g})"
         )
+    return number
+
+
+def check_share(name: str, value: Any) -> float:
+    """Return `value` as a float within [0, 1]."""
+    number = _as_float(name, value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name}={value!r}: must be between 0 and 1")
     return number
 
 

@@ -56,6 +56,10 @@ struct Lattice {
   // The same lattice with weights: the filter's matrix becomes rows_a k_ab columns_b.
   Lattice scaled(const float* columns, const float* rows, Team& team) const;
 
+  // The lattice of some pixels alone (ascending, distinct): the filter's matrix becomes the submatrix
+  // of these rows and columns, exactly, and costs what lies between these pixels costs.
+  Lattice restricted(const std::int32_t* pixels, std::int64_t count, Team& team) const;
+
   // The diagonal k_aa of the filter's matrix, exactly, for the symmetric operator.
   void diagonal(float* out, Team& team) const;
 

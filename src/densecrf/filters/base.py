@@ -23,7 +23,9 @@ from densecrf.validation import (
     check_threads,
 )
 
-__all__ = ["ORDERS", "Filter", "Levels", "as_planes"]
+__all__ = ["ORDERS", "Filter", "Levels", "PixelArray", "as_planes"]
+
+PixelArray = npt.NDArray[np.integer[Any]]
 
 MOST_LEVELS = 1 << 16
 
@@ -172,6 +174,18 @@ class Filter(ABC):
     @abstractmethod
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "Filter":
         r"""Return the filter :math:`\text{rows}_a\, k_{ab}\, \text{columns}_b` (None: ones)."""
+
+    def restricted(self, pixels: PixelArray) -> "Filter":
+        r"""Return the filter among some pixels: the submatrix :math:`k_{ab}`, a and b in the set.
+
+        Parameters
+        ----------
+        pixels : ndarray of int, (count,)
+            Ascending, distinct indices; trusted.
+        """
+        from densecrf.filters.masked import MaskedFilter
+
+        return MaskedFilter(self, pixels)
 
     @abstractmethod
     def apply_planes(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.filters.base import Filter, Levels
+from densecrf.filters.base import Filter, Levels, PixelArray
 from densecrf.validation import FloatArray, as_features
 
 __all__ = ["ExactFilter"]
@@ -49,6 +49,12 @@ class ExactFilter(Filter):
         out = ExactFilter(self._features)
         out._columns = self._columns if columns is None else self._columns * columns
         out._rows = self._rows if rows is None else self._rows * rows
+        return out
+
+    def restricted(self, pixels: PixelArray) -> "ExactFilter":
+        """Return the filter among some pixels alone."""
+        out = ExactFilter(self._features[pixels])
+        out._columns, out._rows = self._columns[pixels], self._rows[pixels]
         return out
 
     def _blocks(self) -> Iterator[tuple[slice, npt.NDArray[np.float64]]]:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.filters.base import Filter, Levels
+from densecrf.filters.base import Filter, Levels, PixelArray
 from densecrf.native import core
 from densecrf.validation import FloatArray, as_features, check_choice, check_threads
 
@@ -110,6 +110,16 @@ class LatticeFilter(Filter):
         out._lattice = self._lattice.scaled(columns, rows, 0)
         out._columns = columns if self._columns is None else self._columns * columns
         out._rows = rows if self._rows is None else self._rows * rows
+        return out
+
+    def restricted(self, pixels: PixelArray) -> "LatticeFilter":
+        """Return the filter among some pixels alone, on the lattice points between them."""
+        out = object.__new__(LatticeFilter)
+        out.n, out.symmetric = len(pixels), self.symmetric
+        out._lattice = self._lattice.restricted(np.ascontiguousarray(pixels, np.int32), 0)
+        out._features = self._features[pixels]
+        out._columns = None if self._columns is None else self._columns[pixels]
+        out._rows = None if self._rows is None else self._rows[pixels]
         return out
 
     def apply_planes(

@@ -18,6 +18,9 @@ from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.qp import qp
 from densecrf.solvers.qp_cccp import qp_cccp
 from densecrf.solvers.sg_lp import sg_lp
+from densecrf.solvers.prox_lp import prox_lp
+from densecrf.solvers.prox_lp_acc import prox_lp_acc
+from densecrf.solvers.prox_lp_l import prox_lp_l
 from densecrf.solvers.unary import unary
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_threads
 
@@ -69,6 +72,15 @@ _METHODS: dict[str, Method] = {
     ),
     "cg-lp": Method(
         cg_lp, "linear program, conditional gradient", init="dc-neg", compatibility="tree"
+    ),
+    "prox-lp": Method(
+        prox_lp, "proximal minimisation of the LP (the paper)", init="dc-neg", compatibility="tree"
+    ),
+    "prox-lp-l": Method(
+        prox_lp_l, "prox-lp on the labels that matter", init="dc-neg", compatibility="tree"
+    ),
+    "prox-lp-acc": Method(
+        prox_lp_acc, "prox-lp-l on the pixels in doubt", init="dc-neg", compatibility="tree"
     ),
 }
 
