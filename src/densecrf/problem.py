@@ -5,6 +5,7 @@ the same operations on tensors. Each operation that filters is counted.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,15 +103,40 @@ class Problem:
         smoothed by the levels, and in any case half of a feasible dual point: see
         `densecrf.certificates`.
         """
-        self.calls.ordered += 1
         nodes = self.nodes(y)
         hard = order == "hard"
         spread = Levels(levels, 0.0, float(levels - 1), hard)
         if rescale:
             spread = Levels.spanning(nodes, levels, hard=hard)
-        r = self.crf.pairwise.ordered(nodes, spread, order, self.threads)
+        return self._ordered(nodes, spread, order)
+
+    def flow(self, u: FloatArray, cells: float) -> FloatArray:
+        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` of potentials `u`.
+
+        Like `dual_point`, but of any numbers (one a node), with `cells` levels for each unit:
+        two pixels whose potentials differ by 1 / `cells` or more are fully apart, within a cell
+        the flow between them is linear in the difference.
+        """
+        low, high = float(u.min()), float(u.max())
+        count = max(2, int(np.ceil((high - low) * cells - 1e-3)) + 1)
+        return self._ordered(u, Levels(count, low, float(cells), hard=False), "soft")
+
+    def _ordered(self, nodes: FloatArray, levels: Levels, order: str) -> FloatArray:
+        self.calls.ordered += 1
+        mirrored = self.potts and self.labels == 2  # the second label's order is the first's
+        some = nodes[:1] if mirrored else nodes
+        r = self.crf.pairwise.ordered(np.ascontiguousarray(some), levels, order, self.threads)
         r *= np.float32(0.5)
-        return self.leaves(r)
+        r = self._balanced(r)
+        return np.concatenate([r, -r]) if mirrored else self.leaves(r)
+
+    def _balanced(self, r: FloatArray) -> FloatArray:
+        """Return `r` without the rounding errors that keep it from adding up to 0 over pixels."""
+        total = float(self.mass.sum(dtype=np.float64))
+        if total > 0:
+            excess = r.sum(1, dtype=np.float64) / total
+            r -= excess.astype(np.float32)[:, None] * self.mass
+        return r
 
     def nodes(self, y: FloatArray) -> FloatArray:
         """Return the scores that the LP orders: the labels', or their sums below tree nodes."""
@@ -138,11 +164,42 @@ class Problem:
     def lower_bound(self, r: FloatArray) -> float:
         r"""Return :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`, a bound on every energy."""
         bound: float = core().lower_bound(self.unary, r, 1.0, self.threads)
-        return bound
+        return bound - self.rounding_allowance
+
+    @cached_property
+    def rounding_allowance(self) -> float:
+        """What a bound gives away for the filters' rounding: half an ulp of all pairwise mass."""
+        return 0.5 * float(np.finfo(np.float32).eps) * float(self.mass.sum(dtype=np.float64))
+
+    @cached_property
+    def stiffness(self) -> FloatArray:
+        r"""Curvature of the LP's pairwise term smoothed over one unit, a bound for each pixel.
+
+        :math:`\tfrac12 m_a`, since the Gaussian K is positive semidefinite up to the filter's
+        error; times the largest eigenvalue of the tree's incidence, which is 1 for Potts.
+        """
+        spectrum = 1.0
+        if self._members is not None and self._lengths is not None:
+            gram = self._members.T @ (self._lengths[:, None] * self._members)
+            spectrum = float(np.linalg.eigvalsh(gram.astype(np.float64))[-1])
+        mass = np.maximum(self.mass, np.float32(1e-6) * self.mass.max(initial=0.0))
+        return np.asarray(np.float32(0.5 * spectrum) * np.maximum(mass, np.float32(1e-12)))
 
     def inner(self, u: FloatArray, v: FloatArray) -> float:
         """Return the inner product, summed in double."""
         return float(np.einsum("ia,ia->", u, v, dtype=np.float64, casting="unsafe"))
+
+    def fold(self, z: FloatArray, span: float, edge: float) -> FloatArray:
+        """Return potentials squeezed into `span`, each label's two ends of width `edge` kept.
+
+        Monotone; pixels at different ends stay fully apart, those at the same end keep their
+        differences.
+        """
+        top = z.max(1, keepdims=True)
+        slope = (span - 2 * edge) / np.maximum(top - 2 * edge, np.float32(1e-6))
+        middle = edge + (z - edge) * slope
+        folded = np.where(z <= edge, z, np.where(z >= top - edge, z - (top - span), middle))
+        return np.asarray(np.where(top <= span, z, folded), np.float32)
 
     # --- pixelwise --------------------------------------------------------------------------
 
@@ -163,6 +220,16 @@ class Problem:
     def indicator(self, labels: IntArray) -> FloatArray:
         """Return the labelling as a vertex of the product of simplices."""
         return np.asarray(np.arange(self.labels)[:, None] == labels[None, :], np.float32)
+
+    def best_constant(self) -> tuple[int, float]:
+        """Return the best constant labelling's label and energy."""
+        energies = self.crf.constant_energies()
+        best = int(energies.argmin())
+        return best, float(energies[best])
+
+    def constant(self, label: int) -> IntArray:
+        """Return the labelling of one label everywhere."""
+        return np.full(self.n, label, np.int64)
 
     def to_numpy(self, array: Any) -> Any:
         """Return the array as NumPy's."""

@@ -14,6 +14,7 @@ from densecrf.result import Result
 from densecrf.solvers.cg_lp import cg_lp
 from densecrf.solvers.dc_neg import dc_neg
 from densecrf.solvers.loop import Limits, Outcome, Step, drive
+from densecrf.solvers.lp import lp, lp_start
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.qp import qp
 from densecrf.solvers.qp_cccp import qp_cccp
@@ -40,8 +41,9 @@ class Method:
         ``steps(problem, y, **options)`` yields `Step`.
     about : str
         One line for people.
-    init : str or None
-        The method that gives its starting point; None: the softmax of -unary.
+    init : str, callable or None
+        The method that gives its starting point, or a function of the problem that does; None:
+        the softmax of -unary.
     presets : dict
         Options that this name fixes.
     compatibility : str
@@ -52,7 +54,7 @@ class Method:
 
     steps: Callable[..., Iterator[Step]]
     about: str
-    init: str | None = None
+    init: str | Callable[[Problem], Step] | None = None
     presets: dict[str, Any] = field(default_factory=dict)
     compatibility: str = "any"
     gap: float | None = None
@@ -81,6 +83,9 @@ _METHODS: dict[str, Method] = {
     ),
     "prox-lp-acc": Method(
         prox_lp_acc, "prox-lp-l on the pixels in doubt", init="dc-neg", compatibility="tree"
+    ),
+    "lp": Method(
+        lp, "linear program with a certificate (ours)", lp_start, compatibility="tree", gap=1e-3
     ),
 }
 
@@ -183,6 +188,8 @@ def _starting_point(
         init = method.init
     if init is None:
         return Step(problem.softmax(-problem.unary)), ""
+    if callable(init) and init is method.init:
+        return init(problem), ""
     if isinstance(init, str):
         name = check_choice("init", init, tuple(_METHODS))
         inner = _METHODS[name]

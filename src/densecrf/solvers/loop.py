@@ -118,8 +118,9 @@ def drive(problem: Problem, start: Step, steps: Iterator[Step], limits: Limits) 
         while not _reached(outcome, limits):
             step = next(steps, None)
             if step is None:
-                outcome.converged = True
-                outcome.message = "converged"
+                short = limits.gap is not None and outcome.gap is not None
+                outcome.converged = not short
+                outcome.message = "the method's last iteration" if short else "converged"
                 break
             outcome.iterations += 1
             outcome.take(problem, step, limits.seconds())

@@ -1,0 +1,130 @@
+r"""The certified linear program: accelerated gradients on potentials that remember.
+
+The pairwise term of the LP relaxation (Eq. 4) is a maximum over flows,
+
+.. math:: \sum_{a<b} K_{ab} \tfrac12 \sum_i |y_{ai} - y_{bi}|
+          = \max_{|\sigma| \le 1} \tfrac12 \sum_{a<b} K_{ab} \sum_i \sigma_{abi}(y_{ai} - y_{bi}),
+
+with one antisymmetric number for each pair and label: too many to store. But a flow that derives
+from potentials, :math:`\sigma_{abi} = s(u_{ai} - u_{bi})` with s a sign rounded off over one
+*cell*, needs only u, and one ordered filtering computes :math:`r_{ai} = \tfrac12\sum_b K_{ab}
+\sigma_{abi}`. Whatever u is, :math:`\sum_a \min_i(\phi_{ai} + r_{ai})` is a lower bound.
+
+The method of multipliers then reads, in potentials: for fixed z minimise over y the LP smoothed
+with :math:`u = y + z` (projected gradients, Nesterov's momentum, restarts), then let the
+potentials remember, :math:`z \leftarrow z + y`. The cells stay wide, so every inner problem is
+well conditioned, and yet their width leaves no bias behind: pixels that pull against their
+neighbours build up the potential difference that they need.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+from math import sqrt
+from typing import Any
+
+from densecrf.problem import Problem
+from densecrf.rounding import icm
+from densecrf.solvers.loop import Step
+from densecrf.solvers.mean_field import mean_field
+from densecrf.validation import check_integer, check_non_negative, check_positive
+
+__all__ = ["lp", "lp_start"]
+
+SPAN, EDGE = 5.0, 2.0  # range of the remembered potentials, and of each end that is kept exactly
+
+
+def lp_start(problem: Problem) -> Step:
+    """Start where mean field is after five iterations, unless a constant labelling beats it.
+
+    Where one does, mean field is stuck among strong pairwise terms, and the softmax of the
+    unaries is the better place: it has not made up its mind.
+    """
+    y = problem.softmax(-problem.unary)
+    if not problem.potts:
+        return Step(y)
+    *_, last = mean_field(problem, y, iterations=5, tolerance=0.0)
+    labels = problem.argmax(last.y)
+    energy = problem.energy(labels)
+    better = problem.best_constant()[1] < energy
+    return Step(y if better else last.y, labels=labels, energy=energy)
+
+
+def lp(
+    problem: Problem,
+    y: Any,
+    *,
+    iterations: int = 500,
+    cells: float = 4.0,
+    accuracy: float = 0.6,
+    least_inner: int = 6,
+    round_every: int = 2,
+    polish: int = 1,
+) -> Iterator[Step]:
+    r"""Minimise the LP relaxation with a certificate; one iteration is one ordered filtering.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    iterations : int
+        Most iterations.
+    cells : float
+        Cells a unit of potential: how finely the order of the scores is taken.
+    accuracy : float
+        The potentials are updated when the inner problem is solved to this share of the gap
+        between the best energy and the best bound.
+    least_inner : int
+        Least iterations between two updates of the potentials.
+    round_every : int
+        Iterations between two roundings.
+    polish : int
+        Sweeps of iterated conditional modes after each rounding.
+    """
+    check_integer("iterations", iterations, at_least=0)
+    check_integer("round_every", round_every, at_least=1)
+    check_positive("cells", cells)
+    check_non_negative("accuracy", accuracy)
+    phi, step = problem.unary, 1 / (cells * problem.stiffness)
+    best = _Best(problem, polish)
+    z = 0 * problem.nodes(y)
+    v, momentum, inner, bound = y, 1.0, 0, -float("inf")
+    for iteration in count(1):
+        if iteration > iterations:
+            return
+        r = problem.flow(problem.nodes(v) + z, cells)
+        proven = problem.lower_bound(r)
+        bound = max(bound, proven)
+        left = problem.inner(phi + r, v) - proven  # duality gap of the inner problem
+        previous, y = y, problem.project(v - step * (phi + r))
+        if problem.inner(problem.stiffness * (v - y), y - previous) > 0:
+            momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
+        following = (1 + sqrt(1 + 4 * momentum**2)) / 2
+        v = y + ((momentum - 1) / following) * (y - previous)
+        momentum, inner = following, inner + 1
+
+        if iteration % round_every == 0 or iteration == 1:
+            best.round(y)
+        if inner >= least_inner and left <= accuracy * (best.energy - bound):
+            z = problem.fold(z + problem.nodes(y), SPAN, EDGE)
+            v, momentum, inner = y, 1.0, 0
+        yield Step(y, bound=proven, labels=best.labels, energy=best.energy)
+
+
+class _Best:
+    """The best labelling seen, the constant ones among the candidates."""
+
+    def __init__(self, problem: Problem, polish: int) -> None:
+        self.problem, self.polish = problem, polish
+        label, self.energy = problem.best_constant()
+        self.labels = problem.constant(label)
+        self._rounded: Any = None
+
+    def round(self, y: Any) -> None:
+        """Round, polish, and keep what is better."""
+        labels = self.problem.argmax(y)
+        if self._rounded is not None and bool((labels == self._rounded).all()):
+            return
+        self._rounded = labels
+        labels, energy = icm(self.problem, labels, self.polish)
+        if energy < self.energy:
+            self.labels, self.energy = labels, energy
