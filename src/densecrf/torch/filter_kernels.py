@@ -1,0 +1,280 @@
+"""Triton kernels of the lattice filters (launched by `filter_triton`).
+
+Values live in rows, one a vertex: channel h·LABELS + l is ramp h of label l (plain filtering has
+one channel a label). A ramp is c_h(t) = clamp(t - h, 0, 1), the mass in levels above h; ramps make
+the running sum over levels of the ordered filter part of the splat, where it costs nothing, and
+level 0 need not be stored.
+"""
+
+# ruff: noqa: N803, RUF005  (constants of a kernel are in capitals)
+# mypy: disable-error-code="misc, no-untyped-def, no-untyped-call, assignment, untyped-decorator"
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def to_rows(
+    scores,
+    rows,
+    n,
+    score_stride,
+    low,
+    scale,
+    top,
+    LABELS: tl.constexpr,
+    PITCH: tl.constexpr,
+    LEVELS: tl.constexpr,
+    HARD: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Transpose (labels, n) scores into one row a pixel, as levels t in [0, top] if LEVELS."""
+    p = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    lane = tl.arange(0, LANES)
+    mask = (p < n)[None, :] & (lane < LABELS)[:, None]
+    t = tl.load(scores + lane[:, None].to(tl.int64) * score_stride + p[None, :], mask=mask, other=0)
+    t = t.to(tl.float32)
+    if LEVELS:
+        t = tl.minimum(tl.maximum((t - low) * scale, 0.0), top)
+        if HARD:
+            t = tl.floor(t)
+    t = tl.where(mask, t, 0.0)
+    mask = (p < n)[:, None] & (lane < PITCH)[None, :]
+    tl.store(rows + p[:, None] * PITCH + lane[None, :], tl.trans(t), mask=mask)
+
+
+@triton.jit(do_not_specialize=["vertices"])
+def splat(
+    rows,
+    entry_pixel,
+    entry_weight,
+    row_begin,
+    segment_vertex,
+    out,
+    vertices,
+    LABELS: tl.constexpr,
+    PITCH: tl.constexpr,
+    RAMPS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    SEGMENT: tl.constexpr,
+    TILE: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """Sum the entries of each vertex: a gather over its row of entries, in a fixed order.
+
+    Long rows are cut at multiples of SEGMENT. Program v < vertices sums the head of row v; program
+    vertices + b sums what continues from an earlier segment into segment b. Row `pid` of `out`
+    takes the sum, and `join` adds the continuations to their heads.
+    """
+    pid = tl.program_id(0)
+    lane = tl.arange(0, LANES)
+    segment = pid - vertices
+    if pid < vertices:
+        vertex = pid
+        begin = tl.load(row_begin + pid)
+    else:
+        vertex = tl.load(segment_vertex + segment)
+        begin = segment * SEGMENT
+    head = tl.load(row_begin + vertex)
+    end = tl.minimum(tl.load(row_begin + vertex + 1), (begin // SEGMENT + 1) * SEGMENT)
+    if (pid < vertices) | (head < begin):
+        acc = ()
+        for _ in tl.static_range(max(RAMPS, 1)):
+            acc = acc + (tl.zeros([TILE, LANES], tl.float32),)
+        for first in range(begin, end, TILE):
+            e = first + tl.arange(0, TILE)
+            pixel = tl.load(entry_pixel + e, mask=e < end, other=0).to(tl.int64)
+            weight = tl.load(entry_weight + e, mask=e < end, other=0)[:, None]
+            at = rows + pixel[:, None] * PITCH + lane[None, :]
+            t = tl.load(at, mask=(lane < PITCH)[None, :], other=0)
+            if RAMPS == 0:
+                acc = (acc[0] + weight * t,)
+            else:
+                new = ()
+                for h in tl.static_range(RAMPS):
+                    new = new + (acc[h] + weight * tl.minimum(tl.maximum(t - h, 0.0), 1.0),)
+                acc = new
+        to = out + pid.to(tl.int64) * WIDTH
+        for h in tl.static_range(max(RAMPS, 1)):
+            tl.store(to + h * LABELS + lane, tl.sum(acc[h], axis=0), mask=lane < LABELS)
+
+
+@triton.jit(do_not_specialize=["vertices"])
+def join(
+    values,
+    row_begin,
+    segment_vertex,
+    vertices,
+    SEGMENT: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Add the sums of a long row's continuations to its head (first continuation does it)."""
+    segment = tl.program_id(0)
+    c = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    vertex = tl.load(segment_vertex + segment)
+    head = tl.load(row_begin + vertex)
+    last = (tl.load(row_begin + vertex + 1) - 1) // SEGMENT
+    if (head < segment * SEGMENT) & (segment == head // SEGMENT + 1):
+        acc = tl.zeros([TILE, BLOCK], tl.float32)
+        for first in range(segment, last + 1, TILE):
+            s = first + tl.arange(0, TILE)
+            row = (vertices + s).to(tl.int64)[:, None] * WIDTH + c[None, :]
+            mask = (s <= last)[:, None] & (c < WIDTH)[None, :]
+            acc += tl.load(values + row, mask=mask, other=0)
+        at = values + vertex.to(tl.int64) * WIDTH + c
+        tl.store(at, tl.load(at, mask=c < WIDTH) + tl.sum(acc, axis=0), mask=c < WIDTH)
+
+
+@triton.jit
+def _blurred(source, neighbour, v, c, mask, vertices, WIDTH: tl.constexpr):
+    """Three-point blur (1/2, 1, 1/2) of rows v; a missing neighbour counts as zero."""
+    live = v < vertices
+    plus = tl.load(neighbour + v, mask=live, other=-1)
+    minus = tl.load(neighbour + vertices + v, mask=live, other=-1)
+    centre = tl.load(source + v.to(tl.int64)[:, None] * WIDTH + c, mask=mask, other=0)
+    above = tl.load(
+        source + plus.to(tl.int64)[:, None] * WIDTH + c, mask=mask & (plus >= 0)[:, None], other=0
+    )
+    below = tl.load(
+        source + minus.to(tl.int64)[:, None] * WIDTH + c, mask=mask & (minus >= 0)[:, None], other=0
+    )
+    return centre + 0.5 * (above + below)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "vertices",
+        "slot_rows",
+        "forward_from",
+        "forward_to",
+        "forward_axis",
+        "reversed_from",
+        "reversed_to",
+        "reversed_axis",
+    ]
+)
+def blur(
+    work,
+    neighbour,
+    vertices,
+    slot_rows,
+    forward_from,
+    forward_to,
+    forward_axis,
+    reversed_from,
+    reversed_to,
+    reversed_axis,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One axis of the forward blur (plane 0 of the grid) and of the reversed one (plane 1)."""
+    v = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    mask = (v < vertices)[:, None] & (c < WIDTH)
+    if tl.program_id(2) == 0:
+        source, target, axis = forward_from, forward_to, forward_axis
+    else:
+        source, target, axis = reversed_from, reversed_to, reversed_axis
+    slot = slot_rows.to(tl.int64) * WIDTH
+    step = neighbour + axis.to(tl.int64) * 2 * vertices
+    value = _blurred(work + source * slot, step, v, c, mask, vertices, WIDTH)
+    tl.store(work + target * slot + v.to(tl.int64)[:, None] * WIDTH + c, value, mask=mask)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "vertices",
+        "slot_rows",
+        "forward_from",
+        "forward_axis",
+        "reversed_from",
+        "reversed_axis",
+        "target",
+    ]
+)
+def blur_mean(
+    work,
+    neighbour,
+    vertices,
+    slot_rows,
+    forward_from,
+    forward_axis,
+    reversed_from,
+    reversed_axis,
+    target,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Last axis of both orders, and their mean: the matrix of the whole is exactly symmetric."""
+    v = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = (tl.program_id(1) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    mask = (v < vertices)[:, None] & (c < WIDTH)
+    slot = slot_rows.to(tl.int64) * WIDTH
+    step = neighbour + forward_axis.to(tl.int64) * 2 * vertices
+    value = _blurred(work + forward_from * slot, step, v, c, mask, vertices, WIDTH)
+    step = neighbour + reversed_axis.to(tl.int64) * 2 * vertices
+    value += _blurred(work + reversed_from * slot, step, v, c, mask, vertices, WIDTH)
+    tl.store(work + target * slot + v.to(tl.int64)[:, None] * WIDTH + c, 0.5 * value, mask=mask)
+
+
+@triton.jit
+def slice_rows(
+    values,
+    rows,
+    corner,
+    corner_weight,
+    mass,
+    out,
+    n,
+    out_stride,
+    factor,
+    mass_factor,
+    CORNERS: tl.constexpr,
+    LABELS: tl.constexpr,
+    PITCH: tl.constexpr,
+    RAMPS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ADD: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Read the blurred values at each pixel, and write (or add) `factor` times them, label-major.
+
+    Ordered: with t = k + f, C_h the blurred ramp h-1 and C_0 = mass, the answer is
+    mass - (1-f) C_k - C_{k+1} - f C_{k+2}.
+    """
+    p = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    lane = tl.arange(0, LANES)
+    live = p < n
+    mask = live[:, None] & (lane < LABELS)[None, :]
+    acc = tl.zeros([BLOCK, LANES], tl.float32)
+    if RAMPS:
+        t = tl.load(rows + p[:, None] * PITCH + lane[None, :], mask=mask, other=0)
+        level = t.to(tl.int32)
+        f = t - level.to(tl.float32)
+        channel = level * LABELS + lane[None, :]
+    for j in tl.static_range(CORNERS):
+        vertex = tl.load(corner + p * CORNERS + j, mask=live, other=0).to(tl.int64)
+        weight = tl.load(corner_weight + p * CORNERS + j, mask=live, other=0)[:, None]
+        row = values + vertex[:, None] * WIDTH
+        if RAMPS:
+            at = row + channel
+            here = tl.load(at - LABELS, mask=mask & (level > 0), other=0)
+            above = tl.load(at, mask=mask & (level < RAMPS), other=0)
+            beyond = tl.load(at + LABELS, mask=mask & (level < RAMPS - 1) & (f > 0), other=0)
+            acc += weight * ((1.0 - f) * here + above + f * beyond)
+        else:
+            acc += weight * tl.load(row + lane[None, :], mask=mask, other=0)
+    acc *= factor
+    if RAMPS:
+        total = tl.load(mass + p, mask=live, other=0)[:, None] * mass_factor
+        acc = total * tl.where(level > 0, 1.0, f) - acc
+    at = out + lane[None, :].to(tl.int64) * out_stride + p[:, None]
+    if ADD:
+        acc += tl.load(at, mask=mask, other=0)
+    tl.store(at, acc, mask=mask)
