@@ -222,7 +222,7 @@ def blur_mean(
     tl.store(work + target * slot + v.to(tl.int64)[:, None] * WIDTH + c, 0.5 * value, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["lane_stride"])
 def slice_rows(
     values,
     rows,
@@ -234,6 +234,7 @@ def slice_rows(
     out_stride,
     factor,
     mass_factor,
+    lane_stride,
     CORNERS: tl.constexpr,
     LABELS: tl.constexpr,
     PITCH: tl.constexpr,
@@ -253,15 +254,18 @@ def slice_rows(
     live = p < n
     mask = live[:, None] & (lane < LABELS)[None, :]
     acc = tl.zeros([BLOCK, LANES], tl.float32)
+    # Corners are loaded by every lane, not spread over lanes: that saves a trip through shared
+    # memory. For the same reason the stride of the lanes is not known to be one.
+    tile = tl.broadcast_to(p[:, None] * CORNERS, [BLOCK, LANES])
     if RAMPS:
-        t = tl.load(rows + p[:, None] * PITCH + lane[None, :], mask=mask, other=0)
+        t = tl.load(rows + p[:, None] * PITCH + lane[None, :] * lane_stride, mask=mask, other=0)
         level = t.to(tl.int32)
         f = t - level.to(tl.float32)
         channel = level * LABELS + lane[None, :]
     for j in tl.static_range(CORNERS):
-        vertex = tl.load(corner + p * CORNERS + j, mask=live, other=0).to(tl.int64)
-        weight = tl.load(corner_weight + p * CORNERS + j, mask=live, other=0)[:, None]
-        row = values + vertex[:, None] * WIDTH
+        vertex = tl.load(corner + tile + j, mask=mask, other=0).to(tl.int64)
+        weight = tl.load(corner_weight + tile + j, mask=mask, other=0)
+        row = values + vertex * WIDTH
         if RAMPS:
             at = row + channel
             here = tl.load(at - LABELS, mask=mask & (level > 0), other=0)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from densecrf.torch import filter_kernels as kernels
+from densecrf.torch.geometry import SEGMENT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -100,6 +101,7 @@ def filter_rows(
         out.stride(0),
         factor * lattice.scale,
         factor,
+        1,
         CORNERS=lattice.dimension + 1,
         LABELS=labels,
         PITCH=rows.shape[1],
@@ -114,7 +116,7 @@ def filter_rows(
 
 def _splat(lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int) -> None:
     topology = lattice.topology
-    segments = lattice.segment_vertex.shape[0]
+    segments = topology.segment_vertex.shape[0]
     lanes = _power_of_two(rows.shape[1])
     row = work.shape[2]
     kernels.splat[(lattice.row_count,)](
@@ -122,14 +124,14 @@ def _splat(lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int
         topology.entry_pixel,
         lattice.entry_weight,
         topology.row_begin,
-        lattice.segment_vertex,
+        topology.segment_vertex,
         work,
         topology.vertices,
         LABELS=labels,
         PITCH=rows.shape[1],
         RAMPS=ramps,
         WIDTH=row,
-        SEGMENT=lattice.segment,
+        SEGMENT=SEGMENT,
         TILE=max(2, SHAPES.splat_elements // lanes),
         LANES=lanes,
         num_warps=1,
@@ -138,9 +140,9 @@ def _splat(lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int
     kernels.join[(segments, -(-row // block))](
         work,
         topology.row_begin,
-        lattice.segment_vertex,
+        topology.segment_vertex,
         topology.vertices,
-        SEGMENT=lattice.segment,
+        SEGMENT=SEGMENT,
         WIDTH=row,
         TILE=16,
         BLOCK=block,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MAX_DIMENSION = 64
 _FAR = float(1 << 28)  # coordinates (divided by d+1) beyond this are refused
 _MAX_ENTRIES = 2**31 - 2**16
+SEGMENT = 128  # entries that one program of the splat sums
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Topology:
         (V+1,) int32, where a vertex's entries begin.
     entry_pixel : Tensor
         (n (d+1),) int32, the pixels that touch a vertex, ascending.
+    segment_vertex : Tensor
+        (⌈n (d+1) / SEGMENT⌉,) int32, vertex of the first entry of each segment of entries.
     neighbour : Tensor
         (d+1, 2, V) int32, vertices one step along +axis and -axis; -1 where there is none.
     """
@@ -51,6 +55,7 @@ class Topology:
     rank: Tensor
     row_begin: Tensor
     entry_pixel: Tensor
+    segment_vertex: Tensor
     neighbour: Tensor
 
 
@@ -123,6 +128,7 @@ def build_topology(features: Tensor, items: int, triton: bool) -> tuple[Topology
     return _index(simplices, digits)
 
 
+@cache
 def elevation_matrix(d: int, device: torch.device) -> Tensor:
     """(d+1, d) float64 map onto the plane of zero sum, scaled so that the blur has unit variance.
 
@@ -249,6 +255,7 @@ def _index_triton(simplices: _Simplices, digits: _Digits) -> tuple[Topology, Ten
     entry_weight = torch.empty(entries, dtype=torch.float32, device=device)
     row_begin = torch.empty(vertices + 1, dtype=torch.int32, device=device)
     unique_keys = torch.empty(vertices, dtype=keys.dtype, device=device)
+    segment_vertex = torch.empty(-(-entries // SEGMENT), dtype=torch.int32, device=device)
     neighbour = torch.full((d + 1, 2, vertices), -1, dtype=torch.int32, device=device)
     kernels.index_entries[(-(-entries // 512),)](
         order,
@@ -260,15 +267,19 @@ def _index_triton(simplices: _Simplices, digits: _Digits) -> tuple[Topology, Ten
         entry_weight,
         row_begin,
         unique_keys,
+        segment_vertex,
         entries,
         vertices,
+        SEGMENT=SEGMENT,
         D=d,
         BLOCK=512,
     )
     kernels.find_neighbours[(-(-vertices // block), d + 1)](
         unique_keys, stride, neighbour, vertices, vertices.bit_length() + 1, D=d, BLOCK=block
     )
-    topology = Topology(n, d, vertices, corner, rank, row_begin, entry_pixel, neighbour)
+    topology = Topology(
+        n, d, vertices, corner, rank, row_begin, entry_pixel, segment_vertex, neighbour
+    )
     return topology, weight, entry_weight
 
 
@@ -305,6 +316,7 @@ def _index(simplices: _Simplices, digits: _Digits) -> tuple[Topology, Tensor, Te
         simplices.rank,
         row_begin,
         (order // (d + 1)).int(),
+        vertex_of[::SEGMENT].contiguous(),
         neighbour,
     )
     return topology, simplices.weight, simplices.weight.reshape(-1)[order]

@@ -100,8 +100,10 @@ def index_entries(
     entry_weight,
     row_begin,
     unique_keys,
+    segment_vertex,
     entries,
     vertices,
+    SEGMENT: tl.constexpr,
     D: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -118,6 +120,7 @@ def index_entries(
     tl.store(row_begin + vertex, s, mask=first)
     tl.store(unique_keys + vertex, tl.load(sorted_keys + s, mask=first, other=0), mask=first)
     tl.store(row_begin + vertices + s * 0, entries + s * 0, mask=s == 0)
+    tl.store(segment_vertex + s // SEGMENT, vertex, mask=mask & (s % SEGMENT == 0))
 
 
 @triton.jit(do_not_specialize=["vertices", "steps"])

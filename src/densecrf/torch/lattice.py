@@ -59,8 +59,6 @@ class Lattice:
     True
     """
 
-    segment = 128  # entries of a vertex that one program sums
-
     def __init__(
         self,
         features: Tensor,
@@ -108,15 +106,7 @@ class Lattice:
     @property
     def row_count(self) -> int:
         """Rows in each such array: a row a vertex, and one a segment of entries."""
-        return self.vertices + self.segment_vertex.shape[0]
-
-    @cached_property
-    def segment_vertex(self) -> Tensor:
-        """Vertex of the first entry of each segment of entries."""
-        begin = self.topology.row_begin
-        entries = self.n * (self.dimension + 1)
-        starts = torch.arange(0, entries, self.segment, dtype=torch.int32, device=begin.device)
-        return torch.searchsorted(begin, starts, right=True, out_int32=True) - 1
+        return self.vertices + self.topology.segment_vertex.shape[0]
 
     @cached_property
     def mass(self) -> Tensor:
