@@ -140,7 +140,7 @@ def check(image, results):
         cases.append((f"d={d}", 3 * torch.rand(2000, d, device="cuda", generator=rng), 3))
     for name, f, labels in cases:
         for order in ("symmetric", "forward"):
-            fast, exact = Lattice(f, order=order), Lattice(f.double(), order=order)
+            fast, exact = Lattice.build(f, order=order), Lattice.build(f.double(), order=order)
             scores = torch.rand(labels, len(f), device="cuda", generator=rng) ** 3
             errors = [relative(fast.apply(scores), exact.apply(scores))]
             for soft in (True, False):
@@ -155,10 +155,13 @@ def check(image, results):
             results.append((name, order, labels, errors))
     batch = torch.stack([cases[1][1], cases[1][1] + 0.3])
     scores = torch.rand(5, batch[0].shape[0] * 2, device="cuda", generator=rng)
-    both = Lattice(batch).ordered(scores)
+    both = Lattice.build(batch).ordered(scores)
     for i in range(2):
         part = slice(i * batch.shape[1], (i + 1) * batch.shape[1])
-        assert relative(both[:, part], Lattice(batch[i]).ordered(scores[:, part]).double()) < 1e-5
+        assert (
+            relative(both[:, part], Lattice.build(batch[i]).ordered(scores[:, part]).double())
+            < 1e-5
+        )
     for labels in (1, 2, 21, 150):
         z, phi, r = (torch.randn(labels, 10_000, device="cuda", generator=rng) for _ in range(3))
         assert relative(project_simplex(z), project_simplex(z.double())) < 1e-5
@@ -192,13 +195,13 @@ def benchmark(image, table):
     lattices = {}
     for name, sigmas in KERNELS.items():
         f = features(image, *sigmas)
-        lattice = lattices[name] = Lattice(f).normalized()
-        forward = Lattice(f, order="forward").normalized()
+        lattice = lattices[name] = Lattice.build(f).normalized()
+        forward = Lattice.build(f, order="forward").normalized()
         _ = lattice.mass, forward.mass
         d = lattice.dimension
         row = table[name] = {
             "vertices/n": lattice.vertices / n,
-            "build": timed(lambda f=f: Lattice(f)),
+            "build": timed(lambda f=f: Lattice.build(f)),
             "symmetric": graphed(lambda x=lattice: x.ordered(dense)),
             "symmetric eager": timed(lambda x=lattice: x.ordered(dense)),
             "uniform scores": graphed(lambda x=lattice: x.ordered(uniform)),
@@ -216,13 +219,15 @@ def benchmark(image, table):
     both = [lattices["spatial 3"], lattices["60/13"]]
     inputs = [features(image, *KERNELS[name]) for name in ("spatial 3", "60/13")]
     table["both"] = {
-        "build": timed(lambda: [Lattice(f) for f in inputs]),
-        "build and normalise": timed(lambda: [Lattice(f).normalized().mass for f in inputs]),
+        "build": timed(lambda: Lattice.build_all(inputs)),
+        "build and normalise": timed(
+            lambda: [each.normalized().mass for each in Lattice.build_all(inputs)]
+        ),
         "ordered": graphed(lambda: ordered_sum(both, [3.0, 10.0], dense)),
         "ordered eager": timed(lambda: ordered_sum(both, [3.0, 10.0], dense)),
     }
     print("both", table["both"], flush=True)
-    profile(lambda: [Lattice(f) for f in inputs], "build both")
+    profile(lambda: Lattice.build_all(inputs), "build both")
     phi, r, step = torch.rand_like(dense), torch.randn_like(dense), torch.rand(n, device="cuda")
     momentum = torch.full((1,), 0.5, device="cuda")
     table["pixelwise"] = {
@@ -239,19 +244,9 @@ def benchmark(image, table):
 def tune(lattices, scores):
     """Time other shapes of the kernels' tiles."""
     choices = {
-        "splat_elements": (128, 256, 512),
-        "slice_shape": ((512, 1), (512, 2), (512, 4), (1024, 1), (1024, 2), (1024, 4), (2048, 4)),
-        "blur_shape": (
-            (1024, 64, 4),
-            (2048, 64, 4),
-            (4096, 64, 4),
-            (1024, 64, 2),
-            (2048, 32, 4),
-            (1024, 256, 4),
-            (2048, 256, 8),
-            (512, 64, 1),
-            (1024, 32, 2),
-        ),
+        "splat": ((64, 1), (128, 1), (256, 1)),
+        "slice": ((256, 2), (512, 2), (512, 4), (1024, 4)),
+        "blur": ((256, 64, 1), (512, 64, 1), (512, 128, 1), (1024, 64, 2), (1024, 64, 4)),
     }
     for name, lattice in lattices.items():
         for field, values in choices.items():
@@ -262,13 +257,6 @@ def tune(lattices, scores):
                 times[str(value)] = round(graphed(lambda x=lattice: x.ordered(scores)), 4)
             setattr(filter_triton.SHAPES, field, default)
             print("tune", name, field, times, flush=True)
-        default = lattice.workspace
-        times = {}
-        for megabytes in (32, 64, 128, 256, 512, 1024, 2048):
-            lattice.workspace = megabytes << 20
-            times[megabytes] = round(graphed(lambda x=lattice: x.ordered(scores)), 4)
-        lattice.workspace = default
-        print("tune", name, "workspace MB", times, flush=True)
 
 
 def main():

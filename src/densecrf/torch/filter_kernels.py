@@ -4,6 +4,9 @@ Values live in rows, one a vertex: channel h·LABELS + l is ramp h of label l (p
 one channel a label). A ramp is c_h(t) = clamp(t - h, 0, 1), the mass in levels above h; ramps make
 the running sum over levels of the ordered filter part of the splat, where it costs nothing, and
 level 0 need not be stored.
+
+The argument `one` is 1. Strides multiplied by it are not known to be 1 when a kernel is compiled,
+which makes Triton lay a tile out with one label to a thread (it would rather load runs of floats).
 """
 
 # ruff: noqa: N803, RUF005  (constants of a kernel are in capitals)
@@ -13,7 +16,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "score_stride"])
 def to_rows(
     scores,
     rows,
@@ -44,7 +47,7 @@ def to_rows(
     tl.store(rows + p[:, None] * PITCH + lane[None, :], tl.trans(t), mask=mask)
 
 
-@triton.jit(do_not_specialize=["vertices"])
+@triton.jit(do_not_specialize=["vertices", "one"])
 def splat(
     rows,
     entry_pixel,
@@ -53,6 +56,7 @@ def splat(
     segment_vertex,
     out,
     vertices,
+    one,
     LABELS: tl.constexpr,
     PITCH: tl.constexpr,
     RAMPS: tl.constexpr,
@@ -81,13 +85,18 @@ def splat(
     if (pid < vertices) | (head < begin):
         acc = ()
         for _ in tl.static_range(max(RAMPS, 1)):
-            acc = acc + (tl.zeros([TILE, LANES], tl.float32),)
-        for first in range(begin, end, TILE):
-            e = first + tl.arange(0, TILE)
-            pixel = tl.load(entry_pixel + e, mask=e < end, other=0).to(tl.int64)
-            weight = tl.load(entry_weight + e, mask=e < end, other=0)[:, None]
-            at = rows + pixel[:, None] * PITCH + lane[None, :]
-            t = tl.load(at, mask=(lane < PITCH)[None, :], other=0)
+            acc = acc + (tl.zeros([LANES, TILE], tl.float32),)
+        # Every lane loads the entry, and its label of the pixel's row: a thread keeps to one label,
+        # so that nothing is exchanged between threads. The next entries are fetched ahead.
+        e = tl.broadcast_to(begin + tl.arange(0, TILE)[None, :] * one, [LANES, TILE])
+        pixel = tl.load(entry_pixel + e, mask=e < end, other=0)
+        weight = tl.load(entry_weight + e, mask=e < end, other=0)
+        for _ in range(begin, end, TILE):
+            at = rows + pixel.to(tl.int64) * PITCH + lane[:, None] * one
+            t = tl.load(at, mask=(lane < LABELS)[:, None], other=0)
+            e += TILE
+            pixel = tl.load(entry_pixel + e, mask=e < end, other=0)
+            ahead = tl.load(entry_weight + e, mask=e < end, other=0)
             if RAMPS == 0:
                 acc = (acc[0] + weight * t,)
             else:
@@ -95,9 +104,10 @@ def splat(
                 for h in tl.static_range(RAMPS):
                     new = new + (acc[h] + weight * tl.minimum(tl.maximum(t - h, 0.0), 1.0),)
                 acc = new
+            weight = ahead
         to = out + pid.to(tl.int64) * WIDTH
         for h in tl.static_range(max(RAMPS, 1)):
-            tl.store(to + h * LABELS + lane, tl.sum(acc[h], axis=0), mask=lane < LABELS)
+            tl.store(to + h * LABELS + lane, tl.sum(acc[h], axis=1), mask=lane < LABELS)
 
 
 @triton.jit(do_not_specialize=["vertices"])
@@ -222,7 +232,7 @@ def blur_mean(
     tl.store(work + target * slot + v.to(tl.int64)[:, None] * WIDTH + c, 0.5 * value, mask=mask)
 
 
-@triton.jit(do_not_specialize=["lane_stride"])
+@triton.jit(do_not_specialize=["n", "out_stride", "one"])
 def slice_rows(
     values,
     rows,
@@ -234,7 +244,7 @@ def slice_rows(
     out_stride,
     factor,
     mass_factor,
-    lane_stride,
+    one,
     CORNERS: tl.constexpr,
     LABELS: tl.constexpr,
     PITCH: tl.constexpr,
@@ -249,36 +259,38 @@ def slice_rows(
     Ordered: with t = k + f, C_h the blurred ramp h-1 and C_0 = mass, the answer is
     mass - (1-f) C_k - C_{k+1} - f C_{k+2}.
     """
-    p = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
-    lane = tl.arange(0, LANES)
-    live = p < n
-    mask = live[:, None] & (lane < LABELS)[None, :]
-    acc = tl.zeros([BLOCK, LANES], tl.float32)
-    # Corners are loaded by every lane, not spread over lanes: that saves a trip through shared
-    # memory. For the same reason the stride of the lanes is not known to be one.
-    tile = tl.broadcast_to(p[:, None] * CORNERS, [BLOCK, LANES])
+    first = tl.program_id(0) * BLOCK
+    p = (first + tl.arange(0, BLOCK)[None, :] * one).to(tl.int64)
+    lane = tl.arange(0, LANES)[:, None]
+    mask = (p < n) & (lane < LABELS)
+    acc = tl.zeros([LANES, BLOCK], tl.float32)
+    p = tl.broadcast_to(p, [LANES, BLOCK])
     if RAMPS:
-        t = tl.load(rows + p[:, None] * PITCH + lane[None, :] * lane_stride, mask=mask, other=0)
-        level = t.to(tl.int32)
+        t = tl.load(rows + p * PITCH + lane * one, mask=mask, other=0)
+        level = tl.minimum(t.to(tl.int32), RAMPS - 1)  # the top level is k = RAMPS - 1, f = 1
         f = t - level.to(tl.float32)
-        channel = level * LABELS + lane[None, :]
+        channel = level * LABELS + lane
+        lower, upper = mask & (level > 0), mask & (level < RAMPS - 1) & (f > 0)
     for j in tl.static_range(CORNERS):
-        vertex = tl.load(corner + tile + j, mask=mask, other=0).to(tl.int64)
-        weight = tl.load(corner_weight + tile + j, mask=mask, other=0)
+        # Every lane loads the corner: cheaper than spreading it through shared memory.
+        vertex = tl.load(corner + p * CORNERS + j, mask=mask, other=0).to(tl.int64)
+        weight = tl.load(corner_weight + p * CORNERS + j, mask=mask, other=0)
         row = values + vertex * WIDTH
         if RAMPS:
             at = row + channel
-            here = tl.load(at - LABELS, mask=mask & (level > 0), other=0)
-            above = tl.load(at, mask=mask & (level < RAMPS), other=0)
-            beyond = tl.load(at + LABELS, mask=mask & (level < RAMPS - 1) & (f > 0), other=0)
+            here = tl.load(at - LABELS, mask=lower, other=0)
+            above = tl.load(at, mask=mask, other=0)
+            beyond = tl.load(at + LABELS, mask=upper, other=0)
             acc += weight * ((1.0 - f) * here + above + f * beyond)
         else:
-            acc += weight * tl.load(row + lane[None, :], mask=mask, other=0)
+            acc += weight * tl.load(row + lane * one, mask=mask, other=0)
     acc *= factor
     if RAMPS:
-        total = tl.load(mass + p, mask=live, other=0)[:, None] * mass_factor
+        total = tl.load(mass + p, mask=mask, other=0) * mass_factor
         acc = total * tl.where(level > 0, 1.0, f) - acc
-    at = out + lane[None, :].to(tl.int64) * out_stride + p[:, None]
+    p = (first + tl.arange(0, BLOCK)[None, :]).to(tl.int64)  # written along the pixels
+    mask = (p < n) & (lane < LABELS)
+    at = out + lane.to(tl.int64) * out_stride + p
     if ADD:
         acc += tl.load(at, mask=mask, other=0)
     tl.store(at, acc, mask=mask)

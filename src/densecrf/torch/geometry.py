@@ -11,17 +11,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     from torch import Tensor
 
 MAX_DIMENSION = 64
-_FAR = float(1 << 28)  # coordinates (divided by d+1) beyond this are refused
+FAR = float(1 << 28)  # coordinates (divided by d+1) beyond this are refused
 _MAX_ENTRIES = 2**31 - 2**16
 SEGMENT = 128  # entries that one program of the splat sums
 
@@ -60,7 +61,7 @@ class Topology:
 
 
 @dataclass(frozen=True)
-class _Simplices:
+class Simplices:
     """Per pixel: remainder-0 point (n, d), ranks (n, d+1), barycentric weights (n, d+1)."""
 
     base: Tensor
@@ -69,12 +70,12 @@ class _Simplices:
 
 
 @dataclass(frozen=True)
-class _Digits:
+class Digits:
     """Mixed-radix places of the keys' digits: (item, q_0 .. q_{d-1}, remainder).
 
-    `groups` lists the q digits packed together into one int64; more than one group is needed only
-    when all digits together exceed 62 bits. The item goes with the first, the remainder with the
-    last.
+    A corner of remainder k has coordinates (d+1) q_i + k. `groups` lists the q digits packed
+    together into one int64; more than one group is needed only when all digits together exceed 62
+    bits. The item goes with the first, the remainder with the last.
     """
 
     low: list[int]
@@ -92,12 +93,36 @@ class _Digits:
         return places, place
 
 
-def build_topology(features: Tensor, items: int, triton: bool) -> tuple[Topology, Tensor, Tensor]:
-    """Build the lattice of (n, d) features, `items` equal runs of which never mix.
+@dataclass(frozen=True)
+class SortedCorners:
+    """All corners in the order of their keys.
+
+    Attributes
+    ----------
+    keys, order : Tensor
+        (n (d+1),) sorted keys, and the corner that each belongs to.
+    number : Tensor
+        (n (d+1) - 1,) int32, vertices before the second, third, … of them: their own number.
+    packing : object
+        What the engine needs to find neighbours by key.
+    """
+
+    keys: Tensor
+    order: Tensor
+    number: Tensor
+    packing: Any
+
+
+def build_topologies(
+    features: Sequence[Tensor], items: int, triton: bool
+) -> list[tuple[Topology, Tensor, Tensor]]:
+    """Build the lattices of several (n, d) features, `items` equal runs of which never mix.
+
+    The host waits for the device twice, however many lattices there are.
 
     Parameters
     ----------
-    features : Tensor
+    features : sequence of Tensor
         (n, d) positions divided by standard deviations.
     items : int
         Number of batch items; n is a multiple of it.
@@ -106,26 +131,52 @@ def build_topology(features: Tensor, items: int, triton: bool) -> tuple[Topology
 
     Returns
     -------
-    topology : Topology
-    corner_weight, entry_weight : Tensor
-        Barycentric weights (n, d+1), and the same numbers in the order of `entry_pixel`.
+    list of (topology, corner_weight, entry_weight)
+        With barycentric weights (n, d+1), and the same numbers in the order of `entry_pixel`.
 
     Raises
     ------
     ValueError
         If a feature is not finite or too far from the origin.
     """
-    n, d = features.shape
-    if n * (d + 1) > _MAX_ENTRIES:
-        raise ValueError(
-            f"features of shape {(n, d)} need {n * (d + 1)} lattice entries, more than "
-            f"{_MAX_ENTRIES}; split the batch or tile the image"
+    for f in features:
+        n, d = f.shape
+        if n * (d + 1) > _MAX_ENTRIES:
+            raise ValueError(
+                f"features of shape {(n, d)} need {n * (d + 1)} lattice entries, more than "
+                f"{_MAX_ENTRIES}; split the batch or tile the image"
+            )
+    simplices = [_engine(triton).embed(f) for f in features]
+    extents = [torch.stack(torch.aminmax(s.base, dim=0)) for s in simplices]
+    values = torch.cat([extent.reshape(-1) for extent in extents]).tolist()
+    digits = []
+    for f in features:
+        d = f.shape[1]
+        digits.append(_digits(f, values[:d], values[d : 2 * d], items))
+        values = values[2 * d :]
+    # Keys longer than one word are rare (many dimensions), and left to plain torch operations.
+    engines = [_engine(triton and len(each.groups) == 1) for each in digits]
+    corners = [
+        engine.sort_corners(s, each)
+        for engine, s, each in zip(engines, simplices, digits, strict=True)
+    ]
+    counts = torch.stack([each.number[-1] for each in corners]).tolist()
+    return [
+        engine.index(s, each, c, count + 1)
+        for engine, s, each, c, count in zip(
+            engines, simplices, digits, corners, counts, strict=True
         )
-    simplices = _embed_triton(features) if triton else _embed(features)
-    digits = _digits(features, simplices.base, items)
-    if triton and len(digits.groups) == 1:
-        return _index_triton(simplices, digits)
-    return _index(simplices, digits)
+    ]
+
+
+def _engine(triton: bool) -> ModuleType:
+    if triton:
+        from densecrf.torch import geometry_triton
+
+        return geometry_triton
+    from densecrf.torch import geometry_torch
+
+    return geometry_torch
 
 
 @cache
@@ -145,76 +196,24 @@ def elevation_matrix(d: int, device: torch.device) -> Tensor:
     return matrix.to(device)
 
 
-def _embed(features: Tensor) -> _Simplices:
-    """Locate each pixel's simplex with plain torch operations, in float64."""
-    n, d = features.shape
-    elevated = features.double() @ elevation_matrix(d, features.device).T
-    nearest = torch.floor(elevated / (d + 1) + 0.5)
-    bad = ~(nearest.abs() < _FAR).all(1, keepdim=True)
-    nearest = nearest.masked_fill(bad, 0)
-    delta = (elevated - nearest * (d + 1)).masked_fill(bad, 0)
-    order = torch.sort(delta, dim=1, descending=True, stable=True).indices
-    places = torch.arange(d + 1, device=features.device).expand(n, -1)
-    rank = torch.empty_like(order).scatter_(1, order, places)
-    rank += nearest.sum(1, keepdim=True).long()  # back onto the plane of zero sum
-    step = (rank < 0).long() - (rank > d).long()
-    rank += step * (d + 1)
-    base = (nearest.long() + step).masked_fill(bad, -(2**31))[:, :d]
-    delta = delta / (d + 1) - step
-    by_rank = torch.empty_like(delta).scatter_(1, rank, delta)
-    weight = torch.empty_like(delta)
-    weight[:, 0] = 1 - by_rank[:, 0] + by_rank[:, d]
-    weight[:, 1:] = (by_rank[:, :d] - by_rank[:, 1:]).flip(1)
-    dtype = features.dtype if features.dtype == torch.float64 else torch.float32
-    return _Simplices(base.int(), rank.to(torch.int8), weight.clamp(min=0).to(dtype))
-
-
-def _embed_triton(features: Tensor) -> _Simplices:
-    from densecrf.torch import geometry_kernels as kernels
-
-    n, d = features.shape
-    device = features.device
-    width = 1 << d.bit_length()
-    block = max(16, 512 // width)
-    simplices = _Simplices(
-        torch.empty(n, d, dtype=torch.int32, device=device),
-        torch.empty(n, d + 1, dtype=torch.int8, device=device),
-        torch.empty(n, d + 1, dtype=torch.float32, device=device),
-    )
-    kernels.embed[(-(-n // block),)](
-        features.contiguous(),
-        elevation_matrix(d, device),
-        simplices.base,
-        simplices.rank,
-        simplices.weight,
-        n,
-        _FAR,
-        D=d,
-        WIDTH=width,
-        BLOCK=block,
-    )
-    return simplices
-
-
-def _digits(features: Tensor, base: Tensor, items: int) -> _Digits:
-    """Choose the packing from the extent of the coordinates (waits for the device)."""
-    d = base.shape[1]
-    low, high = torch.stack(torch.aminmax(base, dim=0)).tolist()
+def _digits(features: Tensor, low: list[int], high: list[int], items: int) -> Digits:
+    """Choose the packing from the extent of the coordinates."""
     if min(low) == -(2**31):
         _refuse(features)
+    d = len(low)
     # Corners reach one below `base`, and their neighbours one further either way.
     low = [value - 2 for value in low]
     size = [top - bottom + 2 for top, bottom in zip(high, low, strict=True)]
+    room = (1 << 62) // (d + 1)
     groups: list[range] = []
     first, place = 0, items
     for i in range(d):
-        room = (1 << 62) // (d + 1)
         if place * size[i] > room:
             groups.append(range(first, i))
             first, place = i, 1
         place *= size[i]
     groups.append(range(first, d))
-    return _Digits(low, size, items, groups)
+    return Digits(low, size, items, groups)
 
 
 def _refuse(features: Tensor) -> None:
@@ -230,167 +229,3 @@ def _refuse(features: Tensor) -> None:
         f"features reach {float(features.abs().max()):g} standard deviations from the origin, too "
         "far for the lattice; centre them or use larger standard deviations"
     )
-
-
-def _index_triton(simplices: _Simplices, digits: _Digits) -> tuple[Topology, Tensor, Tensor]:
-    from densecrf.torch import geometry_kernels as kernels
-
-    base, rank, weight = simplices.base, simplices.rank, simplices.weight
-    n, d = base.shape
-    device = base.device
-    entries = n * (d + 1)
-    places, above = digits.strides(digits.groups[0])
-    table = torch.tensor([*places, above, *digits.low]).to(device, non_blocking=True)
-    stride, low = table[: d + 1], table[d + 1 :]
-    fits = digits.items * above * (d + 1) < 2**31
-    keys = torch.empty(entries, dtype=torch.int32 if fits else torch.int64, device=device)
-    block = 128
-    kernels.pack[(-(-n // block),)](
-        base, rank, low, stride, keys, n, n // digits.items, D=d, BLOCK=block
-    )
-    sorted_keys, order = torch.sort(keys, stable=True)
-    vertex_of, vertices = _number(sorted_keys)
-    corner = torch.empty(n, d + 1, dtype=torch.int32, device=device)
-    entry_pixel = torch.empty(entries, dtype=torch.int32, device=device)
-    entry_weight = torch.empty(entries, dtype=torch.float32, device=device)
-    row_begin = torch.empty(vertices + 1, dtype=torch.int32, device=device)
-    unique_keys = torch.empty(vertices, dtype=keys.dtype, device=device)
-    segment_vertex = torch.empty(-(-entries // SEGMENT), dtype=torch.int32, device=device)
-    neighbour = torch.full((d + 1, 2, vertices), -1, dtype=torch.int32, device=device)
-    kernels.index_entries[(-(-entries // 512),)](
-        order,
-        vertex_of,
-        sorted_keys,
-        weight,
-        corner,
-        entry_pixel,
-        entry_weight,
-        row_begin,
-        unique_keys,
-        segment_vertex,
-        entries,
-        vertices,
-        SEGMENT=SEGMENT,
-        D=d,
-        BLOCK=512,
-    )
-    kernels.find_neighbours[(-(-vertices // block), d + 1)](
-        unique_keys, stride, neighbour, vertices, vertices.bit_length() + 1, D=d, BLOCK=block
-    )
-    topology = Topology(
-        n, d, vertices, corner, rank, row_begin, entry_pixel, segment_vertex, neighbour
-    )
-    return topology, weight, entry_weight
-
-
-def _number(sorted_keys: Tensor) -> tuple[Tensor, int]:
-    """Give each run of equal keys a number, and count them (waits for the device)."""
-    changed = torch.zeros(sorted_keys.shape, dtype=torch.bool, device=sorted_keys.device)
-    torch.ne(sorted_keys[1:], sorted_keys[:-1], out=changed[1:])
-    number = torch.cumsum(changed, 0, dtype=torch.int32)
-    return number, int(number[-1]) + 1
-
-
-def _index(simplices: _Simplices, digits: _Digits) -> tuple[Topology, Tensor, Tensor]:
-    """Find vertices and neighbours with plain torch operations, for any key length."""
-    n, d = simplices.base.shape
-    device = simplices.base.device
-    item = torch.arange(n, device=device) // (n // digits.items)
-    q = simplices.base.long() - torch.tensor(digits.low, device=device)
-    columns = [_pack_group(q, simplices.rank, item, digits, g) for g in range(len(digits.groups))]
-    keys, levels = _combine(columns)
-    sorted_keys, order = torch.sort(keys, stable=True)
-    vertex_of, vertices = _number(sorted_keys)
-    counts = torch.bincount(vertex_of, minlength=vertices)
-    row_begin = torch.zeros(vertices + 1, dtype=torch.int32, device=device)
-    row_begin[1:] = counts.cumsum(0)
-    corner = torch.empty(n * (d + 1), dtype=torch.int32, device=device)
-    corner[order] = vertex_of
-    first = order[row_begin[:-1].long()]
-    neighbour = _neighbours([column[first] for column in columns], levels, digits)
-    topology = Topology(
-        n,
-        d,
-        vertices,
-        corner.view(n, d + 1),
-        simplices.rank,
-        row_begin,
-        (order // (d + 1)).int(),
-        vertex_of[::SEGMENT].contiguous(),
-        neighbour,
-    )
-    return topology, simplices.weight, simplices.weight.reshape(-1)[order]
-
-
-def _pack_group(q: Tensor, rank: Tensor, item: Tensor, digits: _Digits, g: int) -> Tensor:
-    """Packed digits of one group for all corners, (n (d+1),) int64."""
-    d = q.shape[1]
-    group = digits.groups[g]
-    places, above = digits.strides(group)
-    stride = torch.tensor(places, device=q.device)
-    total = (q * stride).sum(1)
-    if g == 0:
-        total = total + item * above
-    last = g == len(digits.groups) - 1
-    keys = []
-    for k in range(d + 1):
-        key = total - ((rank[:, :d] > d - k) * stride).sum(1)
-        keys.append(key * (d + 1) + k if last else key)
-    return torch.stack(keys, 1).reshape(-1)
-
-
-def _combine(columns: Sequence[Tensor]) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-    """Fold several int64 columns into one without collisions, by ranking pairs of them.
-
-    Returns the folded keys and, for each fold, the sorted distinct values on its left and right,
-    with which `_look_up` folds other rows the same way.
-    """
-    keys = columns[0]
-    levels = []
-    for column in columns[1:]:
-        left, i = torch.unique(keys, return_inverse=True)
-        right, j = torch.unique(column, return_inverse=True)
-        levels.append((left, right))
-        keys = i * len(right) + j
-    return keys, levels
-
-
-def _look_up(columns: Sequence[Tensor], levels: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Fold rows as `_combine` did; -1 where a row cannot be among the folded ones."""
-    keys = columns[0]
-    for column, (left, right) in zip(columns[1:], levels, strict=True):
-        i, j = _search(left, keys), _search(right, column)
-        keys = torch.where((i >= 0) & (j >= 0), i * len(right) + j, -1)
-    return keys
-
-
-def _search(values: Tensor, wanted: Tensor) -> Tensor:
-    """Positions of `wanted` in the sorted `values`, -1 where absent."""
-    position = torch.searchsorted(values, wanted).clamp(max=len(values) - 1)
-    return torch.where(values[position] == wanted, position, -1)
-
-
-def _neighbours(
-    columns: Sequence[Tensor], levels: Sequence[tuple[Tensor, Tensor]], digits: _Digits
-) -> Tensor:
-    """(d+1, 2, V) neighbours of the vertices whose packed digits are `columns`."""
-    d, vertices = len(digits.size), len(columns[0])
-    device = columns[0].device
-    own = _look_up(columns, levels)
-    wraps = columns[-1] % (d + 1) == 0
-    neighbour = torch.full((d + 1, 2, vertices), -1, dtype=torch.int32, device=device)
-    for axis in range(d + 1):
-        moved = []
-        for g, group in enumerate(digits.groups):
-            places, _ = digits.strides(group)
-            unit = d + 1 if g == len(digits.groups) - 1 else 1
-            along = unit * places[axis] if axis < d else 0
-            down = unit * sum(places)
-            remainder = (d, -1) if unit > 1 else (0, 0)
-            shift = torch.where(wraps, remainder[0] - down, remainder[1]) + along
-            moved.append(columns[g] + shift)
-        found = _search(own, _look_up(moved, levels))
-        here = (found >= 0).nonzero().squeeze(1)
-        neighbour[axis, 0, here] = found[here].int()
-        neighbour[axis, 1, found[here]] = here.int()
-    return neighbour

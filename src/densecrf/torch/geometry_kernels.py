@@ -15,7 +15,7 @@ def embed(
     rank_out,
     weight_out,
     n,
-    far: tl.constexpr,
+    FAR: tl.constexpr,
     D: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -36,7 +36,7 @@ def embed(
         column = tl.load(elevation + i * D + j, mask=i <= D, other=0)
         elevated += f[:, None] * column[None, :]
     nearest = tl.floor(elevated / (D + 1) + 0.5)
-    good = (tl.abs(nearest) < far) | ~real
+    good = (tl.abs(nearest) < FAR) | ~real
     # NaN compares false, so it is caught as well.
     bad = tl.sum(tl.where(good, 0, 1), axis=1) > 0
     nearest = tl.where(bad[:, None] | ~real, 0.0, nearest)
@@ -68,23 +68,23 @@ def embed(
 
 
 @triton.jit(do_not_specialize=["n", "per_item"])
-def pack(base, rank, low, stride, keys, n, per_item, D: tl.constexpr, BLOCK: tl.constexpr):
+def pack(base, rank, table, keys, n, per_item, D: tl.constexpr, BLOCK: tl.constexpr):
     """Write the packed keys of the D+1 corners of each pixel's simplex.
 
     A corner of remainder k has coordinates (D+1) q_i + k; the key's digits are the item, the q_i
-    and k. `stride` holds the places of the q_i and, last, of the item.
+    and k. `table` holds the places of the q_i and of the item, then the lowest q_i.
     """
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = p < n
     row = p.to(tl.int64)
-    total = (row // per_item) * tl.load(stride + D)
+    total = (row // per_item) * tl.load(table + D)
     for i in range(D):
-        q = tl.load(base + row * D + i, mask=mask, other=0) - tl.load(low + i)
-        total += q.to(tl.int64) * tl.load(stride + i)
+        q = tl.load(base + row * D + i, mask=mask, other=0) - tl.load(table + D + 1 + i)
+        total += q.to(tl.int64) * tl.load(table + i)
     for k in range(D + 1):
         for i in range(D):
             axis_rank = tl.load(rank + row * (D + 1) + i, mask=mask, other=0)
-            total -= tl.where(axis_rank == D - k + 1, tl.load(stride + i), 0)
+            total -= tl.where(axis_rank == D - k + 1, tl.load(table + i), 0)
         key = total * (D + 1) + k
         tl.store(keys + row * (D + 1) + k, key.to(keys.dtype.element_ty), mask=mask)
 
@@ -92,7 +92,7 @@ def pack(base, rank, low, stride, keys, n, per_item, D: tl.constexpr, BLOCK: tl.
 @triton.jit(do_not_specialize=["entries", "vertices"])
 def index_entries(
     order,
-    vertex_of,
+    number,
     sorted_keys,
     weight,
     corner,
@@ -111,12 +111,12 @@ def index_entries(
     s = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = s < entries
     entry = tl.load(order + s, mask=mask, other=0)
-    vertex = tl.load(vertex_of + s, mask=mask, other=0)
-    previous = tl.load(vertex_of + s - 1, mask=mask & (s > 0), other=-1)
+    vertex = tl.load(number + s - 1, mask=mask & (s > 0), other=0)
+    previous = tl.load(number + s - 2, mask=mask & (s > 1), other=0)
     tl.store(corner + entry, vertex, mask=mask)
     tl.store(entry_pixel + s, (entry // (D + 1)).to(tl.int32), mask=mask)
     tl.store(entry_weight + s, tl.load(weight + entry, mask=mask, other=0), mask=mask)
-    first = mask & (vertex != previous)
+    first = mask & ((vertex != previous) | (s == 0))
     tl.store(row_begin + vertex, s, mask=first)
     tl.store(unique_keys + vertex, tl.load(sorted_keys + s, mask=first, other=0), mask=first)
     tl.store(row_begin + vertices + s * 0, entries + s * 0, mask=s == 0)
@@ -125,7 +125,7 @@ def index_entries(
 
 @triton.jit(do_not_specialize=["vertices", "steps"])
 def find_neighbours(
-    unique_keys, stride, neighbour, vertices, steps, D: tl.constexpr, BLOCK: tl.constexpr
+    unique_keys, table, neighbour, vertices, steps, D: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Find each vertex's neighbour along +axis by bisection, and enter it in both directions.
 
@@ -138,8 +138,8 @@ def find_neighbours(
     key = tl.load(unique_keys + v, mask=mask, other=0).to(tl.int64)
     everywhere = tl.full([], 0, tl.int64)
     for i in range(D):
-        everywhere += tl.load(stride + i)
-    along = tl.load(stride + axis, mask=axis < D, other=0)
+        everywhere += tl.load(table + i)
+    along = tl.load(table + axis, mask=axis < D, other=0)
     wraps = key % (D + 1) == 0
     target = key + along * (D + 1) + tl.where(wraps, D - everywhere * (D + 1), -1)
     low = tl.zeros([BLOCK], tl.int32)

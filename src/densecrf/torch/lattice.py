@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from densecrf.torch.engine import Engine, use_triton
-from densecrf.torch.geometry import MAX_DIMENSION, Topology, build_topology
+from densecrf.torch.geometry import MAX_DIMENSION, Topology, build_topologies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from torch import Tensor
 
 Order = Literal["symmetric", "forward"]
-DEFAULT_WORKSPACE = 1 << 29
 
 
 @dataclass(frozen=True)
@@ -31,52 +31,96 @@ class Levels:
     soft: bool
 
 
+@dataclass(frozen=True, eq=False)
 class Lattice:
     """Gaussian filtering of n pixels with (n, d) features on the permutohedral lattice.
 
     The matrix k ≈ exp(-½ ‖f_a - f_b‖²) is applied by splatting onto the vertices of the simplices
     that enclose the features, blurring with (½, 1, ½) along each of the d+1 axes, and slicing.
-    Deterministic: the same bits run after run.
+    Deterministic: the same bits run after run. Made by `Lattice.build` or `Lattice.build_all`.
 
-    Parameters
+    Attributes
     ----------
-    features : Tensor
-        (n, d) positions and colours divided by standard deviations, d from 1 to 64; or
-        (items, n, d) for a batch, whose items never mix (pixels are then items · n in a row).
+    topology : Topology
+        Vertices, corners and neighbours.
+    corner_weight, entry_weight : Tensor
+        Barycentric weights (n, d+1), and the same numbers in the order of the vertices' entries.
+    items : int
+        Number of batch items.
     order : {"symmetric", "forward"}
-        "symmetric" is the mean of the blurs in forward and reversed order of the axes, whose
-        matrix is exactly symmetric; "forward" the usual single order.
-    engine : {"auto", "triton", "torch"}
-        Fused kernels or plain operations.
+        Order of the blurs.
     workspace : int
-        Bytes of scratch memory to stay within, where at least one label fits.
+        Bytes of scratch memory to stay within.
+    triton : bool
+        Whether fused kernels do the work.
 
     Examples
     --------
-    >>> lattice = Lattice(torch.linspace(0, 3, 10).reshape(-1, 1))
+    >>> lattice = Lattice.build(torch.linspace(0, 3, 10).reshape(-1, 1))
     >>> ones = lattice.apply(torch.ones(1, 10))
     >>> bool((ones > 1).all())
     True
     """
 
-    def __init__(
-        self,
+    topology: Topology
+    corner_weight: Tensor
+    entry_weight: Tensor
+    items: int
+    order: Order
+    workspace: int
+    triton: bool
+
+    @classmethod
+    def build(
+        cls,
         features: Tensor,
         *,
         order: Order = "symmetric",
         engine: Engine = "auto",
-        workspace: int = DEFAULT_WORKSPACE,
-    ) -> None:
+        workspace: int | None = None,
+    ) -> Lattice:
+        """Build the lattice of `features`.
+
+        Parameters
+        ----------
+        features : Tensor
+            (n, d) positions and colours divided by standard deviations, d from 1 to 64; or
+            (items, n, d) for a batch, whose items never mix (pixels are then items · n in a row).
+        order : {"symmetric", "forward"}
+            "symmetric" is the mean of the blurs in forward and reversed order of the axes, whose
+            matrix is exactly symmetric; "forward" the usual single order.
+        engine : {"auto", "triton", "torch"}
+            Fused kernels or plain operations.
+        workspace : int, optional
+            Bytes of scratch memory to stay within, where at least one label fits; by default a
+            sixteenth of the device's memory (512 MiB on the CPU).
+        """
+        return cls.build_all([features], order=order, engine=engine, workspace=workspace)[0]
+
+    @classmethod
+    def build_all(
+        cls,
+        features: Sequence[Tensor],
+        *,
+        order: Order = "symmetric",
+        engine: Engine = "auto",
+        workspace: int | None = None,
+    ) -> list[Lattice]:
+        """Build several lattices over the same pixels together, waiting for the device only twice.
+
+        Parameters are those of `build`.
+        """
         if order not in ("symmetric", "forward"):
             raise ValueError(f"order={order!r} is unknown; use 'symmetric' or 'forward'")
-        flat, self.items = _checked(features)
-        self.order: Order = order
-        self.workspace = workspace
-        self.triton = use_triton(flat, engine)
-        self.topology: Topology
-        self.topology, self.corner_weight, self.entry_weight = build_topology(
-            flat, self.items, self.triton
-        )
+        checked = [_checked(each) for each in features]
+        if len({(flat.shape[0], flat.device, flat.dtype, items) for flat, items in checked}) > 1:
+            raise ValueError("features differ in pixels, device, precision or number of items")
+        flat, items = checked[0]
+        triton = use_triton(flat, engine)
+        workspace = _default_workspace(flat.device) if workspace is None else workspace
+        with _on(flat.device):
+            built = build_topologies([flat for flat, _ in checked], items, triton)
+        return [cls(*each, items, order, workspace, triton) for each in built]
 
     @property
     def n(self) -> int:
@@ -127,11 +171,11 @@ class Lattice:
         g : Tensor
             (n,) factors.
         """
-        other = copy.copy(self)
-        other.__dict__.pop("mass", None)
-        other.entry_weight = self.entry_weight * g[self.topology.entry_pixel]
-        other.corner_weight = self.corner_weight * g.unsqueeze(1)
-        return other
+        return replace(
+            self,
+            corner_weight=self.corner_weight * g.unsqueeze(1),
+            entry_weight=self.entry_weight * g[self.topology.entry_pixel],
+        )
 
     def normalized(self) -> Lattice:
         """Return the symmetrically normalised filter, k_ab / sqrt(m_a m_b)."""
@@ -196,7 +240,7 @@ def apply_sum(lattices: Sequence[Lattice], factors: Sequence[float], values: Ten
 
     Examples
     --------
-    >>> lattice = Lattice(torch.rand(20, 2))
+    >>> lattice = Lattice.build(torch.rand(20, 2))
     >>> twice = apply_sum([lattice, lattice], [1.0, 1.0], torch.ones(3, 20))
     >>> torch.testing.assert_close(twice, 2 * lattice.apply(torch.ones(3, 20)))
     """
@@ -245,12 +289,24 @@ def _filter(
     channels = values.shape[0]
     out = torch.empty(channels, lattice.n, dtype=lattice.corner_weight.dtype, device=lattice.device)
     block = min(_labels_at_once(each, channels, levels) for each in lattices)
-    for first in range(0, channels, block):
-        part = slice(first, min(first + block, channels))
-        rows = engine.to_rows(values[part], levels)
-        for c, (each, factor) in enumerate(zip(lattices, factors, strict=True)):
-            engine.filter_rows(each, rows, levels, out[part], factor, c > 0)
+    with _on(lattice.device):
+        for first in range(0, channels, block):
+            part = slice(first, min(first + block, channels))
+            rows = engine.to_rows(values[part], levels)
+            for c, (each, factor) in enumerate(zip(lattices, factors, strict=True)):
+                engine.filter_rows(each, rows, levels, out[part], factor, c > 0)
     return out
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Make `device` the current one, for the kernels."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def _default_workspace(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1 << 29
+    return int(torch.cuda.get_device_properties(device).total_memory) // 16
 
 
 def _labels_at_once(lattice: Lattice, channels: int, levels: Levels | None) -> int:

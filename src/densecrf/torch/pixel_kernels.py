@@ -44,7 +44,7 @@ def _projected(z, LABELS: tl.constexpr):
     return tl.maximum(shifted - tau[None, :], 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "per_item"])
 def project_simplex(
     z, out, n, per_item, LABELS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr
 ):
@@ -55,7 +55,7 @@ def project_simplex(
     tl.store(out + offset, _projected(value, LABELS), mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "per_item"])
 def softmax(
     phi,
     message,
@@ -76,7 +76,7 @@ def softmax(
     tl.store(out + offset, value / tl.sum(value, axis=0)[None, :], mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "per_item"])
 def lower_bound(
     phi,
     r,
@@ -97,7 +97,7 @@ def lower_bound(
     tl.store(parts + at, tl.sum(least, axis=0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "per_item"])
 def proximal_step(
     centre,
     previous,

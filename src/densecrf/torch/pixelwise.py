@@ -6,11 +6,12 @@ elsewhere. A batch lies as `items` equal runs of pixels; sums come out per item.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from densecrf.torch.engine import Engine, use_triton
+from densecrf.torch.launch import launch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,8 +44,8 @@ def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
 
     z = z.contiguous()
     out = torch.empty_like(z)
-    grid, tile = _tiles(z, 1)
-    kernels.project_simplex[grid](z, out, z.shape[1], z.shape[1], **tile)
+    grid, tile, warps = _tiles(z, 1)
+    launch(kernels.project_simplex, grid, (z, out, z.shape[1], z.shape[1]), tile, warps)
     return out
 
 
@@ -65,8 +66,9 @@ def mean_field_update(
 
     phi, message = phi.contiguous(), message.contiguous()
     out = torch.empty_like(phi)
-    grid, tile = _tiles(phi, 1)
-    kernels.softmax[grid](phi, message, out, phi.shape[1], phi.shape[1], factor, **tile)
+    grid, tile, warps = _tiles(phi, 1)
+    sizes = (phi.shape[1], phi.shape[1], factor)
+    launch(kernels.softmax, grid, (phi, message, out, *sizes), tile, warps)
     return out
 
 
@@ -86,9 +88,9 @@ def lower_bound(
 
     phi, r = phi.contiguous(), r.contiguous()
     n = phi.shape[1]
-    grid, tile = _tiles(phi, items)
+    grid, tile, warps = _tiles(phi, items)
     parts = torch.empty(items, grid[0], dtype=torch.float64, device=phi.device)
-    kernels.lower_bound[grid](phi, r, parts, n, n // items, factor, **tile)
+    launch(kernels.lower_bound, grid, (phi, r, parts, n, n // items, factor), tile, warps)
     return parts.sum(1)
 
 
@@ -137,22 +139,21 @@ def proximal_step(
     centre, previous, phi, r = (x.contiguous() for x in (centre, previous, phi, r))
     n = centre.shape[1]
     y, ahead = torch.empty_like(centre), torch.empty_like(centre)
-    grid, tile = _tiles(centre, items)
+    grid, tile, warps = _tiles(centre, items)
     parts = torch.empty(items, grid[0], dtype=torch.float64, device=centre.device)
-    kernels.proximal_step[grid](
-        centre, previous, phi, r, step, momentum, y, ahead, parts, n, n // items, factor, **tile
-    )
+    tensors = (centre, previous, phi, r, step, momentum, y, ahead, parts)
+    launch(kernels.proximal_step, grid, (*tensors, n, n // items, factor), tile, warps)
     return y, ahead, parts.sum(1)
 
 
-def _tiles(values: Tensor, items: int) -> tuple[tuple[int, int], dict[str, Any]]:
-    """Grid and tile shape for (labels, n) values."""
+def _tiles(values: Tensor, items: int) -> tuple[tuple[int, int], dict[str, int], int]:
+    """Grid, tile shape and warps for (labels, n) values."""
     labels, n = values.shape
     lanes = 1 << (labels - 1).bit_length()
     block = min(256, max(16, _ELEMENTS // lanes))
     warps = 1 if lanes <= 32 else min(8, max(4, lanes * block // 4096))
-    tile = {"LABELS": labels, "LANES": lanes, "BLOCK": block, "num_warps": warps}
-    return (-(-(n // items) // block), items), tile
+    tile = {"LABELS": labels, "LANES": lanes, "BLOCK": block}
+    return (-(-(n // items) // block), items), tile, warps
 
 
 def _projected(z: Tensor) -> Tensor:
