@@ -242,7 +242,7 @@ def benchmark(image, table):
 
 
 def tune(lattices, scores):
-    """Time other shapes of the kernels' tiles."""
+    """Time other shapes of the kernels' tiles, ordered and plain."""
     choices = {
         "splat": ((64, 1), (128, 1), (256, 1)),
         "slice": ((256, 2), (512, 2), (512, 4), (1024, 4)),
@@ -254,7 +254,9 @@ def tune(lattices, scores):
             times = {}
             for value in values:
                 setattr(filter_triton.SHAPES, field, value)
-                times[str(value)] = round(graphed(lambda x=lattice: x.ordered(scores)), 4)
+                ordered = graphed(lambda x=lattice: x.ordered(scores))
+                plain = graphed(lambda x=lattice: x.apply(scores))
+                times[str(value)] = (round(ordered, 4), round(plain, 4))
             setattr(filter_triton.SHAPES, field, default)
             print("tune", name, field, times, flush=True)
 

@@ -22,7 +22,7 @@ class Shapes:
     """Sizes of the kernels' tiles: elements, (most channels,) warps; measured on an H200."""
 
     splat: tuple[int, int] = (128, 1)  # entries x lanes
-    slice: tuple[int, int] = (512, 4)  # pixels x lanes
+    slice: tuple[int, int] = (256, 4)  # pixels x lanes
     blur: tuple[int, int, int] = (512, 64, 1)  # rows x channels
 
 
