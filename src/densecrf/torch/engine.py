@@ -1,0 +1,68 @@
+"""Which code runs: fused Triton kernels, or plain torch operations.
+
+Triton serves float32 tensors on a CUDA device, and CPU tensors when its interpreter is switched on
+(``TRITON_INTERPRET=1``, as the tests do). Everything else, float64 among it, takes the plain path.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Engine = Literal["auto", "triton", "torch"]
+
+
+def has_triton() -> bool:
+    """Whether Triton can be imported."""
+    return find_spec("triton") is not None
+
+
+def interpreted() -> bool:
+    """Whether Triton's kernels run in its interpreter, on the CPU."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def use_triton(tensor: Tensor, engine: Engine = "auto") -> bool:
+    """Decide whether the kernels for `tensor` come from Triton.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        What is to be worked on; its device and dtype decide.
+    engine : {"auto", "triton", "torch"}
+        "auto" takes Triton wherever it serves; "triton" insists on it.
+
+    Returns
+    -------
+    bool
+        True for Triton, False for plain torch operations.
+
+    Raises
+    ------
+    ValueError
+        If `engine` is unknown, or "triton" is asked for where it cannot serve.
+
+    Examples
+    --------
+    >>> use_triton(torch.zeros(3, dtype=torch.float64))
+    False
+    """
+    if engine not in ("auto", "triton", "torch"):
+        raise ValueError(f"engine={engine!r} is unknown; use 'auto', 'triton' or 'torch'")
+    if engine == "torch":
+        return False
+    on_device = tensor.is_cuda or (interpreted() and tensor.device.type == "cpu")
+    serves = has_triton() and on_device and tensor.dtype != torch.float64
+    if engine == "triton" and not serves:
+        raise ValueError(
+            f"engine='triton' cannot serve a {tensor.dtype} tensor on {tensor.device}; "
+            "use float32 on a CUDA device with Triton installed, or engine='torch'"
+        )
+    # On the CPU the interpreter is a test bench: it runs only when asked for by name.
+    return serves and (tensor.is_cuda or engine == "triton")

@@ -1,0 +1,84 @@
+"""Filtering on the lattice by plain torch operations: any device, any floating dtype."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import Tensor
+
+    from densecrf.torch.lattice import Lattice, Levels
+
+
+def to_rows(scores: Tensor, levels: Levels | None) -> Tensor:
+    """Transpose (labels, n) scores to (n, labels) levels, or plain values."""
+    rows = scores.T
+    if levels is None:
+        return rows
+    rows = ((rows - levels.low) * levels.scale).clamp(0, levels.ramps)
+    return rows if levels.soft else rows.floor()
+
+
+def filter_rows(
+    lattice: Lattice,
+    rows: Tensor,
+    levels: Levels | None,
+    out: Tensor,
+    factor: float,
+    add: bool,
+) -> None:
+    """Write (or add) `factor` times the filtered rows to the (labels, n) block `out`."""
+    result = _plain(lattice, rows) if levels is None else _ordered(lattice, rows, levels)
+    if add:
+        out.add_(result.T, alpha=factor)
+    else:
+        torch.mul(result.T, factor, out=out)
+
+
+def _ordered(lattice: Lattice, t: Tensor, levels: Levels) -> Tensor:
+    """Return mass - (1-f) C_k - C_{k+1} - f C_{k+2} with t = k + f, C_h the filtered ramp h-1."""
+    n, labels = t.shape
+    h = torch.arange(levels.ramps, device=t.device, dtype=t.dtype)
+    ramps = (t.unsqueeze(2) - h).clamp(0, 1)
+    filtered = _plain(lattice, ramps.reshape(n, -1)).view(n, labels, levels.ramps)
+    k = t.floor()
+    f = t - k
+    above = h + 1 - k.unsqueeze(2)  # index of C_h relative to k
+    f_ = f.unsqueeze(2)
+    taps = (above == 0) * (1 - f_) + (above == 1) + (above == 2) * f_
+    share = torch.where(k > 0, torch.ones_like(f), f)  # C_0 = mass cancels part of the mass
+    return lattice.mass.unsqueeze(1) * share - (filtered * taps).sum(2)
+
+
+def _plain(lattice: Lattice, rows: Tensor) -> Tensor:
+    """Splat, blur and slice (n, channels) values."""
+    topology = lattice.topology
+    entries = rows[topology.entry_pixel] * lattice.entry_weight.unsqueeze(1)
+    splatted = torch.segment_reduce(entries, "sum", offsets=topology.row_begin.long(), axis=0)
+    blurred = _blur(lattice, splatted)
+    result = torch.zeros_like(rows)
+    for k in range(lattice.dimension + 1):
+        result += lattice.corner_weight[:, k : k + 1] * blurred[topology.corner[:, k]]
+    return result * lattice.scale
+
+
+def _blur(lattice: Lattice, values: Tensor) -> Tensor:
+    axes = range(lattice.dimension + 1)
+    forward = _blur_axes(lattice, values, axes)
+    if lattice.order == "forward":
+        return forward
+    return (forward + _blur_axes(lattice, values, reversed(axes))) / 2
+
+
+def _blur_axes(lattice: Lattice, values: Tensor, axes: Iterable[int]) -> Tensor:
+    # A last row of zeros: the index -1 of a missing neighbour points at it.
+    padded = torch.cat([values, values.new_zeros(1, values.shape[1])])
+    for axis in axes:
+        plus, minus = lattice.topology.neighbour[axis]
+        blurred = padded[:-1] + 0.5 * (padded[plus] + padded[minus])
+        padded = torch.cat([blurred, padded[-1:]])
+    return padded[:-1]

@@ -1,0 +1,170 @@
+"""Filtering on the lattice by Triton kernels: splat, blur, slice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from densecrf.torch import filter_kernels as kernels
+from densecrf.torch.geometry import SEGMENT
+from densecrf.torch.launch import launch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from densecrf.torch.lattice import Lattice, Levels
+
+
+@dataclass
+class Shapes:
+    """Sizes of the kernels' tiles: elements, (most channels,) warps; measured on an H200."""
+
+    splat: tuple[int, int] = (128, 1)  # entries x lanes
+    slice: tuple[int, int] = (256, 4)  # pixels x lanes
+    blur: tuple[int, int, int] = (512, 64, 1)  # rows x channels
+
+
+SHAPES = Shapes()
+
+
+def to_rows(scores: Tensor, levels: Levels | None) -> Tensor:
+    """Transpose (labels, n) scores to (n, pitch) levels, or plain values."""
+    labels, n = scores.shape
+    scores = scores if scores.stride(1) == 1 else scores.contiguous()
+    pitch = _padded(labels)
+    rows = torch.empty(n, pitch, dtype=torch.float32, device=scores.device)
+    lanes = _power_of_two(pitch)
+    block = max(16, 2048 // lanes)
+    low, scale, top = (levels.low, levels.scale, float(levels.ramps)) if levels else (0.0, 1.0, 0.0)
+    launch(
+        kernels.to_rows,
+        (-(-n // block),),
+        (scores, rows, n, scores.stride(0), low, scale, top),
+        {
+            "LABELS": labels,
+            "PITCH": pitch,
+            "LEVELS": levels is not None,
+            "HARD": levels is not None and not levels.soft,
+            "LANES": lanes,
+            "BLOCK": block,
+        },
+    )
+    return rows
+
+
+def filter_rows(
+    lattice: Lattice,
+    rows: Tensor,
+    levels: Levels | None,
+    out: Tensor,
+    factor: float,
+    add: bool,
+) -> None:
+    """Write (or add) `factor` times the filtered rows to the (labels, n) block `out`."""
+    labels = out.shape[0]
+    ramps = levels.ramps if levels else 0
+    width = _padded(labels * max(ramps, 1))
+    shape = (lattice.slots, lattice.row_count, width)
+    work = torch.empty(shape, dtype=torch.float32, device=rows.device)
+    _splat(lattice, rows, work, labels, ramps)
+    blurred = work[_blur(lattice, work)]
+    topology = lattice.topology
+    lanes = _power_of_two(labels)
+    elements, warps = SHAPES.slice
+    block = max(8, elements // lanes)
+    mass = lattice.mass if levels else rows
+    sizes = (lattice.n, out.stride(0), factor * lattice.scale, factor, 1)
+    launch(
+        kernels.slice_rows,
+        (-(-lattice.n // block),),
+        (blurred, rows, topology.corner, lattice.corner_weight, mass, out, *sizes),
+        {
+            "CORNERS": lattice.dimension + 1,
+            "LABELS": labels,
+            "PITCH": rows.shape[1],
+            "RAMPS": ramps,
+            "WIDTH": width,
+            "ADD": add,
+            "LANES": lanes,
+            "BLOCK": block,
+        },
+        warps,
+    )
+
+
+def _splat(lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int) -> None:
+    """Sum the rows of pixels into slot 0 of the workspace."""
+    topology = lattice.topology
+    width = work.shape[2]
+    lanes = _power_of_two(labels)
+    elements, warps = SHAPES.splat
+    begin, segments, vertices = topology.row_begin, topology.segment_vertex, topology.vertices
+    launch(
+        kernels.splat,
+        (lattice.row_count,),
+        (rows, topology.entry_pixel, lattice.entry_weight, begin, segments, work, vertices, 1),
+        {
+            "LABELS": labels,
+            "PITCH": rows.shape[1],
+            "RAMPS": ramps,
+            "WIDTH": width,
+            "SEGMENT": SEGMENT,
+            "TILE": max(2, elements // lanes),
+            "LANES": lanes,
+        },
+        warps,
+    )
+    block = min(256, _power_of_two(width))
+    launch(
+        kernels.join,
+        (segments.shape[0], -(-width // block)),
+        (work, begin, segments, vertices),
+        {"SEGMENT": SEGMENT, "WIDTH": width, "TILE": 8, "BLOCK": block},
+    )
+
+
+def _blur(lattice: Lattice, work: Tensor) -> int:
+    """Blur slot 0 of the workspace along all axes; returns the slot of the result."""
+    topology = lattice.topology
+    vertices, last = topology.vertices, topology.dimension
+    width = work.shape[2]
+    elements, block, warps = SHAPES.blur
+    block = min(block, _power_of_two(width))
+    constants = {"WIDTH": width, "ROWS": max(1, elements // block), "BLOCK": block}
+    tiles = (-(-vertices // constants["ROWS"]), -(-width // block))
+    grid = (*tiles, 1 if lattice.order == "forward" else 2)
+    common = (work, topology.neighbour, vertices, work.shape[1])
+    if lattice.order == "forward":
+        for axis in range(last + 1):
+            step = (axis % 2, 1 - axis % 2, axis)
+            launch(kernels.blur, grid, (*common, *step, *step), constants, warps)
+        return (last + 1) % 2
+    # Both orders at once: they share the first source, then go to and fro between pairs of slots.
+    sources = (0, 0)
+    for axis in range(last):
+        targets = (1, 2) if axis % 2 == 0 else (0, 3)
+        forward = (sources[0], targets[0], axis)
+        backward = (sources[1], targets[1], last - axis)
+        launch(kernels.blur, grid, (*common, *forward, *backward), constants, warps)
+        sources = targets
+    result = 0 if sources == (1, 2) else 1
+    ends = (sources[0], last, sources[1], 0, result)
+    launch(kernels.blur_mean, tiles, (*common, *ends), constants, warps)
+    return result
+
+
+def _padded(floats: int) -> int:
+    """Round up to whole 32-byte sectors, or to a power of two below one.
+
+    Examples
+    --------
+    >>> _padded(1), _padded(3), _padded(21)
+    (1, 4, 24)
+    """
+    return _power_of_two(floats) if floats <= 8 else -(-floats // 8) * 8
+
+
+def _power_of_two(value: int) -> int:
+    return 1 << (value - 1).bit_length()

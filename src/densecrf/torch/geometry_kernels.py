@@ -1,0 +1,157 @@
+"""Triton kernels that build the permutohedral lattice (launched by `geometry`)."""
+
+# ruff: noqa: N803  (constants of a kernel are in capitals)
+# mypy: disable-error-code="misc, no-untyped-def, no-untyped-call, untyped-decorator"
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["n"])
+def embed(
+    features,
+    elevation,
+    base,
+    rank_out,
+    weight_out,
+    n,
+    FAR: tl.constexpr,
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Locate each pixel's simplex: remainder-0 point, rank of the axes, barycentric weights.
+
+    `base` gets the first D coordinates of the remainder-0 point divided by D+1, or -2^31 where a
+    feature is not finite or too far out. Float64 throughout, so that far features keep weights.
+    """
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    i = tl.arange(0, WIDTH)
+    pixel = (p < n)[:, None]
+    real = (i <= D)[None, :]
+    row = p.to(tl.int64)
+    elevated = tl.zeros([BLOCK, WIDTH], tl.float64)
+    for j in range(D):
+        f = tl.load(features + row * D + j, mask=p < n, other=0).to(tl.float64)
+        column = tl.load(elevation + i * D + j, mask=i <= D, other=0)
+        elevated += f[:, None] * column[None, :]
+    nearest = tl.floor(elevated / (D + 1) + 0.5)
+    good = (tl.abs(nearest) < FAR) | ~real
+    # NaN compares false, so it is caught as well.
+    bad = tl.sum(tl.where(good, 0, 1), axis=1) > 0
+    nearest = tl.where(bad[:, None] | ~real, 0.0, nearest)
+    delta = tl.where(bad[:, None] | ~real, 0.0, elevated - nearest * (D + 1))
+    excess = tl.sum(nearest, axis=1).to(tl.int32)
+    rank = tl.zeros([BLOCK, WIDTH], tl.int32)
+    for j in range(D + 1):
+        other = tl.sum(tl.where((i == j)[None, :], delta, 0.0), axis=1)[:, None]
+        before = (other > delta) | ((other == delta) & (j < i)[None, :])
+        rank += tl.where(before, 1, 0)
+    rank += excess[:, None]  # back onto the plane of zero sum
+    step = tl.where(rank < 0, 1, 0) - tl.where(rank > D, 1, 0)
+    rank = tl.where(real, rank + step * (D + 1), WIDTH)
+    zero = nearest.to(tl.int32) + step
+    delta = (delta - step * (D + 1)) / (D + 1)
+    zero = tl.where(bad[:, None], -2147483648, zero)
+    tl.store(base + row[:, None] * D + i[None, :], zero, mask=pixel & (i < D)[None, :])
+    tl.store(rank_out + row[:, None] * (D + 1) + i[None, :], rank.to(tl.int8), mask=pixel & real)
+    # b_k = s_{D-k} - s_{D-k+1} for the differences s sorted by rank, and b_0 takes the rest.
+    before_last = tl.sum(tl.where(rank == D, delta, 0.0), axis=1)
+    first = tl.sum(tl.where(rank == 0, delta, 0.0), axis=1)
+    weight = tl.maximum(1.0 + before_last - first, 0.0)
+    tl.store(weight_out + row * (D + 1), weight.to(tl.float32), mask=p < n)
+    for k in range(1, D + 1):
+        current = tl.sum(tl.where(rank == D - k, delta, 0.0), axis=1)
+        weight = tl.maximum(current - before_last, 0.0)  # rounding may go below
+        tl.store(weight_out + row * (D + 1) + k, weight.to(tl.float32), mask=p < n)
+        before_last = current
+
+
+@triton.jit(do_not_specialize=["n", "per_item"])
+def pack(base, rank, table, keys, n, per_item, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Write the packed keys of the D+1 corners of each pixel's simplex.
+
+    A corner of remainder k has coordinates (D+1) q_i + k; the key's digits are the item, the q_i
+    and k. `table` holds the places of the q_i and of the item, then the lowest q_i.
+    """
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = p < n
+    row = p.to(tl.int64)
+    total = (row // per_item) * tl.load(table + D)
+    for i in range(D):
+        q = tl.load(base + row * D + i, mask=mask, other=0) - tl.load(table + D + 1 + i)
+        total += q.to(tl.int64) * tl.load(table + i)
+    for k in range(D + 1):
+        for i in range(D):
+            axis_rank = tl.load(rank + row * (D + 1) + i, mask=mask, other=0)
+            total -= tl.where(axis_rank == D - k + 1, tl.load(table + i), 0)
+        key = total * (D + 1) + k
+        tl.store(keys + row * (D + 1) + k, key.to(keys.dtype.element_ty), mask=mask)
+
+
+@triton.jit(do_not_specialize=["entries", "vertices"])
+def index_entries(
+    order,
+    number,
+    sorted_keys,
+    weight,
+    corner,
+    entry_pixel,
+    entry_weight,
+    row_begin,
+    unique_keys,
+    segment_vertex,
+    entries,
+    vertices,
+    SEGMENT: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Turn the sorted entries into corners (by pixel) and rows of entries (by vertex)."""
+    s = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = s < entries
+    entry = tl.load(order + s, mask=mask, other=0)
+    vertex = tl.load(number + s - 1, mask=mask & (s > 0), other=0)
+    previous = tl.load(number + s - 2, mask=mask & (s > 1), other=0)
+    tl.store(corner + entry, vertex, mask=mask)
+    tl.store(entry_pixel + s, (entry // (D + 1)).to(tl.int32), mask=mask)
+    tl.store(entry_weight + s, tl.load(weight + entry, mask=mask, other=0), mask=mask)
+    first = mask & ((vertex != previous) | (s == 0))
+    tl.store(row_begin + vertex, s, mask=first)
+    tl.store(unique_keys + vertex, tl.load(sorted_keys + s, mask=first, other=0), mask=first)
+    tl.store(row_begin + vertices + s * 0, entries + s * 0, mask=s == 0)
+    tl.store(segment_vertex + s // SEGMENT, vertex, mask=mask & (s % SEGMENT == 0))
+
+
+@triton.jit(do_not_specialize=["vertices", "steps"])
+def find_neighbours(
+    unique_keys, table, neighbour, vertices, steps, D: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Find each vertex's neighbour along +axis by bisection, and enter it in both directions.
+
+    One step along axis i adds D to coordinate i and takes 1 from the others: remainder k falls by
+    one and q_i grows by one; from remainder 0 it wraps to D, and every q falls by one first.
+    """
+    v = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    axis = tl.program_id(1)
+    mask = v < vertices
+    key = tl.load(unique_keys + v, mask=mask, other=0).to(tl.int64)
+    everywhere = tl.full([], 0, tl.int64)
+    for i in range(D):
+        everywhere += tl.load(table + i)
+    along = tl.load(table + axis, mask=axis < D, other=0)
+    wraps = key % (D + 1) == 0
+    target = key + along * (D + 1) + tl.where(wraps, D - everywhere * (D + 1), -1)
+    low = tl.zeros([BLOCK], tl.int32)
+    high = tl.zeros([BLOCK], tl.int32) + vertices
+    for _ in range(steps):
+        middle = (low + high) // 2
+        probe = tl.load(unique_keys + middle, mask=middle < vertices, other=0).to(tl.int64)
+        right = (probe < target) & (low < high)
+        low = tl.where(right, middle + 1, low)
+        high = tl.where(right, high, tl.minimum(middle, high))
+    probe = tl.load(unique_keys + low, mask=low < vertices, other=0).to(tl.int64)
+    found = mask & (low < vertices) & (probe == target)
+    plus = neighbour + (axis * 2).to(tl.int64) * vertices
+    tl.store(plus + v, low, mask=found)
+    tl.store(plus + vertices + low, v, mask=found)

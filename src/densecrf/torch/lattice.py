@@ -1,0 +1,342 @@
+"""The permutohedral lattice filter on torch tensors: plain and ordered, on CPU or GPU."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from densecrf.torch.engine import Engine, use_triton
+from densecrf.torch.geometry import MAX_DIMENSION, Topology, build_topologies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from torch import Tensor
+
+Order = Literal["symmetric", "forward"]
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How scores become levels: t = clamp((score - low) · scale, 0, ramps), floored if hard."""
+
+    ramps: int
+    low: float
+    scale: float
+    soft: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """Gaussian filtering of n pixels with (n, d) features on the permutohedral lattice.
+
+    The matrix k ≈ exp(-½ ‖f_a - f_b‖²) is applied by splatting onto the vertices of the simplices
+    that enclose the features, blurring with (½, 1, ½) along each of the d+1 axes, and slicing.
+    Deterministic: the same bits run after run. Made by `Lattice.build` or `Lattice.build_all`.
+
+    Attributes
+    ----------
+    topology : Topology
+        Vertices, corners and neighbours.
+    corner_weight, entry_weight : Tensor
+        Barycentric weights (n, d+1), and the same numbers in the order of the vertices' entries.
+    items : int
+        Number of batch items.
+    order : {"symmetric", "forward"}
+        Order of the blurs.
+    workspace : int
+        Bytes of scratch memory to stay within.
+    triton : bool
+        Whether fused kernels do the work.
+
+    Examples
+    --------
+    >>> lattice = Lattice.build(torch.linspace(0, 3, 10).reshape(-1, 1))
+    >>> ones = lattice.apply(torch.ones(1, 10))
+    >>> bool((ones > 1).all())
+    True
+    """
+
+    topology: Topology
+    corner_weight: Tensor
+    entry_weight: Tensor
+    items: int
+    order: Order
+    workspace: int
+    triton: bool
+
+    @classmethod
+    def build(
+        cls,
+        features: Tensor,
+        *,
+        order: Order = "symmetric",
+        engine: Engine = "auto",
+        workspace: int | None = None,
+    ) -> Lattice:
+        """Build the lattice of `features`.
+
+        Parameters
+        ----------
+        features : Tensor
+            (n, d) positions and colours divided by standard deviations, d from 1 to 64; or
+            (items, n, d) for a batch, whose items never mix (pixels are then items · n in a row).
+        order : {"symmetric", "forward"}
+            "symmetric" is the mean of the blurs in forward and reversed order of the axes, whose
+            matrix is exactly symmetric; "forward" the usual single order.
+        engine : {"auto", "triton", "torch"}
+            Fused kernels or plain operations.
+        workspace : int, optional
+            Bytes of scratch memory to stay within, where at least one label fits; by default a
+            sixteenth of the device's memory (512 MiB on the CPU).
+        """
+        return cls.build_all([features], order=order, engine=engine, workspace=workspace)[0]
+
+    @classmethod
+    def build_all(
+        cls,
+        features: Sequence[Tensor],
+        *,
+        order: Order = "symmetric",
+        engine: Engine = "auto",
+        workspace: int | None = None,
+    ) -> list[Lattice]:
+        """Build several lattices over the same pixels together, waiting for the device only twice.
+
+        Parameters are those of `build`.
+        """
+        if order not in ("symmetric", "forward"):
+            raise ValueError(f"order={order!r} is unknown; use 'symmetric' or 'forward'")
+        checked = [_checked(each) for each in features]
+        if len({(flat.shape[0], flat.device, flat.dtype, items) for flat, items in checked}) > 1:
+            raise ValueError("features differ in pixels, device, precision or number of items")
+        flat, items = checked[0]
+        triton = use_triton(flat, engine)
+        workspace = _default_workspace(flat.device) if workspace is None else workspace
+        with _on(flat.device):
+            built = build_topologies([flat for flat, _ in checked], items, triton)
+        return [cls(*each, items, order, workspace, triton) for each in built]
+
+    @property
+    def n(self) -> int:
+        """Number of pixels, of all items together."""
+        return self.topology.pixels
+
+    @property
+    def dimension(self) -> int:
+        """Number of features d."""
+        return self.topology.dimension
+
+    @property
+    def vertices(self) -> int:
+        """Number of lattice vertices."""
+        return self.topology.vertices
+
+    @property
+    def scale(self) -> float:
+        """Conventional scale of the slice: 1 / (1 + 2^-d)."""
+        return 1 / (1 + 2.0**-self.dimension)
+
+    @property
+    def slots(self) -> int:
+        """Arrays of vertex rows that a filtering needs at once."""
+        return 4 if self.order == "symmetric" else 2
+
+    @property
+    def row_count(self) -> int:
+        """Rows in each such array: a row a vertex, and one a segment of entries."""
+        return self.vertices + self.topology.segment_vertex.shape[0]
+
+    @cached_property
+    def mass(self) -> Tensor:
+        """Row sums m_a = Σ_b k_ab, (n,)."""
+        ones = torch.ones(1, self.n, dtype=self.corner_weight.dtype, device=self.device)
+        return self.apply(ones)[0]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the lattice lives."""
+        return self.corner_weight.device
+
+    def scaled(self, g: Tensor) -> Lattice:
+        """Return the filter of g_a k_ab g_b; it shares the geometry with this one.
+
+        Parameters
+        ----------
+        g : Tensor
+            (n,) factors.
+        """
+        return replace(
+            self,
+            corner_weight=self.corner_weight * g.unsqueeze(1),
+            entry_weight=self.entry_weight * g[self.topology.entry_pixel],
+        )
+
+    def normalized(self) -> Lattice:
+        """Return the symmetrically normalised filter, k_ab / sqrt(m_a m_b)."""
+        return self.scaled(self.mass.rsqrt())
+
+    def apply(self, values: Tensor) -> Tensor:
+        """Filter plainly: out_ca = Σ_b k_ab values_cb.
+
+        Parameters
+        ----------
+        values : Tensor
+            (channels, n).
+
+        Returns
+        -------
+        Tensor
+            (channels, n), float32 (float64 for a float64 lattice).
+        """
+        return apply_sum([self], [1.0], values)
+
+    def ordered(
+        self,
+        scores: Tensor,
+        *,
+        levels: int = 10,
+        soft: bool = True,
+        low: float = 0.0,
+        high: float = 1.0,
+    ) -> Tensor:
+        """Filter signs of score differences: out_ia = Σ_b k_ab s(t_ia, t_ib), per label i.
+
+        t = (score - low) / (high - low) · (levels - 1), clamped; s is the sign of t_a - t_b for
+        whole levels and bilinear in between: antisymmetric and within [-1, 1].
+
+        Parameters
+        ----------
+        scores : Tensor
+            (labels, n).
+        levels : int
+            Number of levels H, at least 2.
+        soft : bool
+            Linear weights to the two nearest levels; otherwise t is floored.
+        low, high : float
+            Scores of the lowest and the highest level.
+
+        Returns
+        -------
+        Tensor
+            (labels, n), within [-m_a, m_a].
+        """
+        return ordered_sum([self], [1.0], scores, levels=levels, soft=soft, low=low, high=high)
+
+    def diagonal(self) -> Tensor:
+        """Return the diagonal k_aa of the filter's matrix, (n,), exactly."""
+        from densecrf.torch.diagonal import diagonal
+
+        return diagonal(self)
+
+
+def apply_sum(lattices: Sequence[Lattice], factors: Sequence[float], values: Tensor) -> Tensor:
+    """Filter plainly with Σ_c factor_c k_c; `Lattice.apply` for a sum of kernels.
+
+    Examples
+    --------
+    >>> lattice = Lattice.build(torch.rand(20, 2))
+    >>> twice = apply_sum([lattice, lattice], [1.0, 1.0], torch.ones(3, 20))
+    >>> torch.testing.assert_close(twice, 2 * lattice.apply(torch.ones(3, 20)))
+    """
+    return _filter(lattices, factors, values, None)
+
+
+def ordered_sum(
+    lattices: Sequence[Lattice],
+    factors: Sequence[float],
+    scores: Tensor,
+    *,
+    levels: int = 10,
+    soft: bool = True,
+    low: float = 0.0,
+    high: float = 1.0,
+) -> Tensor:
+    """Filter in order with Σ_c factor_c k_c; `Lattice.ordered` for a sum of kernels."""
+    if levels < 2:
+        raise ValueError(f"levels={levels} is too few; use at least 2")
+    if not high > low:
+        raise ValueError(f"high={high} is not above low={low}")
+    ramps = levels - 1
+    return _filter(lattices, factors, scores, Levels(ramps, low, ramps / (high - low), soft))
+
+
+def _filter(
+    lattices: Sequence[Lattice], factors: Sequence[float], values: Tensor, levels: Levels | None
+) -> Tensor:
+    """Filter blocks of labels with each lattice in turn, transposing each block only once."""
+    if not lattices:
+        raise ValueError("lattices is empty; give at least one")
+    lattice = lattices[0]
+    if values.ndim != 2 or values.shape[1] != lattice.n:
+        raise ValueError(
+            f"values of shape {tuple(values.shape)} do not fit the lattice; use "
+            f"(channels, {lattice.n})"
+        )
+    if values.device != lattice.device:
+        raise ValueError(f"values are on {values.device} but the lattice on {lattice.device}")
+    if lattice.triton:
+        from densecrf.torch import filter_triton as engine
+    else:
+        from densecrf.torch import filter_torch as engine  # type: ignore[no-redef]
+
+        values = values.to(lattice.corner_weight.dtype)
+    channels = values.shape[0]
+    out = torch.empty(channels, lattice.n, dtype=lattice.corner_weight.dtype, device=lattice.device)
+    block = min(_labels_at_once(each, channels, levels) for each in lattices)
+    with _on(lattice.device):
+        for first in range(0, channels, block):
+            part = slice(first, min(first + block, channels))
+            rows = engine.to_rows(values[part], levels)
+            for c, (each, factor) in enumerate(zip(lattices, factors, strict=True)):
+                engine.filter_rows(each, rows, levels, out[part], factor, c > 0)
+    return out
+
+
+def _on(device: torch.device) -> AbstractContextManager[object]:
+    """Make `device` the current one, for the kernels."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+
+
+def _default_workspace(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1 << 29
+    return int(torch.cuda.get_device_properties(device).total_memory) // 16
+
+
+def _labels_at_once(lattice: Lattice, channels: int, levels: Levels | None) -> int:
+    """Labels whose rows fit into the workspace together, in blocks of even size."""
+    ramps = levels.ramps if levels else 1
+    size = lattice.corner_weight.element_size()
+    if lattice.triton:
+        most = 32 if levels else 128
+        each = lattice.slots * lattice.row_count * ramps * size
+    else:
+        most = channels
+        each = 2 * lattice.n * (lattice.dimension + 1) * ramps * size
+    fitting = max(1, min(most, lattice.workspace // each))
+    blocks = -(-channels // fitting)
+    return max(1, -(-channels // blocks)) if blocks else 1
+
+
+def _checked(features: Tensor) -> tuple[Tensor, int]:
+    """Validate features; returns them as (all pixels, d), and the number of items."""
+    if features.ndim not in (2, 3):
+        raise ValueError(
+            f"features has shape {tuple(features.shape)}; use (n, d), or (items, n, d)"
+        )
+    if not features.is_floating_point():
+        raise ValueError(f"features has dtype {features.dtype}; use a floating dtype")
+    if features.numel() == 0:
+        raise ValueError(f"features has shape {tuple(features.shape)}: nothing to filter")
+    d = features.shape[-1]
+    if d > MAX_DIMENSION:
+        raise ValueError(f"features has {d} dimensions; use at most {MAX_DIMENSION}")
+    items = features.shape[0] if features.ndim == 3 else 1
+    dtype = torch.float64 if features.dtype == torch.float64 else torch.float32
+    return features.detach().reshape(-1, d).to(dtype), items

@@ -1,0 +1,135 @@
+"""Triton kernels of what the solvers do to each pixel on its own (launched by `pixelwise`).
+
+Tiles are (labels, pixels): loads run along the pixels, reductions along the labels stay within a
+thread. Plane 1 of the grid is the item of the batch, so that no tile straddles two items.
+"""
+
+# ruff: noqa: N803  (constants of a kernel are in capitals)
+# mypy: disable-error-code="misc, no-untyped-def, no-untyped-call, untyped-decorator"
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _place(per_item, n, LABELS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr):
+    """Offsets and mask of this program's tile, and the mask of its pixels."""
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    lane = tl.arange(0, LANES)
+    live = p < per_item
+    pixel = tl.program_id(1).to(tl.int64) * per_item + p
+    offset = lane[:, None].to(tl.int64) * n + pixel[None, :]
+    return offset, live[None, :] & (lane < LABELS)[:, None], live
+
+
+@triton.jit
+def _projected(z, LABELS: tl.constexpr):
+    """Nearest points of the probability simplex to the columns of z (padding is -inf).
+
+    Michelot's active sets: raise the threshold tau from max(z) - 1, dropping what falls below,
+    until nothing more does.
+    """
+    largest = tl.max(z, axis=0)
+    shifted = z - largest[None, :]  # relative: no cancellation for large z
+    tau = largest * 0.0 - 1.0
+    moving = 1
+    rounds = 0
+    while (moving > 0) & (rounds <= LABELS):
+        above = shifted > tau[None, :]
+        count = tl.sum(tl.where(above, 1.0, 0.0), axis=0)
+        better = (tl.sum(tl.where(above, shifted, 0.0), axis=0) - 1.0) / count
+        moving = tl.max(tl.where(better > tau, 1, 0), axis=0)
+        tau = tl.maximum(tau, better)
+        rounds += 1
+    return tl.maximum(shifted - tau[None, :], 0.0)
+
+
+@triton.jit(do_not_specialize=["n", "per_item"])
+def project_simplex(
+    z, out, n, per_item, LABELS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr
+):
+    """Project each pixel's labels onto the simplex."""
+    offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
+    value = tl.load(z + offset, mask=mask, other=float("-inf"))
+    value = tl.where(live[None, :], value, 0.0)
+    tl.store(out + offset, _projected(value, LABELS), mask=mask)
+
+
+@triton.jit(do_not_specialize=["n", "per_item"])
+def softmax(
+    phi,
+    message,
+    out,
+    n,
+    per_item,
+    factor,
+    LABELS: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Mean-field update: softmax over the labels of factor · message - phi."""
+    offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
+    value = factor * tl.load(message + offset, mask=mask, other=0)
+    value -= tl.load(phi + offset, mask=mask, other=float("inf"))
+    value = tl.where(live[None, :], value, 0.0)
+    value = tl.exp(value - tl.max(value, axis=0)[None, :])
+    tl.store(out + offset, value / tl.sum(value, axis=0)[None, :], mask=mask)
+
+
+@triton.jit(do_not_specialize=["n", "per_item"])
+def lower_bound(
+    phi,
+    r,
+    parts,
+    n,
+    per_item,
+    factor,
+    LABELS: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum this tile's Σ_a min_i (phi_ai + factor · r_ai) in float64."""
+    offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
+    value = tl.load(phi + offset, mask=mask, other=float("inf"))
+    value += factor * tl.load(r + offset, mask=mask, other=0)
+    least = tl.where(live, tl.min(value, axis=0), 0.0).to(tl.float64)
+    at = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    tl.store(parts + at, tl.sum(least, axis=0))
+
+
+@triton.jit(do_not_specialize=["n", "per_item"])
+def proximal_step(
+    centre,
+    previous,
+    phi,
+    r,
+    step,
+    momentum,
+    out,
+    out_centre,
+    parts,
+    n,
+    per_item,
+    factor,
+    LABELS: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Accelerated projected gradient step and, from the same loads, the bound's partial sum."""
+    offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
+    pixel = tl.program_id(1).to(tl.int64) * per_item
+    pixel += tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    gradient = tl.load(phi + offset, mask=mask, other=0)
+    gradient += factor * tl.load(r + offset, mask=mask, other=0)
+    least = tl.min(tl.where(mask, gradient, float("inf")), axis=0)
+    least = tl.where(live, least, 0.0).to(tl.float64)
+    at = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    tl.store(parts + at, tl.sum(least, axis=0))
+    size = tl.load(step + pixel, mask=live, other=0)
+    z = tl.load(centre + offset, mask=mask, other=0) - size[None, :] * gradient
+    z = tl.where(live[None, :], tl.where(mask, z, float("-inf")), 0.0)
+    y = _projected(z, LABELS)
+    tl.store(out + offset, y, mask=mask)
+    beta = tl.load(momentum + tl.program_id(1))
+    ahead = y + beta * (y - tl.load(previous + offset, mask=mask, other=0))
+    tl.store(out_centre + offset, ahead, mask=mask)

@@ -1,0 +1,29 @@
+"""Fixtures of the torch tests: both engines, Triton's in its interpreter where there is no GPU."""
+
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel is defined
+
+from densecrf.torch.engine import has_triton  # noqa: E402
+
+
+@pytest.fixture
+def device():
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.fixture(params=["torch", "triton"])
+def engine(request):
+    if request.param == "triton" and not has_triton():
+        pytest.skip("Triton is not installed")
+    return request.param
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(0)
