@@ -55,7 +55,7 @@ def lp(
     *,
     iterations: int = 500,
     cells: float = 4.0,
-    accuracy: float = 0.6,
+    accuracy: float = 0.8,
     least_inner: int = 6,
     round_every: int = 2,
     polish: int = 1,
