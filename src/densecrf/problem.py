@@ -123,7 +123,8 @@ class Problem:
 
     def _ordered(self, nodes: FloatArray, levels: Levels, order: str) -> FloatArray:
         self.calls.ordered += 1
-        mirrored = self.potts and self.labels == 2  # the second label's order is the first's
+        # Of two labels, one is the mirror image of the other.
+        mirrored = order == "soft" and self.potts and self.labels == 2 == len(nodes)
         some = nodes[:1] if mirrored else nodes
         r = self.crf.pairwise.ordered(np.ascontiguousarray(some), levels, order, self.threads)
         r *= np.float32(0.5)

@@ -336,6 +336,6 @@ def test_wrong_options_are_named(method: str, option: str, value: Any) -> None:
 
 def test_a_wide_tolerance_ends_proximal_steps_early() -> None:
     crf = image_model("lattice")
-    few = solve_quietly(crf, "prox-lp", tolerance=10.0)
+    few = solve_quietly(crf, "prox-lp", init="mf", tolerance=10.0)
     assert few.iterations == 10
     assert len(few.info["dual_gaps"]) == 10

@@ -33,6 +33,10 @@ class MaskedFilter(Filter):
         out[:, self._pixels] = planes
         return out
 
+    def ordered_workspace(self, levels: int = 10) -> int:
+        """Return the bytes that the whole filter takes, and two planes."""
+        return self._masked.ordered_workspace(levels) + 8 * self._masked.n
+
     def diagonal(self) -> FloatArray:
         """Return the whole filter's, at these pixels."""
         return self._masked.diagonal()[self._pixels]
