@@ -6,7 +6,8 @@ import pytest
 import densecrf
 import oracles
 from densecrf.problem import Problem
-from densecrf.solvers.kept_labels import KeptLabels
+from densecrf.solvers.primal import line_search, without_idle_labels
+from densecrf.solvers.restriction import SomeLabels
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 
@@ -23,43 +24,36 @@ def four_labels_two_of_them_hopeless():
 @pytest.mark.parametrize("method", METHODS)
 def test_labels_below_the_threshold_everywhere_are_removed(method):
     result = four_labels_two_of_them_hopeless().solve(method)
-    assert result.info["kept_labels"] == [1, 3]
+    assert result.info["labels_kept"].tolist() == [1, 3]
     assert result.info["init"] == "dc-neg"
     assert (result.marginals[[0, 2]] == 0).all()
     assert result.iterations == 5
 
 
-def test_a_threshold_that_nobody_reaches_keeps_the_best_labels():
+def test_a_threshold_that_nobody_reaches_keeps_the_highest_label():
     crf = four_labels_two_of_them_hopeless()
     y = np.full((4, crf.n), 0.25, np.float32)
     y[3, 0] = 0.26
-    assert KeptLabels.above(Problem(crf), y, 0.9).kept == [0, 3]
+    part = without_idle_labels(Problem(crf), y, 0.9)
+    assert part.info()["labels_kept"].tolist() == [3]
 
 
-@pytest.mark.parametrize("kind", ["potts", "tree"])
-def test_dual_point_of_kept_labels_is_that_of_all(kind):
-    crf = oracles.case(5, labels=4, compatibility=kind).crf
-    problem = Problem(crf)
-    y = problem.softmax(-crf.unary)
-    y[[0, 3]] = 0
-    some = KeptLabels.above(problem, y, 0.01)
-    assert some.kept == [1, 2]
-    r, bound = some.dual_point(some.restrict(y), 10, "adaptive")
-    everything = problem.dual_point(y, order="adaptive")
-    np.testing.assert_allclose(r, some.restrict(everything), atol=1e-5)
-    assert bound == pytest.approx(problem.lower_bound(everything), rel=1e-5)
-    np.testing.assert_array_equal(some.extend(some.restrict(y)), y)
+def test_tree_metrics_keep_all_labels():
+    crf = oracles.case(5, labels=4, compatibility="tree").crf
+    y = np.eye(4, dtype=np.float32)[:, np.zeros(crf.n, int)]
+    assert without_idle_labels(Problem(crf), y, 0.01).problem.labels == 4
 
 
 def test_line_search_takes_the_first_of_the_lowest():
     crf = four_labels_two_of_them_hopeless()
     problem = Problem(crf)
-    some = KeptLabels(problem, [1, 3])
+    kept = np.array([1, 3])
+    part = SomeLabels(problem, kept)
     rng = np.random.default_rng(1)
     trials = [problem.softmax(rng.normal(size=(2, crf.n)).astype(np.float32)) for _ in range(6)]
     trials.append(trials[2].copy())
-    scored = [crf.energy(np.array([1, 3])[t.argmax(0)]) for t in trials]
-    y, labels, energy = some.line_search(iter(trials))
+    scored = [crf.energy(kept[t.argmax(0)]) for t in trials]
+    y, labels, energy = line_search(problem, part, iter(trials))
     assert energy == pytest.approx(min(scored), rel=1e-6)
     assert y is trials[int(np.argmin(scored))]
     assert crf.energy(labels) == pytest.approx(energy, rel=1e-6)
