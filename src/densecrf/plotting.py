@@ -77,8 +77,9 @@ def label_colors(count: int) -> npt.NDArray[np.float64]:
     array([[0.9, 0.2, 0.2],
            [0.2, 0.3, 0.7]])
     """
-    tones = ((0.75, 0.91), (0.75, 0.70), (0.45, 0.95))  # saturation and value
-    return np.array([colorsys.hsv_to_rgb(i * GOLDEN % 1, *tones[i % 3]) for i in range(count)])
+    tones = ((0.75, 0.91), (0.75, 0.70), (0.45, 0.95), (0.90, 0.55))  # saturation and value
+    hues = (i * GOLDEN % 1 for i in range(count))
+    return np.array([colorsys.hsv_to_rgb(hue, *tones[i % 4]) for i, hue in enumerate(hues)])
 
 
 def _picture(result: Result, image: Any) -> npt.NDArray[np.float64] | None:

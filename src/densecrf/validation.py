@@ -211,8 +211,9 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
         return value
     from difflib import get_close_matches
 
-    close = get_close_matches(str(value), choices, n=1, cutoff=0.4)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
+    lower = {choice.lower(): choice for choice in choices}
+    close = get_close_matches(str(value).lower(), lower, n=1, cutoff=0.4)
+    hint = f" Did you mean {lower[close[0]]!r}?" if close else ""
     raise ValueError(f"{name}={value!r}: must be one of {', '.join(map(repr, choices))}.{hint}")
 
 

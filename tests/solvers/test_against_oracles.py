@@ -1,10 +1,10 @@
 """Every method against brute force and a general LP solver, on problems small enough for both."""
 
 import numpy as np
-import oracles
 import pytest
 
 import densecrf
+import oracles
 from densecrf.solvers.door import _METHODS
 
 PROBLEMS = 210

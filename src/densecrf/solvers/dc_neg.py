@@ -10,6 +10,7 @@ from typing import Any
 from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import expected_energy, label_eigenvalues
+from densecrf.validation import check_integer, check_non_negative
 
 __all__ = ["dc_neg"]
 
@@ -51,6 +52,8 @@ def dc_neg(
     tolerance : float
         Converged when an iteration moves no more than this fraction of the marginals.
     """
+    check_integer("iterations", iterations, at_least=0)
+    check_non_negative("tolerance", tolerance)
     low, high = label_eigenvalues(problem)
     strength = max(high, 0.0) * problem.diagonal + SMALLEST_STRENGTH
     if low < 0:

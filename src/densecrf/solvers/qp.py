@@ -10,6 +10,7 @@ from typing import Any
 from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import convexifier, frank_wolfe
+from densecrf.validation import check_integer, check_non_negative
 
 __all__ = ["qp"]
 
@@ -39,9 +40,12 @@ def qp(
     tolerance : float
         Converged when the gap is within this fraction of the objective.
     """
+    check_integer("iterations", iterations, at_least=0)
+    check_non_negative("tolerance", tolerance)
     c = convexifier(problem)
     iterates = frank_wolfe(problem, problem.unary - 0.5 * c, c, y, problem.messages(y))
     for now in islice(iterates, 1, iterations + 1):
-        yield Step(now.y, relaxed=now.objective, bound=now.objective - now.gap)
+        bound = now.objective - now.gap - problem.rounding_allowance
+        yield Step(now.y, relaxed=now.objective, bound=bound)
         if now.gap <= tolerance * abs(now.objective):
             return

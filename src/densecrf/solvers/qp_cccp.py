@@ -7,6 +7,7 @@ from typing import Any
 from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import convexifier, expected_energy, frank_wolfe
+from densecrf.validation import check_integer, check_non_negative
 
 __all__ = ["qp_cccp"]
 
@@ -39,6 +40,9 @@ def qp_cccp(
     tolerance : float
         Converged when an iteration lowers F by no more than this fraction.
     """
+    check_integer("iterations", iterations, at_least=0)
+    check_integer("inner_iterations", inner_iterations, at_least=1)
+    check_non_negative("tolerance", tolerance)
     c = convexifier(problem)
     received = problem.messages(y)
     value = expected_energy(problem, y, received)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from densecrf.problem import Problem
-from densecrf.solvers.kept_labels import KeptLabels
 from densecrf.solvers.loop import Step
+from densecrf.solvers.primal import check_settings, line_search, without_idle_labels
 
 __all__ = ["sg_lp"]
 
@@ -42,18 +42,17 @@ def sg_lp(
     levels, order
         Of the ordered filter; see `densecrf.filters.Filter.ordered`.
     """
-    some = KeptLabels.above(problem, y, label_threshold)
-    unary = some.restrict(problem.unary)
-    y = problem.project(some.restrict(y))
+    check_settings(iterations, label_threshold, levels, order)
+    part = without_idle_labels(problem, y, label_threshold)
+    y = problem.project(part.take(y))
     for _ in range(iterations):
-        r, bound = some.dual_point(y, levels, order)
-        gradient = unary + r
+        r, _ = part.conditional_gradient(y, levels, order)
+        gradient = part.problem.unary + r
         spread = _spread(gradient)
         steps = (4.0 ** (1 - trial) / spread for trial in range(TRIALS))
         trials = (problem.project(y - step * gradient) for step in steps)
-        y, labels, energy = some.line_search(trials)
-        info = {"kept_labels": some.kept}
-        yield Step(some.extend(y), bound=bound, labels=labels, energy=energy, info=info)
+        y, labels, energy = line_search(problem, part, trials)
+        yield Step(part.full(y), None, part.bound(r), labels, energy, part.info())
 
 
 def _spread(gradient: Any) -> float:

@@ -1,0 +1,157 @@
+"""The quadratic relaxations: equal to the energy at labellings, convex where they say so, and
+never rising."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+import densecrf
+import oracles
+from densecrf.problem import Problem
+from densecrf.solvers.quadratic import (
+    convexifier,
+    expected_energy,
+    frank_wolfe,
+    label_eigenvalues,
+)
+
+KINDS = ("potts", "tree", "vector", "matrix")
+
+pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
+
+
+def hessian(crf):
+    """Return H of all labels and pixels, label-major."""
+    return np.kron(oracles.label_costs(crf), oracles.dense_pairwise(crf))
+
+
+def tangents(labels, n):
+    """Return a basis of the differences of points of the product of simplices."""
+    basis = np.linalg.svd(np.eye(labels) - 1 / labels)[0][:, :-1]
+    return np.kron(basis, np.eye(n))
+
+
+def random_point(crf, seed=0):
+    weights = np.random.default_rng(seed).exponential(size=(crf.labels, crf.n))
+    return (weights / weights.sum(0)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_expected_energy_is_the_energy_at_labellings(kind):
+    for seed in range(12):
+        case = oracles.case(seed, compatibility=kind)
+        problem = Problem(case.crf)
+        labels = np.random.default_rng(seed).integers(case.crf.labels, size=case.crf.n)
+        y = problem.indicator(labels)
+        value = expected_energy(problem, y, problem.messages(y))
+        assert value == pytest.approx(case.crf.energy(labels), abs=case.rounding)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_convexifier_is_enough(kind):
+    for seed in range(12):
+        crf = oracles.case(seed, compatibility=kind).crf
+        c = np.tile(convexifier(Problem(crf)), crf.labels)
+        t = tangents(crf.labels, crf.n)
+        values = np.linalg.eigvalsh(t.T @ (hessian(crf) + np.diag(c)) @ t)
+        assert values[0] >= -1e-5 * max(1, values[-1])
+
+
+def test_potts_has_unit_eigenvalues():
+    potts = oracles.case(1)
+    matrix = densecrf.DenseCRF(
+        potts.crf.unary.reshape(potts.crf.labels, *potts.crf.shape),
+        potts.crf.kernels,
+        filter="exact",
+        compatibility=oracles.label_costs(potts.crf),
+    )
+    assert label_eigenvalues(Problem(potts.crf)) == (1.0, 1.0)
+    assert label_eigenvalues(Problem(matrix)) == pytest.approx((1.0, 1.0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frank_wolfe_steps_are_exact_line_searches(kind):
+    for seed in range(6):
+        crf = oracles.case(seed, compatibility=kind).crf
+        problem = Problem(crf)
+        c = convexifier(problem)
+        y = random_point(crf)
+        iterates = frank_wolfe(problem, crf.unary - 0.5 * c, c, y, problem.messages(y))
+        start, end = next(iterates), next(iterates)
+        best = problem.argmax(-(crf.unary - 0.5 * c + start.received + c * start.y))
+        vertex = problem.indicator(best)
+
+        def objective(step, crf=crf, c=c, y=y, vertex=vertex):
+            z = ((1 - step) * y.astype(np.float64) + step * vertex).ravel()
+            quadratic = hessian(crf) + np.diag(np.tile(c.astype(np.float64), crf.labels))
+            linear = (crf.unary - 0.5 * c).astype(np.float64).ravel()
+            return linear @ z + 0.5 * z @ quadratic @ z
+
+        numeric = minimize_scalar(
+            objective, bounds=(0, 1), method="bounded", options={"xatol": 1e-9}
+        )
+        lowest = min(numeric.fun, objective(0.0), objective(1.0))
+        scale = 1e-5 * (1 + abs(lowest))
+        assert end.objective == pytest.approx(lowest, abs=scale)
+        assert start.objective == pytest.approx(objective(0.0), abs=scale)
+        assert start.gap >= 0
+        assert end.objective <= start.objective + scale
+
+
+def test_frank_wolfe_finds_the_convex_minimum():
+    case = oracles.case(4)
+    results = [case.crf.solve("qp", iterations=k, tolerance=0.0) for k in (5, 2000)]
+    few, many = (r.trace.relaxed[-1] for r in results)
+    assert many <= few
+    assert results[1].lower_bound <= many
+    assert many - results[1].lower_bound <= 1e-2 * (1 + abs(many))
+
+
+@pytest.mark.parametrize("method", ["qp", "qp-cccp", "dc-neg"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_objective_never_rises(method, kind):
+    for seed in range(18):
+        case = oracles.case(seed, compatibility=kind)
+        relaxed = case.crf.solve(method, init="unary", tolerance=0.0).trace.relaxed[1:]
+        assert all(b <= a + case.rounding for a, b in pairwise(relaxed))
+
+
+@pytest.mark.parametrize("method", ["qp-cccp", "dc-neg"])
+def test_stationary_points(method):
+    """At the end no pixel alone can lower the expected energy by much."""
+    for seed in range(18):
+        case = oracles.case(seed)
+        problem = Problem(case.crf)
+        result = case.crf.solve(method, iterations=3000, tolerance=0.0)
+        y = result.marginals.reshape(case.crf.labels, -1)
+        gradient = case.crf.unary + problem.messages(y)
+        slack = (gradient * y).sum(0) - gradient.min(0)
+        assert slack.max() <= 0.02 * (1 + np.abs(gradient).max())
+
+
+def test_dc_neg_takes_back_steps_where_the_filter_is_not_positive_semidefinite():
+    """The linear interpolation that a lattice is can have negative eigenvalues."""
+    rng = np.random.default_rng(0)
+    features = densecrf.Features(rng.normal(size=(80, 5)), 5.0)
+    unary = rng.normal(size=(4, 80))
+    for blur in ("symmetric", "forward"):
+        crf = densecrf.DenseCRF(unary, [features], "none", blur=blur)
+        relaxed = crf.solve("dc-neg", init="unary", tolerance=0.0).trace.relaxed[1:]
+        assert all(b <= a + 1e-4 * abs(a) for a, b in pairwise(relaxed))
+
+
+@pytest.mark.parametrize("method", ["qp", "qp-cccp", "dc-neg"])
+def test_potts_as_a_matrix_gives_the_same_labels(method):
+    for seed in range(9):
+        crf = oracles.case(seed).crf
+        matrix = densecrf.DenseCRF(
+            crf.unary.reshape(crf.labels, *crf.shape),
+            crf.kernels,
+            crf.normalization,
+            "exact",
+            compatibility=oracles.label_costs(crf),
+        )
+        one, two = crf.solve(method), matrix.solve(method)
+        assert one.energy == pytest.approx(two.energy, rel=1e-4, abs=1e-4)
