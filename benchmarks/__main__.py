@@ -24,7 +24,9 @@ to machine and run to run: the ratios within a run are what counts.
 def main() -> int:
     """Run what was asked for; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; all if none")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; all if none"
+    )
     parser.add_argument("--scale", choices=("small", "medium", "full"), default="medium")
     parser.add_argument("--output", type=Path, default=RESULTS, help="Markdown file to update")
     arguments = parser.parse_args()

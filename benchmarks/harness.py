@@ -6,16 +6,18 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import densecrf
 from densecrf.kernels import Bilateral, Features, Spatial
 from densecrf.native import core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("DENSECRF_SHARED", ROOT.parent / "shared")) / "data"
@@ -103,7 +105,9 @@ def machine() -> str:
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
-        names = [x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x]
+        names = [
+            x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x
+        ]
         model = names[0] if names else model
     load = f", load {os.getloadavg()[0]:.1f} at the start" if hasattr(os, "getloadavg") else ""
     return (

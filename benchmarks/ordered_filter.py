@@ -20,10 +20,10 @@ from densecrf.filters.base import Levels
 
 TEXT = """
 Ordered filtering of 21 labels with random scores, H = 10 levels, lattice built beforehand, in
-milliseconds (medians; CPU time with one thread, elapsed time with two). *literal* is Algorithm 3 as the
-paper prints it, *divide and conquer* the method of Desmaison et al. 2016; both run on one thread
-here, the latter on {halves} label(s), scaled to 21: its labels are independent. Every filter uses
-the symmetric blur.
+milliseconds (medians; CPU time with one thread, elapsed time with two). *literal* is Algorithm 3
+as the paper prints it, *divide and conquer* the method of Desmaison et al. 2016; both run on one
+thread here, the latter on {halves} label(s), scaled to 21: its labels are independent. Every
+filter uses the symmetric blur.
 """
 
 

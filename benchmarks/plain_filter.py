@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,12 +52,9 @@ def _row(n: int, name: str, features: np.ndarray) -> tuple[Any, ...]:
     y = np.ascontiguousarray(y)
     out = np.empty_like(y)
     build = median_seconds(lambda: LatticeFilter(features, threads=1), repeat=7)
-    symmetric, forward = (
-        median_seconds(
-            lambda f=LatticeFilter(features, blur): f.apply_planes(y, out, threads=1), repeat=7
-        )
-        for blur in ("symmetric", "forward")
-    )
+    both, one = LatticeFilter(features, "symmetric"), LatticeFilter(features, "forward")
+    symmetric = median_seconds(lambda: both.apply_planes(y, out, threads=1), repeat=7)
+    forward = median_seconds(lambda: one.apply_planes(y, out, threads=1), repeat=7)
     step = _peer_step(-np.log(y + np.float32(1e-6)), features)
     rest = _peer_step(-np.log(y + np.float32(1e-6)), None)
     ours = (milliseconds(build), milliseconds(symmetric), milliseconds(forward))
@@ -81,5 +77,4 @@ def _peer_step(unary: np.ndarray, features: np.ndarray | None) -> float | None:
         points = np.ascontiguousarray(features.T)
         crf.addPairwiseEnergy(points, compat=1, normalization=peer.NO_NORMALIZATION)
     q, first, second = crf.startInference()
-    step: Callable[[], Any] = lambda: crf.stepInference(q, first, second)  # noqa: E731
-    return median_seconds(step, repeat=7)
+    return median_seconds(lambda: crf.stepInference(q, first, second), repeat=7)
