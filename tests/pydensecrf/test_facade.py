@@ -26,7 +26,7 @@ def model(unary=UNARY, **bilateral):
     return d
 
 
-# --- accepted beyond the original ---------------------------------------------------------------
+# --- accepted beyond the original ------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_starting_marginals_can_be_overwritten():
     np.testing.assert_array_equal(q, d.inference(5))
 
 
-# --- solve --------------------------------------------------------------------------------------
+# --- solve ------------------------------------------------
 
 
 def test_solve_minimises_the_declared_energy():
@@ -171,7 +171,7 @@ def test_solve_refuses_infinite_energies():
         model(unary).solve("mf")
 
 
-# --- refused, where the original crashes or computes nonsense -------------------------------------
+# --- refused, where the original crashes or computes nonsense ------------------------------------------------
 
 
 @pytest.mark.parametrize("sigma", [0, 1e-8, -3, float("nan"), float("inf")])
@@ -253,7 +253,7 @@ def test_marginals_of_the_wrong_shape_are_refused():
         model().klDivergence(np.zeros((3, 2)))
 
 
-# --- utils --------------------------------------------------------------------------------------
+# --- utils ------------------------------------------------
 
 
 def test_labels_of_any_dtype():
@@ -310,7 +310,7 @@ def test_deprecated_names_warn_and_work():
     assert np.isposinf(unary[0, 0])
 
 
-# --- install ------------------------------------------------------------------------------------
+# --- install ------------------------------------------------
 
 
 def run(code):
