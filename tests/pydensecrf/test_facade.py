@@ -171,7 +171,7 @@ def test_solve_refuses_infinite_energies():
         model(unary).solve("mf")
 
 
-# --- refused, where the original crashes or computes nonsense ------------------------------------------------
+# --- refused, where the original crashes or computes nonsense ---------------------------
 
 
 @pytest.mark.parametrize("sigma", [0, 1e-8, -3, float("nan"), float("inf")])
