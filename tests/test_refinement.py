@@ -72,6 +72,19 @@ def test_volumes():
     assert (crf.labels, crf.shape) == (3, (5, 6, 7))
 
 
+def test_usual_images_are_preferred_where_shapes_leave_two_readings():
+    """Nobody has an image of 40 channels and as many labels; many have three of both."""
+    volume = RNG.integers(0, 256, (5, 6, 7), dtype=np.uint8)
+    assert build(volume, RNG.random((5, 6, 7))).shape == (5, 6, 7)
+    assert build(IMAGE, np.moveaxis(LOGITS[:3], 0, -1)).labels == 3
+    assert build(np.moveaxis(IMAGE, -1, 0), LOGITS[:3]).shape == (H, W)
+
+
+def test_whole_numbers_on_colour_images_of_their_shape_are_refused_with_both_readings():
+    with pytest.raises(ValueError, match=r"2 ways: one label \(kind='labels'\).*; or 3 labels on"):
+        build(IMAGE, IMAGE % 3)
+
+
 def test_integer_labels():
     crf = build(IMAGE, HARD.astype(np.uint8), n_labels=L, confidence=0.9)
     np.testing.assert_allclose(np.exp(-crf.unary).max(0), 0.9, rtol=1e-5)

@@ -39,6 +39,8 @@ class Reading:
         (*grid) or (*grid, channels).
     words : str
         The reading in words, with the arguments that choose it.
+    usual : bool
+        Whether images look like this: one, three or four channels, or none.
     """
 
     content: Literal["scores", "labels", "map"]
@@ -46,6 +48,7 @@ class Reading:
     grid: tuple[int, ...]
     image: npt.NDArray[Any]
     words: str
+    usual: bool = True
 
 
 def read(
@@ -86,7 +89,10 @@ def read(
     _check_axis("channel_axis", channel_axis, picture)
     images = list(_images(picture, channel_axis))
     readings = [reading for some in images for reading in _readings(some, array, kind, axis, name)]
-    readings = _by_sums(readings) if len(readings) > 1 else readings
+    if len(readings) > 1:
+        readings = _by_sums(readings)
+    if len(readings) > 1 and array.dtype.kind == "f":
+        readings = [reading for reading in readings if reading.usual] or readings
     if not readings and axis is not None and kind != "labels":
         readings = list(_resized(images, array, axis))
     if not readings:
@@ -106,22 +112,25 @@ class _Image:
     pixels: npt.NDArray[Any]
     grid: tuple[int, ...]
     words: str
+    usual: bool
 
 
 def _images(image: npt.NDArray[Any], channel_axis: int | None) -> Iterator[_Image]:
     """Yield the readings of the image: grey, channels last, channels first."""
     if channel_axis is not None:
         moved = np.moveaxis(image, channel_axis, -1)
-        yield _Image(moved, moved.shape[:-1], f"channel_axis={channel_axis}")
+        yield _Image(moved, moved.shape[:-1], f"channel_axis={channel_axis}", True)
         return
-    yield _Image(image, image.shape, "an image without channels")
+    first, last = image.shape[0] in COLOR_CHANNELS, image.shape[-1] in COLOR_CHANNELS
+    colored = image.ndim >= 3 and (first or last)
+    yield _Image(image, image.shape, "an image without channels", not colored)
     if image.ndim >= 3:
-        last = image.ndim - 1
-        yield _Image(image, image.shape[:-1], f"an image with channels last (channel_axis={last})")
-        if image.shape[0] in COLOR_CHANNELS:
-            moved = np.moveaxis(image, 0, -1)
-            words = "an image with channels first (channel_axis=0)"
-            yield _Image(moved, moved.shape[:-1], words)
+        words = f"an image with channels last (channel_axis={image.ndim - 1})"
+        yield _Image(image, image.shape[:-1], words, last)
+    if image.ndim >= 3 and first:
+        moved = np.moveaxis(image, 0, -1)
+        words = "an image with channels first (channel_axis=0)"
+        yield _Image(moved, moved.shape[:-1], words, True)
 
 
 def _readings(
@@ -138,15 +147,18 @@ def _readings(
         return
     if kind == "labels" or (kind is None and whole):
         words = f"one label (kind='labels') for each of {image.grid} pixels, {image.words}"
-        yield Reading("labels", flat, image.grid, image.pixels, words)
+        yield Reading("labels", flat, image.grid, image.pixels, words, image.usual)
     elif kind is not None or not _is_whole(flat):
-        words = f"{name} of the foreground over {image.grid} pixels, {image.words}"
-        yield Reading("map", flat, image.grid, image.pixels, words)
+        words = (
+            f"{name} of the foreground (stack [1 - p, p] to say so) over {image.grid} pixels, "
+            f"{image.words}"
+        )
+        yield Reading("map", flat, image.grid, image.pixels, words, image.usual)
     else:
         words = f"whole numbers as labels (kind='labels') over {image.grid} pixels"
-        yield Reading("labels", flat, image.grid, image.pixels, words)
+        yield Reading("labels", flat, image.grid, image.pixels, words, image.usual)
         words = f"certain foreground (kind='probabilities') over {image.grid} pixels"
-        yield Reading("map", flat, image.grid, image.pixels, words)
+        yield Reading("map", flat, image.grid, image.pixels, words, image.usual)
 
 
 def _scores(image: _Image, array: npt.NDArray[Any], axis: int | None) -> Iterator[Reading]:
@@ -158,7 +170,9 @@ def _scores(image: _Image, array: npt.NDArray[Any], axis: int | None) -> Iterato
         moved = _labels_first(array, where)
         if moved.shape[1:] == image.grid and moved.shape[0] > 1:
             words = f"{moved.shape[0]} labels on axis={where} over {image.grid} pixels, "
-            yield Reading("scores", moved, image.grid, image.pixels, words + image.words)
+            yield Reading(
+                "scores", moved, image.grid, image.pixels, words + image.words, image.usual
+            )
 
 
 def _resized(images: list[_Image], array: npt.NDArray[Any], axis: int) -> Iterator[Reading]:

@@ -235,7 +235,7 @@ def test_one_label_everywhere_is_remarked(folder):
         (["images", "--probs", "probs", "--method", "mff"], "Did you mean 'mf'?"),
         (["images", "--probs", "probs", "--preset", "deeplap"], "Did you mean 'deeplab'?"),
         (["images", "--probs", "probs", "--axis", "middle"], "not first, last or a number"),
-        (["images", "--probs", "probs", "--jobs", "0"], "is not in the range"),
+        (["images", "--probs", "probs", "--jobs", "0"], "'--jobs'"),
     ],
 )
 def test_misunderstood_commands_say_why_and_exit_with_2(folder, arguments, message):
