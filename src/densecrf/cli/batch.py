@@ -12,6 +12,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -19,13 +20,29 @@ from rich.progress import (
 
 from densecrf.cli.reports import console, describe
 
-__all__ = ["Batch", "Interrupted", "run_batch", "warnings_by_thread"]
+__all__ = ["Batch", "Interrupted", "Watch", "run_batch", "warnings_by_thread"]
 
 Item = TypeVar("Item")
 
 
 class Interrupted(Exception):  # noqa: N818 - it is no error
     """Raised by work that stops because the user wants it to."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What work and the user say to each other.
+
+    Attributes
+    ----------
+    stop : threading.Event
+        Set when the user wants to stop.
+    say : callable
+        Shows a few words about how far the work is.
+    """
+
+    stop: threading.Event
+    say: Callable[[str], None]
 
 
 @dataclass
@@ -40,7 +57,7 @@ class Batch:
 def run_batch(
     items: Sequence[Item],
     name: Callable[[Item], str],
-    work: Callable[[Item, threading.Event], dict[str, Any]],
+    work: Callable[[Item, "Watch"], dict[str, Any]],
     *,
     jobs: int = 1,
     progress: bool = True,
@@ -54,19 +71,20 @@ def run_batch(
     name : callable
         Gives an item's name.
     work : callable
-        Called with an item and an event that is set when the user wants to stop.
+        Called with an item and a `Watch`.
     jobs : int
         Items at a time.
     progress : bool
         Show a bar with the time left.
     """
-    batch, stop = Batch(), threading.Event()
+    batch = Batch()
     with (
-        _bar(len(items), progress) as advance,
+        _bar(len(items), progress) as (advance, say),
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
+        watch = Watch(threading.Event(), say)
         pending: dict[Future[dict[str, Any]], str] = {
-            pool.submit(work, item, stop): name(item) for item in items
+            pool.submit(work, item, watch): name(item) for item in items
         }
         try:
             while pending:
@@ -76,7 +94,7 @@ def run_batch(
                     _collect(batch, pending.pop(future), future)
                     advance()
         except KeyboardInterrupt:
-            stop.set()
+            watch.stop.set()
             batch.interrupted = True
             pool.shutdown(wait=True, cancel_futures=True)
             for future, item_name in pending.items():
@@ -94,21 +112,22 @@ def _collect(batch: Batch, name: str, future: Future[dict[str, Any]]) -> None:
 
 
 @contextmanager
-def _bar(total: int, shown: bool) -> Iterator[Callable[[], None]]:
+def _bar(total: int, shown: bool) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+    """Show a bar; yield what advances it, and what puts words beside it."""
+    several = (MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
     bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+        SpinnerColumn(),
+        BarColumn(24),
+        *(several if total > 1 else ()),
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TextColumn("{task.description}", markup=False),
         console=console,
         transient=True,
-        disable=not shown or total < 2,
+        disable=not shown,
     )
     with bar:
-        task = bar.add_task("segmenting", total=total)
-        yield lambda: bar.advance(task)
+        task = bar.add_task("", total=total if total > 1 else None)
+        yield lambda: bar.advance(task), lambda text: bar.update(task, description=text)
 
 
 @contextmanager

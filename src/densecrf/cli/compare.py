@@ -40,7 +40,7 @@ def compare(
     void: o.Void = None,
     image_range: o.ImageRange = None,
     palette: o.PaletteOption = None,
-    time_limit: o.TimeLimit = None,
+    time_limit: o.TimeLimit = 60.0,
     threads: o.Threads = None,
     as_json: o.Json = False,
 ) -> None:
@@ -93,7 +93,7 @@ def _print(results: list[Result]) -> None:
     best = max(bounds, default=None)
     columns = ("method", "energy", "lower bound", "own gap", "gap to best bound", "seconds", "")
     rows = table(*columns, right=columns[1:6])
-    lowest = min(result.energy for result in results)
+    lowest = f"{min(result.energy for result in results):,.1f}"
     for result in results:
         rows.add_row(
             result.method,
@@ -102,7 +102,7 @@ def _print(results: list[Result]) -> None:
             percent(result.gap),
             percent(relative_gap(result.energy, best)),
             f"{result.seconds:.2f}",
-            "lowest" if result.energy == lowest else "",
+            "lowest" if f"{result.energy:,.1f}" == lowest else "",
         )
     output.print(rows)
     label, constant = results[0].best_constant

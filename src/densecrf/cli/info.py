@@ -15,6 +15,7 @@ from densecrf.solvers import METHODS
 
 __all__ = ["info"]
 
+ABSENT = "(absent)"
 OPTIONAL = ("numpy", "pillow", "matplotlib", "torch", "triton", "optuna", "scikit-image")
 
 
@@ -54,14 +55,14 @@ def _version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
-        return "(absent)"
+        return ABSENT
 
 
 def _gpu() -> str:
-    try:
-        import torch
-    except ImportError:
+    if _version("torch") == ABSENT:
         return 'unknown: PyTorch is not installed (pip install "densecrf[torch]")'
+    import torch
+
     if not torch.cuda.is_available():
         return "none that PyTorch can use"
     return str(torch.cuda.get_device_name())

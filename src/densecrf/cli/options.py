@@ -14,6 +14,7 @@ from densecrf.validation import check_choice
 
 __all__ = ["ModelOptions", "SolveOptions"]
 
+LP_GAP = 0.01  # what a folder of images can wait for
 INPUT, MODEL, SOLVER, OUTPUT = "Input", "Model", "Solver", "Output"
 
 
@@ -165,12 +166,17 @@ MethodOption = Annotated[
 ]
 Gap = Annotated[
     float | None,
-    typer.Option(help="Stop within this fraction of the optimum, proven.", rich_help_panel=SOLVER),
+    typer.Option(
+        help="Stop when proven to be within this fraction of the optimum; 0 for the method's own "
+        f"end. Without it {LP_GAP:g} for lp, and the end for the others.",
+        rich_help_panel=SOLVER,
+    ),
 ]
 TimeLimit = Annotated[
     float | None,
     typer.Option(
-        help="Seconds an image after which the best so far is taken.", rich_help_panel=SOLVER
+        help="Seconds an image and method after which the best so far is taken.",
+        rich_help_panel=SOLVER,
     ),
 ]
 MaxIterations = Annotated[
@@ -276,7 +282,7 @@ class SolveOptions:
         if most is None and self.method == "mf":
             most = preset.iterations
         return {
-            "gap": self.gap,
+            "gap": LP_GAP if self.gap is None and self.method == "lp" else self.gap,
             "time_limit": self.time_limit,
             "max_iterations": most,
             "threads": self.threads,

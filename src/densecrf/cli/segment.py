@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,11 +13,12 @@ from rich.markup import escape
 
 from densecrf import __version__
 from densecrf.cli import options as o
-from densecrf.cli.batch import Interrupted, run_batch, warnings_by_thread
+from densecrf.cli.batch import Interrupted, Watch, run_batch, warnings_by_thread
 from densecrf.cli.inputs import Job, Sources, find_jobs, load
 from densecrf.cli.reports import console, output, percent, print_failures, print_json, table
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.result import Result
+from densecrf.solvers.loop import Outcome
 
 __all__ = ["segment"]
 
@@ -109,19 +109,26 @@ class _Segment:
     force: bool
     heard: Any
 
-    def __call__(self, job: Job, stop: threading.Event) -> dict[str, Any]:
+    def __call__(self, job: Job, watch: Watch) -> dict[str, Any]:
         """Solve and write, unless the same was done before; return what the table shows."""
         settings = self._settings(job)
         paths = self._paths(job.name)
         if not self.force and (before := _done_before(paths, settings)) is not None:
             return {**before, "skipped": True}
+        watch.say(f"{job.name}: reading")
         loaded = load(job, self.model)
+
+        def follow(so_far: Outcome) -> bool:
+            proven = "" if so_far.gap is None else f", gap {percent(so_far.gap)}"
+            watch.say(f"{job.name}: iteration {so_far.iterations}{proven}")
+            return watch.stop.is_set()
+
         result = loaded.crf.solve(
             self.solver.method,
-            callback=lambda _: stop.is_set(),
+            callback=follow,
             **self.solver.keywords(self.model.chosen_preset()),
         )
-        if stop.is_set():
+        if watch.stop.is_set():
             raise Interrupted
         # The record comes last: where it is, the other files are whole.
         write_labels(paths["labels"], result.labels, self.model.palette)
