@@ -21,12 +21,13 @@ def test_single_and_double_precision_agree_away_from_borders():
 def test_far_features_are_filtered_or_refused_never_worse(dimension, size):
     """Single precision loses the lattice far from the origin; an index must not go astray."""
     features = np.random.default_rng(2).uniform(-size, size, (300, dimension))
+    refusal, out = "", np.zeros(0)
     try:
         out = LatticeFilter(features, precision="single").apply(np.ones(300))
     except ValueError as error:
-        assert "too far from zero for single precision" in str(error)
-    else:
-        assert np.isfinite(out).all()
+        refusal = str(error)
+    assert np.isfinite(out).all()
+    assert out.size == 300 or "too far from zero for single precision" in refusal
 
 
 def test_unknown_precision_is_refused():

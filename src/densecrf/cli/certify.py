@@ -8,7 +8,7 @@ import typer
 from densecrf.certificates import certify as certify_labels
 from densecrf.cli import options as o
 from densecrf.cli.inputs import Sources, find_jobs, load, read_labelling
-from densecrf.cli.reports import console, describe, fail, output, percent, print_json
+from densecrf.cli.reports import console, describe, fail, output, print_json
 
 __all__ = ["certify"]
 
@@ -63,16 +63,9 @@ def certify(
             certificate = certify_labels(crf, judged, budget=budget)
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
-    numbers = {
-        "energy": certificate.energy,
-        "lower_bound": certificate.lower_bound,
-        "gap": certificate.gap,
-    }
     if as_json:
+        names = ("energy", "lower_bound", "gap", "better_energy", "excess", "calls", "seconds")
+        numbers = {name: getattr(certificate, name) for name in names}
         print_json({"image": str(image), "labels": str(labels), **numbers})
-        return
-    output.print(f"energy       {certificate.energy:,.1f}")
-    output.print(f"lower bound  {certificate.lower_bound:,.1f}  (no labelling is below)")
-    output.print(
-        f"certificate  within [bold]{percent(certificate.gap)}[/] of the global optimum, proven"
-    )
+    else:
+        output.print(str(certificate), markup=False, soft_wrap=True)
