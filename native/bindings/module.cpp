@@ -55,12 +55,13 @@ BlurOrder blur_order(bool symmetric) {
 }
 
 template <class Real>
-Lattice lattice_from(Matrix<const Real> features, int threads) {
+Lattice lattice_from(Matrix<const Real> features, int threads, bool single) {
   require(features.shape(1) >= 1 && features.shape(1) <= kMaxDimension,
           "features: the dimension is out of range");
   return parallel(threads, [&](Team& team) {
     return build_lattice(features.data(), static_cast<std::int64_t>(features.shape(0)),
-                         static_cast<int>(features.shape(1)), team);
+                         static_cast<int>(features.shape(1)), team,
+                         single ? Arithmetic::kSingle : Arithmetic::kDouble);
   });
 }
 
@@ -78,8 +79,8 @@ void check_same_shape(const In& in, const Out& out) {
 
 void bind_lattice(nb::module_& m) {
   nb::class_<Lattice>(m, "Lattice")
-      .def_static("build", &lattice_from<float>, "features"_a, "threads"_a)
-      .def_static("build", &lattice_from<double>, "features"_a, "threads"_a)
+      .def_static("build", &lattice_from<float>, "features"_a, "threads"_a, "single"_a = false)
+      .def_static("build", &lattice_from<double>, "features"_a, "threads"_a, "single"_a = false)
       .def_prop_ro("pixels", &Lattice::pixels)
       .def_prop_ro("dimension", &Lattice::dimension)
       .def_prop_ro("vertices", &Lattice::vertices)

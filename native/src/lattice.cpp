@@ -13,13 +13,15 @@ namespace {
 constexpr std::int64_t kChunk = 8192;  // pixels whose keys are made unique together
 constexpr double kLargestCoordinate = 1 << 29;
 
-// The simplex that encloses one feature point (Adams et al., section 3.1).
+// The simplex that encloses one feature point (Adams et al., section 3.1), in Scalar arithmetic.
+template <class Scalar>
 class Simplex {
  public:
   explicit Simplex(int d) : d_(d) {
     // The filter's total variance is that of the blur, 2/3 (d+1)^2 in lattice units per axis.
-    const double inverse_std = std::sqrt(2.0 / 3.0) * (d + 1);
-    for (int i = 0; i < d; ++i) scale_[i] = inverse_std / std::sqrt((i + 1.0) * (i + 2.0));
+    const auto inverse_std = static_cast<Scalar>(std::sqrt(2.0 / 3.0) * (d + 1));
+    for (int i = 0; i < d; ++i)
+      scale_[i] = static_cast<Scalar>(inverse_std / std::sqrt((i + 1.0) * (i + 2.0)));
   }
 
   template <class Real>
@@ -34,7 +36,7 @@ class Simplex {
     for (int i = 0; i < d_; ++i) out[i] = zero_[i] + k - (rank_[i] > d_ - k ? d_ + 1 : 0);
   }
 
-  double weight(int k) const { return weight_[k]; }
+  Scalar weight(int k) const { return weight_[k]; }
   int rank(int i) const { return rank_[i]; }
 
   bool same_as(const Simplex& other) const {
@@ -46,9 +48,9 @@ class Simplex {
  private:
   template <class Real>
   void elevate(const Real* feature) {
-    double sum = 0;
+    Scalar sum = 0;
     for (int i = d_; i > 0; --i) {
-      const double scaled = feature[i - 1] * scale_[i - 1];
+      const Scalar scaled = static_cast<Scalar>(feature[i - 1]) * scale_[i - 1];
       elevated_[i] = sum - i * scaled;
       sum += scaled;
     }
@@ -79,39 +81,42 @@ class Simplex {
         rank_[i] -= d_ + 1;
         zero_[i] -= d_ + 1;
       }
+      // Far from the origin, single precision no longer tells neighbouring lattice points apart.
+      if (rank_[i] < 0 || rank_[i] > d_)
+        throw std::out_of_range("features too far from the origin");
     }
   }
 
   void weigh() {
-    double b[kMaxDimension + 2] = {};
+    Scalar b[kMaxDimension + 2] = {};
     for (int i = 0; i <= d_; ++i) {
-      const double delta = (elevated_[i] - zero_[i]) / (d_ + 1);
+      const Scalar delta = (elevated_[i] - zero_[i]) / (d_ + 1);
       b[d_ - rank_[i]] += delta;
       b[d_ + 1 - rank_[i]] -= delta;
     }
-    b[0] += 1.0 + b[d_ + 1];
+    b[0] += 1 + b[d_ + 1];
     for (int k = 0; k <= d_; ++k) weight_[k] = b[k] > 0 ? b[k] : 0;  // rounding may go below
   }
 
   int d_;
-  double scale_[kMaxDimension];
-  double elevated_[kMaxDimension + 1];
-  double weight_[kMaxDimension + 1];
+  Scalar scale_[kMaxDimension];
+  Scalar elevated_[kMaxDimension + 1];
+  Scalar weight_[kMaxDimension + 1];
   std::int32_t zero_[kMaxDimension + 1];
   int rank_[kMaxDimension + 1];
 };
 
 // Corners, ranks and weights of the pixels of one chunk; corners number the chunk's own keys.
-template <class Real>
+template <class Scalar, class Real>
 std::vector<std::int32_t> locate_chunk(const Real* features, std::int64_t begin, std::int64_t end,
                                        Topology& topology, float* weights) {
   const int d = topology.dimension;
   const std::int64_t n = topology.pixels;
   KeyTable table(d, static_cast<std::size_t>(end - begin));
-  Simplex alternating[2] = {Simplex(d), Simplex(d)};
+  Simplex<Scalar> alternating[2] = {Simplex<Scalar>(d), Simplex<Scalar>(d)};
   std::int32_t key[kMaxDimension];
   for (std::int64_t a = begin; a < end; ++a) {
-    Simplex& current = alternating[a & 1];
+    Simplex<Scalar>& current = alternating[a & 1];
     current.locate(features + a * d);
     const bool repeated = a > begin && current.same_as(alternating[1 - (a & 1)]);
     for (int k = 0; k <= d; ++k) {
@@ -202,7 +207,8 @@ void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
 }  // namespace
 
 template <class Real>
-Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team) {
+Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team,
+                      Arithmetic arithmetic) {
   if (n > INT32_MAX) throw std::bad_alloc();
   auto topology = std::make_shared<Topology>();
   topology->pixels = n;
@@ -212,11 +218,13 @@ Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team) {
   Lattice lattice;
   lattice.corner_weight.reset(n * (d + 1));
 
+  const auto locate =
+      arithmetic == Arithmetic::kDouble ? locate_chunk<double, Real> : locate_chunk<float, Real>;
   std::vector<std::vector<std::int32_t>> chunks(
       static_cast<std::size_t>((n + kChunk - 1) / kChunk));
   team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
     chunks[static_cast<std::size_t>(begin / kChunk)] =
-        locate_chunk(features, begin, end, *topology, lattice.corner_weight.data());
+        locate(features, begin, end, *topology, lattice.corner_weight.data());
   });
   KeyTable table(d, static_cast<std::size_t>(n / 8));
   const auto maps = merge_keys(chunks, d, table, team);
@@ -235,8 +243,8 @@ Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team) {
   return lattice;
 }
 
-template Lattice build_lattice<float>(const float*, std::int64_t, int, Team&);
-template Lattice build_lattice<double>(const double*, std::int64_t, int, Team&);
+template Lattice build_lattice<float>(const float*, std::int64_t, int, Team&, Arithmetic);
+template Lattice build_lattice<double>(const double*, std::int64_t, int, Team&, Arithmetic);
 
 float Lattice::scale() const {
   return 1.0f / (1.0f + std::ldexp(1.0f, -dimension()));

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from densecrf import experiments, filters, io, pydensecrf, torch
+    from densecrf import experiments, filters, io, presets, pydensecrf, torch
     from densecrf.certificates import certify
     from densecrf.compatibility import LabelTree
     from densecrf.kernels import Bilateral, Features, Spatial
@@ -33,6 +33,7 @@ __all__ = [
     "experiments",
     "filters",
     "io",
+    "presets",
     "pydensecrf",
     "refine",
     "torch",
@@ -51,7 +52,7 @@ _DEFINED_IN = {
     # Not "densecrf.refine": importing that module would put it in the function's place.
     "refine": "densecrf.refinement",
 }
-_SUBMODULES = frozenset({"experiments", "filters", "io", "pydensecrf", "torch"})
+_SUBMODULES = frozenset({"experiments", "filters", "io", "presets", "pydensecrf", "torch"})
 
 
 def __getattr__(name: str) -> Any:

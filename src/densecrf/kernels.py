@@ -30,7 +30,10 @@ __all__ = ["Bilateral", "Features", "Kernel", "Spatial"]
 class Kernel(Protocol):
     """What a model needs of a kernel."""
 
-    weight: float
+    @property
+    def weight(self) -> float:
+        """The kernel's weight over unordered pairs."""
+        ...
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse a grid of this shape, where it does not fit, without computing features."""

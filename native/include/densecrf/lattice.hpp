@@ -68,9 +68,14 @@ struct Lattice {
   std::int64_t bytes() const;
 };
 
+// In which precision pixels are located. Other software does it in single: a pixel that lies on the
+// border of two simplices then falls to the same side as there.
+enum class Arithmetic { kDouble, kSingle };
+
 // Builds the lattice of n features of dimension d, row-major, already divided by their standard
 // deviations. Throws std::out_of_range where a feature is too far from the origin for the keys.
 template <class Real>
-Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team);
+Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team,
+                      Arithmetic arithmetic = Arithmetic::kDouble);
 
 }  // namespace densecrf

@@ -28,6 +28,9 @@ class LatticeFilter(Filter):
         not symmetric, so bounds computed with it are not rigorous.
     threads : int, optional
         Threads for the construction.
+    precision : {"double", "single"}
+        In which precision pixels are located in the lattice. ``"single"`` is for parity with other
+        software: the few pixels on the border of two simplices then fall to the same side.
 
     Attributes
     ----------
@@ -56,8 +59,11 @@ class LatticeFilter(Filter):
         features: Any,
         blur: Literal["symmetric", "forward"] = "symmetric",
         threads: int | None = None,
+        *,
+        precision: Literal["double", "single"] = "double",
     ) -> None:
         check_choice("blur", blur, ("symmetric", "forward"))
+        check_choice("precision", precision, ("double", "single"))
         self._features: npt.NDArray[np.floating[Any]] = as_features(features)
         self.n, dimension = self._features.shape
         if dimension > LARGEST_DIMENSION:
@@ -69,7 +75,15 @@ class LatticeFilter(Filter):
         self._columns: FloatArray | None = None
         self._rows: FloatArray | None = None
         try:
-            self._lattice = core().Lattice.build(self._features, check_threads(threads))
+            self._lattice = core().Lattice.build(
+                self._features, check_threads(threads), precision == "single"
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"features: values up to {float(np.abs(self._features).max()):g} standard "
+                f"deviations are too far from zero for {precision} precision; divide by larger "
+                "standard deviations or subtract the mean"
+            ) from error
         except MemoryError as error:
             raise MemoryError(
                 f"features: the lattice of {self.n} pixels in {dimension} dimensions does not fit "

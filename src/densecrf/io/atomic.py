@@ -57,7 +57,9 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         ) from error
     finally:
         # After the rename the temporary name is gone already; otherwise it holds half a file.
-        temporary.unlink(missing_ok=True)
+        # Where the folder is a file there is nothing to remove, and that error is told already.
+        with contextlib.suppress(NotADirectoryError):
+            temporary.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,0 +1,43 @@
+"""The application: one command a module, listed here."""
+
+from typing import Annotated
+
+import typer
+
+from densecrf import __version__
+from densecrf.cli import certify, compare, demo, info, segment
+
+__all__ = ["app"]
+
+EPILOG = (
+    "Exit codes: 0, all done; 1, some inputs could not be used (they are listed, the others are "
+    "done); 2, the command was not understood; 130, interrupted (run it again to go on)."
+)
+
+app = typer.Typer(
+    name="densecrf",
+    help="Certified segmentation with fully connected CRFs.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (segment.segment, compare.compare, certify.certify, info.info, demo.demo):
+    app.command(epilog=EPILOG)(command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"densecrf {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Certified segmentation with fully connected CRFs."""

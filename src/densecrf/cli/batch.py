@@ -1,0 +1,146 @@
+"""Many images: several at once, progress and time left, failures kept apart, Ctrl-C."""
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from densecrf.cli.reports import console, describe
+
+__all__ = ["Batch", "Interrupted", "Watch", "run_batch", "warnings_by_thread"]
+
+Item = TypeVar("Item")
+
+
+class Interrupted(Exception):  # noqa: N818 - it is no error
+    """Raised by work that stops because the user wants it to."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What work and the user say to each other.
+
+    Attributes
+    ----------
+    stop : threading.Event
+        Set when the user wants to stop.
+    say : callable
+        Shows a few words about how far the work is.
+    """
+
+    stop: threading.Event
+    say: Callable[[str], None]
+
+
+@dataclass
+class Batch:
+    """What became of the items, by name."""
+
+    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+def run_batch(
+    items: Sequence[Item],
+    name: Callable[[Item], str],
+    work: Callable[[Item, "Watch"], dict[str, Any]],
+    *,
+    jobs: int = 1,
+    progress: bool = True,
+) -> Batch:
+    """Do the work of every item; one that fails does not stop the others.
+
+    Parameters
+    ----------
+    items : sequence
+        What to work on.
+    name : callable
+        Gives an item's name.
+    work : callable
+        Called with an item and a `Watch`.
+    jobs : int
+        Items at a time.
+    progress : bool
+        Show a bar with the time left.
+    """
+    batch = Batch()
+    with (
+        _bar(len(items), progress) as (advance, say),
+        ThreadPoolExecutor(max_workers=jobs) as pool,
+    ):
+        watch = Watch(threading.Event(), say)
+        pending: dict[Future[dict[str, Any]], str] = {
+            pool.submit(work, item, watch): name(item) for item in items
+        }
+        try:
+            while pending:
+                # A short wait keeps Ctrl-C prompt on every system.
+                done, _ = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    _collect(batch, pending.pop(future), future)
+                    advance()
+        except KeyboardInterrupt:
+            watch.stop.set()
+            batch.interrupted = True
+            pool.shutdown(wait=True, cancel_futures=True)
+            for future, item_name in pending.items():
+                if future.done() and not future.cancelled():
+                    _collect(batch, item_name, future)
+    return batch
+
+
+def _collect(batch: Batch, name: str, future: Future[dict[str, Any]]) -> None:
+    try:
+        with suppress(Interrupted):
+            batch.results[name] = future.result()
+    except (OSError, ValueError, MemoryError, ImportError) as error:
+        batch.failures[name] = describe(error)
+
+
+@contextmanager
+def _bar(total: int, shown: bool) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+    """Show a bar; yield what advances it, and what puts words beside it."""
+    several = (MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
+    bar = Progress(
+        SpinnerColumn(),
+        BarColumn(24),
+        *(several if total > 1 else ()),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+        transient=True,
+        disable=not shown,
+    )
+    with bar:
+        task = bar.add_task("", total=total if total > 1 else None)
+        yield lambda: bar.advance(task), lambda text: bar.update(task, description=text)
+
+
+@contextmanager
+def warnings_by_thread() -> Iterator[Callable[[], list[str]]]:
+    """Collect warnings; the yielded function returns, once, those of the calling thread."""
+    heard: dict[int, list[str]] = {}
+
+    def hear(message: Warning | str, *_: Any, **__: Any) -> None:
+        texts = heard.setdefault(threading.get_ident(), [])
+        if str(message) not in texts:
+            texts.append(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = hear
+        yield lambda: heard.pop(threading.get_ident(), [])

@@ -1,0 +1,71 @@
+"""``densecrf certify``: how far from optimal a labelling is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from densecrf.certificates import certify as certify_labels
+from densecrf.cli import options as o
+from densecrf.cli.inputs import Sources, find_jobs, load, read_labelling
+from densecrf.cli.reports import console, describe, fail, output, print_json
+
+__all__ = ["certify"]
+
+
+def certify(
+    context: typer.Context,
+    image: o.Image,
+    labels: Annotated[
+        Path,
+        typer.Option(help="The labelling in question: .png or .npy.", rich_help_panel=o.INPUT),
+    ],
+    probs: o.Probs = None,
+    scribbles: o.Scribbles = None,
+    budget: Annotated[
+        int,
+        typer.Option(
+            help="Filterings to spend on the bound; more make it sharper.",
+            min=1,
+            rich_help_panel=o.SOLVER,
+        ),
+    ] = 50,
+    preset: o.PresetOption = "default",
+    kind: o.Kind = None,
+    axis: o.Axis = None,
+    n_labels: o.NLabels = None,
+    void: o.Void = None,
+    image_range: o.ImageRange = None,
+    palette: o.PaletteOption = None,
+    sigma: o.Sigma = None,
+    weight: o.Weight = None,
+    sigma_xy: o.SigmaXy = None,
+    sigma_color: o.SigmaColor = None,
+    bilateral_weight: o.BilateralWeight = None,
+    as_json: o.Json = False,
+) -> None:
+    """Say how far from the global optimum a labelling is at most, whoever made it.
+
+    For example:
+
+    densecrf certify photo.jpg --probs photo.npy --labels result.png
+    """
+    if probs is None and scribbles is None:
+        raise typer.BadParameter(
+            "the energy needs --probs (or --scribbles); --labels is what is judged"
+        )
+    (job,) = find_jobs([str(image)], Sources(probs, None, scribbles))
+    model = o.ModelOptions.of(context)
+    try:
+        crf = load(job, model).crf
+        judged = read_labelling(labels, model.palette)
+        with console.status("bounding …"):
+            certificate = certify_labels(crf, judged, budget=budget)
+    except (OSError, ValueError, MemoryError, ImportError) as error:
+        raise fail(describe(error)) from error
+    if as_json:
+        names = ("energy", "lower_bound", "gap", "better_energy", "excess", "calls", "seconds")
+        numbers = {name: getattr(certificate, name) for name in names}
+        print_json({"image": str(image), "labels": str(labels), **numbers})
+    else:
+        output.print(str(certificate), markup=False, soft_wrap=True)

@@ -1,0 +1,114 @@
+"""``densecrf compare``: several methods on one image, one energy."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from densecrf.cli import options as o
+from densecrf.cli.batch import warnings_by_thread
+from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
+from densecrf.cli.panel import write_panel
+from densecrf.cli.reports import console, describe, fail, output, percent, print_json, table
+from densecrf.result import Result, relative_gap
+from densecrf.solvers import METHODS
+from densecrf.validation import check_choice
+
+__all__ = ["compare"]
+
+
+def compare(
+    context: typer.Context,
+    image: o.Image,
+    probs: o.Probs = None,
+    labels: o.Labels = None,
+    scribbles: o.Scribbles = None,
+    methods: Annotated[
+        str,
+        typer.Option(help="Methods, separated by commas.", rich_help_panel=o.SOLVER),
+    ] = ",".join(METHODS),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Picture of all labellings (.png).", rich_help_panel=o.OUTPUT
+        ),
+    ] = None,
+    preset: o.PresetOption = "default",
+    kind: o.Kind = None,
+    axis: o.Axis = None,
+    n_labels: o.NLabels = None,
+    void: o.Void = None,
+    image_range: o.ImageRange = None,
+    palette: o.PaletteOption = None,
+    time_limit: o.TimeLimit = 60.0,
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+) -> None:
+    """Run several methods on one image: energy, bound and time of each on the same energy.
+
+    For example:
+
+    densecrf compare photo.jpg --probs photo.npy --out methods.png
+    """
+    chosen = _methods(methods)
+    (job,) = find_jobs([str(image)], Sources(probs, labels, scribbles))
+    model = o.ModelOptions.of(context)
+    try:
+        loaded = load(job, model)
+        results = _solve_all(job, loaded, chosen, time_limit, threads)
+        if out is not None:
+            titled = [(_title(result), result.labels) for result in results]
+            write_panel(out, loaded.image, titled, model.palette, image.name)
+    except (OSError, ValueError, MemoryError, ImportError) as error:
+        raise fail(describe(error)) from error
+    if as_json:
+        print_json({"image": str(image), "results": [result.to_dict() for result in results]})
+    else:
+        _print(results)
+    if out is not None:
+        console.print(f"Picture: {out}")
+
+
+def _methods(given: str) -> list[str]:
+    try:
+        return [check_choice("methods", name.strip(), METHODS) for name in given.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--methods") from error
+
+
+def _solve_all(
+    job: Job, loaded: Loaded, methods: list[str], time_limit: float | None, threads: int | None
+) -> list[Result]:
+    results = []
+    # Warnings that a constant labelling is better are what the table shows.
+    with warnings_by_thread():
+        for method in methods:
+            with console.status(f"{job.name}: {method} …"):
+                results.append(loaded.crf.solve(method, time_limit=time_limit, threads=threads))
+    return results
+
+
+def _print(results: list[Result]) -> None:
+    bounds = [result.lower_bound for result in results if result.lower_bound is not None]
+    best = max(bounds, default=None)
+    columns = ("method", "energy", "lower bound", "own gap", "gap to best bound", "seconds", "")
+    rows = table(*columns, right=columns[1:6])
+    lowest = f"{min(result.energy for result in results):,.1f}"
+    for result in results:
+        rows.add_row(
+            result.method,
+            f"{result.energy:,.1f}",
+            "-" if result.lower_bound is None else f"{result.lower_bound:,.1f}",
+            percent(result.gap),
+            percent(relative_gap(result.energy, best)),
+            f"{result.seconds:.2f}",
+            "lowest" if f"{result.energy:,.1f}" == lowest else "",
+        )
+    output.print(rows)
+    label, constant = results[0].best_constant
+    output.print(f"For scale: all pixels labelled {label} has energy {constant:,.1f}.")
+
+
+def _title(result: Result) -> str:
+    proven = "" if result.gap is None else f", gap {100 * result.gap:.2g} %"
+    return f"{result.method}: {result.energy:,.0f}{proven}\n{result.seconds:.2f} s"

@@ -1,0 +1,206 @@
+"""Find the images and what belongs to each, and make their models."""
+
+import glob
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from densecrf.cli.options import ModelOptions
+from densecrf.cli.reports import as_options
+from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
+from densecrf.io.unaries import KEYS
+from densecrf.model import DenseCRF
+from densecrf.refinement import build, color_range
+from densecrf.scribbles import scribble_unary
+
+__all__ = ["Job", "Loaded", "Sources", "find_jobs", "load", "read_labelling"]
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
+LABEL_SUFFIXES = (".png", ".npy", ".tif", ".tiff", ".bmp")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where unaries come from, as given: files, folders or patterns."""
+
+    probs: str | None = None
+    labels: str | None = None
+    scribbles: str | None = None
+
+    def check(self) -> None:
+        """Refuse combinations that make no sense."""
+        if self.probs and self.labels:
+            raise typer.BadParameter("give --probs or --labels, not both")
+        if not (self.probs or self.labels or self.scribbles):
+            raise typer.BadParameter(
+                "nothing is known of the pixels: give --probs, --labels or --scribbles"
+            )
+
+
+@dataclass(frozen=True)
+class Job:
+    """One image with its companions."""
+
+    name: str
+    image: Path
+    probs: Path | None
+    labels: Path | None
+    scribbles: Path | None
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that are read."""
+        return [p for p in (self.image, self.probs, self.labels, self.scribbles) if p is not None]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An image and its model."""
+
+    image: npt.NDArray[Any]
+    crf: DenseCRF
+
+
+def find_jobs(images: Sequence[str], sources: Sources) -> list[Job]:
+    """Return a job for each image; what is missing is found when the job is done."""
+    sources.check()
+    named: dict[str, Path] = {}
+    for path, name in _expand(images):
+        if name in named:
+            raise typer.BadParameter(
+                f"{named[name]} and {path} would both be written as {name!r}; rename one, or run "
+                "them apart",
+                param_hint="IMAGE",
+            )
+        named[name] = path
+    alone = len(named) == 1
+    return [
+        Job(
+            name,
+            path,
+            _companion(sources.probs, "--probs", name, SCORE_SUFFIXES, alone),
+            _companion(sources.labels, "--labels", name, LABEL_SUFFIXES, alone),
+            _companion(sources.scribbles, "--scribbles", name, LABEL_SUFFIXES, alone),
+        )
+        for name, path in named.items()
+    ]
+
+
+def _expand(images: Sequence[str]) -> list[tuple[Path, str]]:
+    """Return the files, with the names that tell them apart (below a folder: with its folders)."""
+    found: list[tuple[Path, str]] = []
+    for given in images:
+        path = Path(given)
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
+            if not inside:
+                raise typer.BadParameter(f"no images in folder {given}", param_hint="IMAGE")
+            found += [(p, p.relative_to(path).with_suffix("").as_posix()) for p in inside]
+        elif path.is_file():
+            found.append((path, path.stem))
+        else:
+            matches = sorted(Path(match) for match in glob.glob(given, recursive=True))  # noqa: PTH207
+            if not matches:
+                raise typer.BadParameter(
+                    f"no such file, folder or match: {given}", param_hint="IMAGE"
+                )
+            found += [(p, p.stem) for p in matches if p.is_file()]
+    return found
+
+
+def _companion(
+    given: str | None, option: str, name: str, suffixes: Sequence[str], alone: bool
+) -> Path | None:
+    if given is None:
+        return None
+    if "{name}" in given:
+        return Path(given.replace("{name}", name))
+    path = Path(given)
+    if path.is_dir():
+        for suffix in suffixes:
+            if (candidate := path / f"{name}{suffix}").is_file():
+                return candidate
+        return path / f"{name}{suffixes[0]}"  # reading it says what is missing
+    if not alone:
+        raise typer.BadParameter(
+            f"{given} is one file, but there are several images; give a folder, or a pattern with "
+            "{name}",
+            param_hint=option,
+        )
+    return path
+
+
+def load(job: Job, options: ModelOptions) -> Loaded:
+    """Read an image and its companions, and make the model.
+
+    Raises
+    ------
+    OSError, ValueError, MemoryError
+        With the file or argument, and the reason.
+    """
+    image = read_image(job.image, page=options.page)
+    preset = options.chosen_preset()
+    strokes = None if job.scribbles is None else read_labelling(job.scribbles, options.palette)
+    if strokes is not None and strokes.shape != image.shape[:2]:
+        raise FileFormatError(
+            str(job.scribbles), f"has shape {strokes.shape}, the image has {image.shape[:2]}"
+        )
+    if job.probs is None and job.labels is None:
+        unary = scribble_unary(
+            image, strokes, options.n_labels, void=options.void, image_range=options.image_range
+        )
+        pixels = color_range(image, options.image_range)
+        factor = preset.factor(image.shape[0] * image.shape[1]) if options.scale_sigmas else 1.0
+        return Loaded(image, DenseCRF(unary, preset.kernels(pixels, factor)))
+    given, kind = _known(job, options)
+    try:
+        crf = build(
+            image,
+            given,
+            preset=preset,
+            kind=kind,
+            axis=options.axis if job.labels is None else None,
+            n_labels=options.n_labels,
+            void=options.void,
+            seeds=None
+            if strokes is None
+            else np.where(np.isin(strokes, options.void), -1, strokes),
+            image_range=options.image_range,
+            scale_sigmas=options.scale_sigmas,
+        )
+    except ValueError as error:
+        raise ValueError(f"{job.probs or job.labels}: {as_options(str(error))}") from error
+    return Loaded(image, crf)
+
+
+def _known(job: Job, options: ModelOptions) -> tuple[npt.NDArray[Any], str | None]:
+    """Read the probabilities or labels; return them and what they are, where that is known."""
+    if job.labels is not None:
+        return read_labelling(job.labels, options.palette), "labels"
+    path = cast("Path", job.probs)  # a job has one of the two, or scribbles alone
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        return read_npy(path), options.kind
+    if suffix == ".npz":
+        arrays = read_npz(path, [key for key, kind in KEYS.items() if options.kind in (None, kind)])
+        if len(arrays) > 1:
+            raise FileFormatError(path, f"holds {' and '.join(arrays)}; choose by --kind")
+        ((key, array),) = arrays.items()
+        return array, KEYS[key]
+    if suffix in IMAGE_SUFFIXES:
+        raise FileFormatError(path, "is an image; for label images use --labels")
+    scores = read_scores(path, kind=options.kind)  # type: ignore[arg-type]
+    return scores.values, scores.kind
+
+
+def read_labelling(path: Path, palette: str | None) -> npt.NDArray[Any]:
+    """Read one label a pixel from an image or a ``.npy`` file."""
+    if path.suffix.lower() == ".npy":
+        return read_npy(path)
+    return read_labels(path, palette)

@@ -1,0 +1,289 @@
+"""Options that several commands share."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from densecrf.io import PALETTES
+from densecrf.layouts import KINDS
+from densecrf.presets import PRESETS, Preset
+from densecrf.solvers import METHODS
+from densecrf.validation import check_choice
+
+__all__ = ["ModelOptions", "SolveOptions"]
+
+LP_GAP = 0.01  # what a folder of images can wait for
+INPUT, MODEL, SOLVER, OUTPUT = "Input", "Model", "Solver", "Output"
+
+
+def _one_of(name: str, text: str, choices: tuple[str, ...]) -> dict[str, Any]:
+    """Return what `typer.Option` needs to explain, check and complete one of some names."""
+
+    def known(value: str | None) -> str | None:
+        try:
+            return None if value is None else check_choice(name, value, choices)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return {
+        "help": f"{text}: {', '.join(choices)}.",
+        "callback": known,
+        "autocompletion": lambda: list(choices),
+        "metavar": name.upper(),
+    }
+
+
+Images = Annotated[
+    list[str],
+    typer.Argument(help="Images: files, folders or quoted patterns (*.jpg).", metavar="IMAGE"),
+]
+Image = Annotated[Path, typer.Argument(help="The image.")]
+Probs = Annotated[
+    str | None,
+    typer.Option(
+        help="Probabilities, logits or energies: a .npy, .npz (probs, logits or unary) or .unary "
+        "file; for several images a folder with a file of the same name for each, or a pattern "
+        "with {name}.",
+        rich_help_panel=INPUT,
+    ),
+]
+Labels = Annotated[
+    str | None,
+    typer.Option(
+        help="Hard labels to start from, in place of --probs: .png or .npy; file, folder or "
+        "pattern.",
+        rich_help_panel=INPUT,
+    ),
+]
+Scribbles = Annotated[
+    str | None,
+    typer.Option(
+        help="Strokes (labels, --void elsewhere): they fix pixels of --probs, or stand alone with "
+        "a colour model for the rest; file, folder or pattern.",
+        rich_help_panel=INPUT,
+    ),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=INPUT,
+        **_one_of(
+            "kind",
+            "What --probs holds, where it does not show",
+            tuple(kind for kind in KINDS if kind != "labels"),
+        ),
+    ),
+]
+Axis = Annotated[
+    str | None,
+    typer.Option(
+        help="Label axis of --probs: first, last or a number. Needed for lower resolutions, which "
+        "are resized.",
+        rich_help_panel=INPUT,
+    ),
+]
+NLabels = Annotated[
+    int | None, typer.Option(help="Number of labels.", min=2, rich_help_panel=INPUT)
+]
+Void = Annotated[
+    list[int] | None,
+    typer.Option(
+        help="Values of --labels and --scribbles that mean nothing is known (255; for scribbles 0 "
+        "with --void 0). May be repeated.",
+        rich_help_panel=INPUT,
+    ),
+]
+ImageRange = Annotated[
+    tuple[float, float] | None,
+    typer.Option(
+        help="Values of black and white, where they are not 0 and 255.",
+        metavar="BLACK WHITE",
+        rich_help_panel=INPUT,
+    ),
+]
+Page = Annotated[
+    int | None,
+    typer.Option(help="Page of a TIFF with several, from 0.", min=0, rich_help_panel=INPUT),
+]
+PaletteOption = Annotated[
+    str | None,
+    typer.Option(
+        "--palette",
+        rich_help_panel=INPUT,
+        **_one_of("palette", "Classes and colours of label files", tuple(PALETTES)),
+    ),
+]
+PresetOption = Annotated[
+    str,
+    typer.Option(
+        "--preset",
+        rich_help_panel=MODEL,
+        **_one_of("preset", "Kernel parameters", tuple(PRESETS)),
+    ),
+]
+Sigma = Annotated[
+    float | None,
+    typer.Option(help="Standard deviation of the spatial kernel, pixels.", rich_help_panel=MODEL),
+]
+Weight = Annotated[
+    float | None, typer.Option(help="Weight of the spatial kernel.", rich_help_panel=MODEL)
+]
+SigmaXy = Annotated[
+    float | None,
+    typer.Option(help="Position deviation of the bilateral kernel.", rich_help_panel=MODEL),
+]
+SigmaColor = Annotated[
+    float | None,
+    typer.Option(
+        help="Colour deviation of the bilateral kernel (0 to 255).", rich_help_panel=MODEL
+    ),
+]
+BilateralWeight = Annotated[
+    float | None, typer.Option(help="Weight of the bilateral kernel.", rich_help_panel=MODEL)
+]
+Confidence = Annotated[
+    float | None,
+    typer.Option(help="Probability that a hard label is right.", rich_help_panel=MODEL),
+]
+ScaleSigmas = Annotated[
+    bool,
+    typer.Option(
+        "--scale-sigmas",
+        help="Scale position deviations to the image's size (presets are for 375 x 500).",
+        rich_help_panel=MODEL,
+    ),
+]
+
+MethodOption = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        rich_help_panel=SOLVER,
+        **_one_of("method", "How to minimise the energy", METHODS),
+    ),
+]
+Gap = Annotated[
+    float | None,
+    typer.Option(
+        help="Stop when proven to be within this fraction of the optimum; 0 for the method's own "
+        f"end. Without it {LP_GAP:g} for lp, and the end for the others.",
+        rich_help_panel=SOLVER,
+    ),
+]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(
+        help="Seconds an image and method after which the best so far is taken.",
+        rich_help_panel=SOLVER,
+    ),
+]
+MaxIterations = Annotated[
+    int | None, typer.Option(help="Most iterations.", min=0, rich_help_panel=SOLVER)
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(help="Threads an image; all by default.", min=1, rich_help_panel=SOLVER),
+]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out",
+        "-o",
+        help="Folder for the results; for one image also the name of the label map (.png).",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Overlays = Annotated[
+    bool,
+    typer.Option(
+        "--overlay/--no-overlay",
+        help="Write the labels over the image, NAME.overlay.png.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Marginals = Annotated[
+    bool, typer.Option("--marginals", help="Write NAME.npz.", rich_help_panel=OUTPUT)
+]
+Jobs = Annotated[
+    int, typer.Option("--jobs", "-j", help="Images at a time.", min=1, rich_help_panel=OUTPUT)
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Do again what is done already.", rich_help_panel=OUTPUT)
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print JSON on standard output.", rich_help_panel=OUTPUT),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
+
+
+def _parse_axis(axis: str | None) -> int | None:
+    """Return the number of the axis that the user named."""
+    named = {None: None, "first": 0, "last": -1}
+    if axis in named:
+        return named[axis]
+    try:
+        return int(axis or "")
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{axis!r} is not first, last or a number", param_hint="--axis"
+        ) from error
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How the input is read and which kernels there are; fields as the options."""
+
+    preset: str = "default"
+    kind: str | None = None
+    axis: int | None = None
+    n_labels: int | None = None
+    void: tuple[int, ...] = (255,)
+    image_range: tuple[float, float] | None = None
+    palette: str | None = None
+    page: int | None = None
+    sigma: float | None = None
+    weight: float | None = None
+    sigma_xy: float | None = None
+    sigma_color: float | None = None
+    bilateral_weight: float | None = None
+    confidence: float | None = None
+    scale_sigmas: bool = False
+
+    @classmethod
+    def of(cls, context: typer.Context) -> "ModelOptions":
+        """Return the options of the command that is running."""
+        given = {f.name: context.params[f.name] for f in fields(cls) if f.name in context.params}
+        axis, void = context.params.get("axis"), context.params.get("void")
+        return cls(**{**given, "axis": _parse_axis(axis), "void": tuple(void or (255,))})
+
+    def chosen_preset(self) -> Preset:
+        """Return the preset with the numbers that were given in place of its own."""
+        names = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight", "confidence")
+        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return replace(PRESETS[self.preset], **given)
+
+
+@dataclass(frozen=True)
+class SolveOptions:
+    """What `densecrf.DenseCRF.solve` is told; fields as the options."""
+
+    method: str = "lp"
+    gap: float | None = None
+    time_limit: float | None = None
+    max_iterations: int | None = None
+    threads: int | None = None
+
+    def keywords(self, preset: Preset) -> dict[str, Any]:
+        """Return the keyword arguments; mean field makes the preset's iterations."""
+        most = self.max_iterations
+        if most is None and self.method == "mf":
+            most = preset.iterations
+        return {
+            "gap": LP_GAP if self.gap is None and self.method == "lp" else self.gap,
+            "time_limit": self.time_limit,
+            "max_iterations": most,
+            "threads": self.threads,
+        }

@@ -1,0 +1,215 @@
+"""``densecrf segment``: images and what is known of them, to label maps."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import typer
+from rich.markup import escape
+
+from densecrf import __version__
+from densecrf.cli import options as o
+from densecrf.cli.batch import Interrupted, Watch, run_batch, warnings_by_thread
+from densecrf.cli.inputs import Job, Sources, find_jobs, load
+from densecrf.cli.reports import console, output, percent, print_failures, print_json, table
+from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
+from densecrf.result import Result
+from densecrf.solvers.loop import Outcome
+
+__all__ = ["segment"]
+
+
+def segment(
+    context: typer.Context,
+    images: o.Images,
+    probs: o.Probs = None,
+    labels: o.Labels = None,
+    scribbles: o.Scribbles = None,
+    out: o.Out = Path("segmented"),
+    method: o.MethodOption = "lp",
+    preset: o.PresetOption = "default",
+    kind: o.Kind = None,
+    axis: o.Axis = None,
+    n_labels: o.NLabels = None,
+    void: o.Void = None,
+    image_range: o.ImageRange = None,
+    palette: o.PaletteOption = None,
+    page: o.Page = None,
+    sigma: o.Sigma = None,
+    weight: o.Weight = None,
+    sigma_xy: o.SigmaXy = None,
+    sigma_color: o.SigmaColor = None,
+    bilateral_weight: o.BilateralWeight = None,
+    confidence: o.Confidence = None,
+    scale_sigmas: o.ScaleSigmas = False,
+    gap: o.Gap = None,
+    time_limit: o.TimeLimit = None,
+    max_iterations: o.MaxIterations = None,
+    threads: o.Threads = None,
+    overlays: o.Overlays = True,
+    marginals: o.Marginals = False,
+    jobs: o.Jobs = 1,
+    force: o.Force = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Segment images: sharpen probabilities, clean labels, or grow scribbles.
+
+    Writes for each image NAME.png (labels, with colours), NAME.overlay.png, NAME.json (energy,
+    certificate, settings) and, if asked, NAME.npz (marginals). Each file appears whole or not at
+    all; run the same command again to go on where it stopped.
+
+    For example:
+
+    densecrf segment photo.jpg --probs photo.npy --out photo-labels.png
+
+    densecrf segment images/ --probs logits/ --axis last --preset deeplab --out results/ --jobs 2
+
+    densecrf segment photo.jpg --scribbles strokes.png --void 0
+    """
+    todo = find_jobs(images, Sources(probs, labels, scribbles))
+    model = o.ModelOptions.of(context)
+    per_image = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
+    solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image)
+    if out.suffix.lower() == ".png" and len(todo) > 1:
+        raise typer.BadParameter(
+            f"{out} is one file, but there are {len(todo)} images: give a folder"
+        )
+    with warnings_by_thread() as heard:
+        task = _Segment(model, solver, out, overlays, marginals, force, heard)
+        batch = run_batch(
+            todo, lambda job: job.name, task, jobs=jobs, progress=not (quiet or as_json)
+        )
+    if as_json:
+        results = [{"name": name, **batch.results[name]} for name in sorted(batch.results)]
+        print_json({"results": results, "failures": batch.failures})
+    elif not quiet:
+        _print_results(batch.results)
+    print_failures(batch.failures, len(batch.results))
+    if batch.interrupted:
+        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        raise typer.Exit(130)
+    if batch.failures:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """The work of one image."""
+
+    model: o.ModelOptions
+    solver: o.SolveOptions
+    out: Path
+    overlays: bool
+    marginals: bool
+    force: bool
+    heard: Any
+
+    def __call__(self, job: Job, watch: Watch) -> dict[str, Any]:
+        """Solve and write, unless the same was done before; return what the table shows."""
+        settings = self._settings(job)
+        paths = self._paths(job.name)
+        if not self.force and (before := _done_before(paths, settings)) is not None:
+            return {**before, "skipped": True}
+        watch.say(f"{job.name}: reading")
+        loaded = load(job, self.model)
+
+        def follow(so_far: Outcome) -> bool:
+            proven = "" if so_far.gap is None else f", gap {percent(so_far.gap)}"
+            watch.say(f"{job.name}: iteration {so_far.iterations}{proven}")
+            return watch.stop.is_set()
+
+        result = loaded.crf.solve(
+            self.solver.method,
+            callback=follow,
+            **self.solver.keywords(self.model.chosen_preset()),
+        )
+        if watch.stop.is_set():
+            raise Interrupted
+        # The record comes last: where it is, the other files are whole.
+        write_labels(paths["labels"], result.labels, self.model.palette)
+        if self.overlays:
+            picture = overlay(_for_display(loaded.image), result.labels, self.model.palette)
+            write_image(paths["overlay"], picture)
+        if self.marginals:
+            write_npz(paths["marginals"], {"marginals": result.marginals})
+        record = _record(result, self.heard())
+        files = {key: str(path) for key, path in paths.items()}
+        write_json(paths["result"], {**record, "files": files, "settings": settings})
+        return {**record, "files": files}
+
+    def _paths(self, name: str) -> dict[str, Path]:
+        stem = self.out.with_suffix("") if self.out.suffix.lower() == ".png" else self.out / name
+        paths = {"labels": stem.with_name(stem.name + ".png")}
+        if self.overlays:
+            paths["overlay"] = stem.with_name(stem.name + ".overlay.png")
+        if self.marginals:
+            paths["marginals"] = stem.with_name(stem.name + ".npz")
+        return {**paths, "result": stem.with_name(stem.name + ".json")}
+
+    def _settings(self, job: Job) -> dict[str, Any]:
+        """Return all that the result depends on; equal settings need no second run."""
+        solver = {key: value for key, value in asdict(self.solver).items() if key != "threads"}
+        files = {str(path): _digest(path) for path in job.files}
+        settings = {"version": __version__, "model": asdict(self.model), "solver": solver}
+        return cast("dict[str, Any]", json.loads(json.dumps({**settings, "inputs": files})))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()[:16]
+
+
+def _done_before(paths: dict[str, Path], settings: dict[str, Any]) -> dict[str, Any] | None:
+    if not all(path.is_file() for path in paths.values()):
+        return None
+    try:
+        record = json.loads(paths["result"].read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(record, dict) or record.pop("settings", None) != settings:
+        return None
+    return record
+
+
+def _record(result: Result, warned: list[str]) -> dict[str, Any]:
+    labels, counts = np.unique(result.labels, return_counts=True)
+    used = {str(label): int(count) for label, count in zip(labels, counts, strict=True)}
+    return {**result.to_dict(), "pixels_by_label": used, "warnings": warned}
+
+
+def _for_display(image: Any) -> Any:
+    """Return float images on the scale of the screen; others are there already."""
+    if image.dtype.kind == "f" and image.max() <= 1:
+        return image * 255
+    return image
+
+
+def _print_results(results: dict[str, dict[str, Any]]) -> None:
+    if not results:
+        return
+    right = ("energy", "lower bound", "gap", "labels", "seconds")
+    rows = table("image", "energy", "lower bound", "gap", "labels", "seconds", "", right=right)
+    for name, record in sorted(results.items()):
+        bound = record["lower_bound"]
+        rows.add_row(
+            escape(name),
+            f"{record['energy']:,.1f}",
+            "-" if bound is None else f"{bound:,.1f}",
+            percent(record["gap"]),
+            str(len(record["pixels_by_label"])),
+            f"{record['seconds']:.2f}",
+            "done before" if record.get("skipped") else "",
+        )
+    output.print(rows)
+    for name, record in sorted(results.items()):
+        notes = [*record["warnings"]]
+        if len(record["pixels_by_label"]) == 1:
+            (label,) = record["pixels_by_label"]
+            notes.append(f"label {label} everywhere: the weights are too strong for what is known")
+        for text in notes:
+            console.print(f"[yellow]{escape(name)}: {escape(text)}[/]", soft_wrap=True)

@@ -1,0 +1,88 @@
+"""Kernel parameters by name: those that people copy from project to project, and ours.
+
+Every preset has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 255.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+from densecrf.kernels import Bilateral, Spatial
+from densecrf.validation import check_choice
+
+__all__ = ["PRESETS", "Preset", "get_preset"]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Parameters of the two usual kernels.
+
+    Attributes
+    ----------
+    sigma, weight : float
+        Standard deviation (pixels) and weight of the spatial kernel.
+    sigma_xy, sigma_color, bilateral_weight : float
+        Standard deviations (pixels; colours from 0 to 255) and weight of the bilateral kernel.
+    iterations : int
+        Mean-field iterations that its users make; other methods have no use for it.
+    confidence : float
+        Probability that a hard label is right.
+    pixels : int
+        Size of the images that it was made for; see `scaled`.
+    about : str
+        Where it comes from.
+
+    Examples
+    --------
+    Change one number of a preset:
+
+    >>> from dataclasses import replace
+    >>> replace(PRESETS["deeplab"], bilateral_weight=6).sigma_xy
+    67
+    """
+
+    sigma: float = 3
+    weight: float = 3
+    sigma_xy: float = 80
+    sigma_color: float = 13
+    bilateral_weight: float = 10
+    iterations: int = 5
+    confidence: float = 0.7
+    pixels: int = 375 * 500
+    about: str = ""
+
+    def factor(self, pixels: int) -> float:
+        """Return how much longer an image of that many pixels is than those of `pixels`."""
+        return sqrt(pixels / self.pixels)
+
+    def kernels(self, image: Any, factor: float = 1.0) -> list[Spatial | Bilateral]:
+        """Return the kernels of an image, (*spatial) or (*spatial, channels).
+
+        Parameters
+        ----------
+        image : array_like
+            The image, colours from 0 to 255.
+        factor : float
+            What the standard deviations of positions are multiplied by.
+        """
+        return [
+            Spatial(self.sigma * factor, self.weight),
+            Bilateral(image, self.sigma_xy * factor, self.sigma_color, self.bilateral_weight),
+        ]
+
+
+#: All presets by name.
+PRESETS: dict[str, Preset] = {
+    "default": Preset(about="ours"),
+    "pydensecrf": Preset(about="the example of pydensecrf's documentation"),
+    "deeplab": Preset(1, 3, 67, 3, 4, iterations=10, about="DeepLab, for network outputs"),
+    "afa": Preset(3, 3, 64, 5, 4, iterations=10, about="AFA, weakly supervised segmentation"),
+    "cam": Preset(3, 3, 50, 5, 10, iterations=10, about="class activation maps to pseudo-labels"),
+}
+
+
+def get_preset(preset: str | Preset) -> Preset:
+    """Return a preset by its name, or the given one."""
+    if isinstance(preset, Preset):
+        return preset
+    return PRESETS[check_choice("preset", preset, tuple(PRESETS))]

@@ -1,0 +1,121 @@
+"""One pairwise term: constants, normalisation, label compatibility, message."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.filters import Filter, LatticeFilter
+from densecrf.kernels import Kernel
+from densecrf.validation import FloatArray, as_real_array, check_finite
+
+__all__ = [
+    "CONST_KERNEL",
+    "DIAG_KERNEL",
+    "FULL_KERNEL",
+    "NORMALIZE_AFTER",
+    "NORMALIZE_BEFORE",
+    "NORMALIZE_SYMMETRIC",
+    "NO_NORMALIZATION",
+    "KernelType",
+    "NormalizationType",
+    "Term",
+    "compatibility",
+    "member",
+]
+
+SMALLEST_MASS = 1e-20
+
+
+class KernelType(IntEnum):
+    """What the original could learn of a kernel; for inference all three are the same."""
+
+    CONST_KERNEL = 0
+    DIAG_KERNEL = 1
+    FULL_KERNEL = 2
+
+
+class NormalizationType(IntEnum):
+    r"""Where a kernel is divided by its row sums :math:`m`: nowhere, before, after, or both."""
+
+    NO_NORMALIZATION = 0
+    NORMALIZE_BEFORE = 1
+    NORMALIZE_AFTER = 2
+    NORMALIZE_SYMMETRIC = 3
+
+
+CONST_KERNEL = KernelType.CONST_KERNEL
+DIAG_KERNEL = KernelType.DIAG_KERNEL
+FULL_KERNEL = KernelType.FULL_KERNEL
+NO_NORMALIZATION = NormalizationType.NO_NORMALIZATION
+NORMALIZE_BEFORE = NormalizationType.NORMALIZE_BEFORE
+NORMALIZE_AFTER = NormalizationType.NORMALIZE_AFTER
+NORMALIZE_SYMMETRIC = NormalizationType.NORMALIZE_SYMMETRIC
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One pairwise term: its features, its normalisation, and what pairs of labels cost.
+
+    `costs` is a matrix, or None where `weight` rewards equal labels (the original's scalar).
+    """
+
+    kernel: Kernel
+    features: npt.NDArray[np.floating[Any]]
+    weight: float
+    costs: FloatArray | None
+    normalization: NormalizationType
+
+    @cached_property
+    def filter(self) -> Filter:
+        """The normalised filter; one direction and single precision, as the original has it."""
+        lattice = LatticeFilter(self.features, "forward", precision="single")
+        if self.normalization is NO_NORMALIZATION:
+            return lattice
+        mass = lattice.mass + np.float32(SMALLEST_MASS)
+        if self.normalization is NORMALIZE_SYMMETRIC:
+            root = 1 / np.sqrt(mass)
+            return lattice.weighted(root, root)
+        if self.normalization is NORMALIZE_BEFORE:
+            return lattice.weighted(1 / mass, None)
+        return lattice.weighted(None, 1 / mass)
+
+    def send(self, q: FloatArray, scores: FloatArray) -> None:
+        """Add this term's message to the scores (log-probabilities up to a constant)."""
+        if self.costs is None:
+            self.filter.apply_planes(q, scores, factor=self.weight, accumulate=True)
+            return
+        filtered = np.empty_like(q)
+        self.filter.apply_planes(q, filtered)
+        scores -= self.costs @ filtered
+
+
+Member = TypeVar("Member", bound=IntEnum)
+
+
+def member(kind: type[Member], name: str, value: Any) -> Member:
+    """Return the constant that a user named, or refuse it."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        choices = ", ".join(member.name for member in kind)
+        raise ValueError(f"{name}={value!r}: must be one of {choices}") from error
+
+
+def compatibility(compat: Any, labels: int) -> tuple[float, FloatArray | None]:
+    """Return the weight of equal labels, or weight 1 and a matrix of costs."""
+    array = as_real_array("compat", compat)
+    check_finite("compat", array)
+    if array.ndim == 0:
+        return float(array), None
+    if array.shape == (labels,):
+        return 1.0, np.diag(array.astype(np.float32))
+    if array.shape == (labels, labels):
+        half = np.asarray(array, np.float32) / 2
+        return 1.0, half + half.T
+    raise ValueError(
+        f"compat: shape {array.shape}; give a number, ({labels},) or ({labels}, {labels})"
+    )

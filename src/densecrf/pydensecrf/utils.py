@@ -1,0 +1,217 @@
+"""The module ``pydensecrf.utils``: unaries and features in the layouts that it uses."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.validation import (
+    FloatArray,
+    as_real_array,
+    check_finite,
+    check_integer,
+    check_positive,
+    sigmas,
+)
+
+__all__ = [
+    "compute_unary",
+    "create_pairwise_bilateral",
+    "create_pairwise_gaussian",
+    "softmax_to_unary",
+    "unary_from_labels",
+    "unary_from_softmax",
+]
+
+SUM_TOLERANCE = 0.02
+
+
+def unary_from_labels(
+    labels: Any, n_labels: int, gt_prob: float, zero_unsure: bool = True
+) -> FloatArray:
+    """Return the energies (n_labels, n) of an annotation that is right with `gt_prob`.
+
+    Parameters
+    ----------
+    labels : array_like of int
+        The annotation, any shape and dtype.
+    n_labels : int
+        Number of labels; with `zero_unsure` 0 is not one of them.
+    gt_prob : float
+        Probability that the annotation is right, between 0 and 1.
+    zero_unsure : bool
+        Whether 0 means "could be anything" and labels count from 1; otherwise they count from 0.
+
+    Examples
+    --------
+    >>> np.exp(-unary_from_labels([0, 1, 2], 2, gt_prob=0.7)).round(2)
+    array([[0.5, 0.7, 0.3],
+           [0.5, 0.3, 0.7]], dtype=float32)
+    """
+    count = check_integer("n_labels", n_labels, at_least=2)
+    if not 0 < gt_prob < 1:
+        raise ValueError(
+            f"gt_prob={gt_prob!r}: must be greater than 0 and less than 1 (certainty would be an "
+            "infinite energy; 0.9 is already confident)"
+        )
+    x = as_real_array("labels", labels).ravel()
+    check_finite("labels", x)
+    index = x.astype(np.int64)
+    if (index != x).any():
+        raise ValueError("labels: not whole numbers; give one label index a pixel")
+    first = 1 if zero_unsure else 0
+    wrong = (index < 0) | (index >= count + first)
+    if wrong.any():
+        raise ValueError(_outside(int(index[wrong][0]), count, bool(zero_unsure)))
+    out = np.full((count, index.size), -np.log((1 - gt_prob) / (count - 1)), np.float32)
+    unsure = index < first
+    np.put_along_axis(
+        out, np.where(unsure, 0, index - first)[None], np.float32(-np.log(gt_prob)), 0
+    )
+    out[:, unsure] = np.log(count)
+    return out
+
+
+def _outside(value: int, count: int, zero_unsure: bool) -> str:
+    valid = f"1 … {count} (0: unsure)" if zero_unsure else f"0 … {count - 1}"
+    message = f"labels: value {value} is not one of {valid} for n_labels={count}"
+    if value == 255:
+        return message + (
+            "; if 255 marks void pixels, call them unsure: "
+            + ("labels[labels == 255] = 0" if zero_unsure else "labels = (labels + 1) % 256")
+            + ("" if zero_unsure else " on uint8 labels, with zero_unsure=True")
+        )
+    if zero_unsure and value == count + 1:
+        return message + "; n_labels must not count the unsure label 0, or set zero_unsure=False"
+    if not zero_unsure and value == count:
+        return message + "; do labels count from 1? Then keep zero_unsure=True"
+    return message
+
+
+def unary_from_softmax(
+    sm: Any, scale: float | None = None, clip: float | None = 1e-5
+) -> FloatArray:
+    """Return the energies (labels, n) of class probabilities: -log max(p, clip).
+
+    Parameters
+    ----------
+    sm : array_like, (labels, …)
+        Probabilities, labels first; the other axes are flattened.
+    scale : float, optional
+        Certainty of the probabilities, above 0 up to 1: they are mixed with the uniform
+        distribution, ``scale * p + (1 - scale) / labels``.
+    clip : float or None
+        Smallest probability; None leaves zeros, whose energy is infinite.
+
+    Examples
+    --------
+    >>> unary_from_softmax([[0.5, 0.0], [0.5, 1.0]]).round(2)
+    array([[ 0.69, 11.51],
+           [ 0.69, -0.  ]], dtype=float32)
+    """
+    p = as_real_array("sm", sm)
+    if p.ndim < 1 or p.size == 0:
+        raise ValueError(f"sm: shape {p.shape}; give (labels, …)")
+    check_finite("sm", p)
+    _warn_of_logits(p)
+    if scale is not None:
+        if not 0 < scale <= 1:
+            raise ValueError(f"scale={scale!r}: must be greater than 0 and at most 1")
+        p = scale * p + (1 - scale) / p.shape[0]
+    if clip is not None:
+        if not 0 <= clip < 1:
+            raise ValueError(f"clip={clip!r}: must be 0 or greater and less than 1, or None")
+        p = np.clip(p, clip, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.ascontiguousarray(-np.log(p), np.float32).reshape(p.shape[0], -1)
+
+
+def _warn_of_logits(p: npt.NDArray[Any]) -> None:
+    low, high = float(p.min()), float(p.max())
+    if low < -SUM_TOLERANCE or high > 1 + SUM_TOLERANCE:
+        warnings.warn(
+            f"sm: values from {low:g} to {high:g} are not probabilities; apply the softmax first, "
+            "or use densecrf.DenseCRF.from_logits",
+            stacklevel=3,
+        )
+
+
+def create_pairwise_gaussian(sdims: Any, shape: Any) -> FloatArray:
+    """Return the positions (axes, n) of a grid over standard deviations.
+
+    Parameters
+    ----------
+    sdims : float or sequence of float
+        Standard deviation for each axis, in the order of the axes (for images y first).
+    shape : sequence of int
+        Shape of the grid, any number of axes.
+
+    Examples
+    --------
+    >>> create_pairwise_gaussian((1, 2), (2, 2))
+    array([[0. , 0. , 1. , 1. ],
+           [0. , 0.5, 0. , 0.5]], dtype=float32)
+    """
+    grid = tuple(check_integer("shape", extent, at_least=1) for extent in np.atleast_1d(shape))
+    scales = sigmas("sdims", sdims, len(grid), "axes of shape")
+    positions = np.indices(grid, np.float32).reshape(len(grid), -1)
+    return np.asarray(positions / scales.astype(np.float32)[:, None], np.float32)
+
+
+def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1) -> FloatArray:
+    """Return positions and colours (axes + channels, n) over standard deviations.
+
+    Parameters
+    ----------
+    sdims : float or sequence of float
+        Standard deviation of the position for each axis, in the order of the axes.
+    schan : float or sequence of float
+        Standard deviation of the values, one or one for each channel.
+    img : array_like
+        The image or volume.
+    chdim : int
+        The axis of the channels; **-1 means that there is none**, not the last axis.
+
+    Examples
+    --------
+    >>> create_pairwise_bilateral((1, 1), 10, [[0, 20]])
+    array([[0., 0.],
+           [0., 1.],
+           [0., 2.]], dtype=float32)
+    """
+    image = as_real_array("img", img)
+    check_finite("img", image)
+    if chdim == -1:
+        channels = image[None]
+    elif 0 <= check_integer("chdim", chdim, at_least=-1) < image.ndim:
+        channels = np.moveaxis(image, chdim, 0)
+    else:
+        raise ValueError(f"chdim={chdim}: img has axes 0 … {image.ndim - 1}; -1 for no channels")
+    spatial = channels.shape[1:]
+    if np.ndim(sdims) == 1 and len(sdims) == len(spatial) - 1 and chdim == -1:
+        raise ValueError(
+            f"sdims={sdims!r}: img of shape {image.shape} with chdim=-1 has no channel axis; name "
+            f"it, for example chdim={image.ndim - 1}"
+        )
+    scales = sigmas("schan", schan, channels.shape[0], "channels of img (chdim names their axis)")
+    colors = channels.reshape(channels.shape[0], -1).astype(np.float32)
+    positions = create_pairwise_gaussian(sdims, spatial)
+    return np.concatenate([positions, colors / scales.astype(np.float32)[:, None]])
+
+
+def compute_unary(labels: Any, M: int, GT_PROB: float = 0.5) -> FloatArray:
+    """Return `unary_from_labels` with unsure zeros; deprecated in the original as well."""
+    _deprecated("compute_unary", "unary_from_labels")
+    return unary_from_labels(labels, M, GT_PROB)
+
+
+def softmax_to_unary(sm: Any, GT_PROB: float = 1) -> FloatArray:
+    """Return `unary_from_softmax` without clipping; deprecated in the original as well."""
+    _deprecated("softmax_to_unary", "unary_from_softmax")
+    check_positive("GT_PROB", GT_PROB)
+    return unary_from_softmax(sm, None if GT_PROB == 1 else GT_PROB, clip=None)
+
+
+def _deprecated(old: str, new: str) -> None:
+    warnings.warn(f"{old} is deprecated, use {new}", DeprecationWarning, stacklevel=3)

@@ -1,0 +1,133 @@
+"""From a few strokes to unaries: a colour model of each label, learnt from its strokes."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.refinement import FORBIDDEN, color_range
+from densecrf.validation import FloatArray, as_real_array, check_finite, check_integer
+
+__all__ = ["scribble_unary"]
+
+BINS = 32  # levels of each channel in the histograms
+BLUR = 1.5  # standard deviation in bins by which strokes stand for similar colours
+
+
+def scribble_unary(
+    image: Any,
+    scribbles: Any,
+    n_labels: int | None = None,
+    *,
+    void: Any = (-1, 255),
+    certainty: float = 0.9,
+    image_range: tuple[float, float] | None = None,
+) -> FloatArray:
+    r"""Return unary energies (labels, *spatial) learnt from strokes.
+
+    Each label's strokes give a smoothed colour histogram; by Bayes, with equal priors, a pixel's
+    colour :math:`c` gives :math:`p(i \mid c) \propto p(c \mid i)`, mixed with the uniform
+    distribution. Pixels under a stroke keep its label.
+
+    Parameters
+    ----------
+    image : array_like, (*spatial) or (*spatial, channels)
+        Grey or colour, up to three channels.
+    scribbles : array_like of int, (*spatial)
+        The label under each stroke, a `void` value elsewhere.
+    n_labels : int, optional
+        Number of labels; by default the largest that occurs, plus one. Labels without strokes
+        are never answers.
+    void : int or sequence of int
+        Values that mean "no stroke"; 0 where strokes count from 1.
+    certainty : float
+        Weight of the colour model against the uniform distribution, between 0 and 1.
+    image_range : (float, float), optional
+        The values of `image` that mean black and white, where they are not 0 and 255 (or 1).
+
+    Examples
+    --------
+    >>> image = np.array([[10, 12, 200, 210]])
+    >>> scribble_unary(image, [[0, -1, -1, 1]]).argmin(0)
+    array([[0, 0, 1, 1]])
+    """
+    strokes = as_real_array("scribbles", scribbles)
+    picture = as_real_array("image", image)
+    check_finite("image", picture)
+    check_finite("scribbles", strokes)
+    if picture.shape == strokes.shape:
+        picture = picture[..., None]
+    if picture.shape[:-1] != strokes.shape:
+        raise ValueError(
+            f"scribbles: shape {strokes.shape} does not fit an image of shape {picture.shape}; "
+            "give one value a pixel"
+        )
+    if picture.shape[-1] > 3:
+        raise ValueError(
+            f"image: {picture.shape[-1]} channels are too many for colour histograms; give three "
+            "of them, or unaries of your own to densecrf.DenseCRF"
+        )
+    if not 0 < certainty < 1:
+        raise ValueError(f"certainty={certainty!r}: must be between 0 and 1")
+    index, free, count = _strokes(strokes, n_labels, void)
+    bins = _bins(color_range(picture, image_range))
+    likelihood = np.zeros((count, *free.shape))
+    for label in np.unique(index[~free]):
+        histogram = _histogram(bins[:, (index == label) & ~free])
+        likelihood[label] = histogram[tuple(bins)]
+    return _energies(likelihood, index, free, certainty)
+
+
+def _strokes(
+    strokes: npt.NDArray[Any], n_labels: int | None, void: Any
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], int]:
+    """Return the labels, where there is none, and the number of labels."""
+    index = strokes.astype(np.int64)
+    free = np.isin(index, np.atleast_1d(void))
+    if free.all():
+        raise ValueError(f"scribbles: no strokes, every pixel is void ({void})")
+    if (index != strokes).any() or index[~free].min() < 0:
+        raise ValueError("scribbles: must be whole numbers from 0, or void")
+    largest = int(index[~free].max())
+    count = check_integer("n_labels", largest + 1 if n_labels is None else n_labels, at_least=1)
+    if largest >= count:
+        raise ValueError(f"scribbles: value {largest} is outside 0 … {count - 1} (n_labels)")
+    if len(np.unique(index[~free])) < 2:
+        raise ValueError(f"scribbles: all strokes carry label {largest}; at least two are needed")
+    return index, free, count
+
+
+def _bins(image: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return the histogram bin of each pixel, (channels, *spatial)."""
+    scaled = np.moveaxis(image, -1, 0).astype(np.float64) * (BINS / 256)
+    return np.clip(scaled, 0, BINS - 1).astype(np.int64)
+
+
+def _histogram(bins: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return the smoothed distribution over bins of some pixels, (channels, pixels)."""
+    shape = (BINS,) * len(bins)
+    counts = np.bincount(np.ravel_multi_index(tuple(bins), shape), minlength=BINS ** len(bins))
+    histogram = counts.reshape(shape) / counts.sum()
+    line = np.arange(BINS)
+    blur = np.exp(-0.5 * ((line[:, None] - line[None, :]) / BLUR) ** 2)
+    blur /= blur.sum(0)
+    for axis in range(len(bins)):
+        histogram = np.moveaxis(np.tensordot(blur, histogram, (1, axis)), 0, axis)
+    return np.asarray(histogram)
+
+
+def _energies(
+    likelihood: npt.NDArray[np.float64],
+    index: npt.NDArray[np.int64],
+    free: npt.NDArray[np.bool_],
+    certainty: float,
+) -> FloatArray:
+    present = np.unique(index[~free])
+    some = likelihood[present] + 1e-12  # colours that no stroke has seen tell nothing
+    posterior = some / some.sum(0)
+    unary = np.full(likelihood.shape, FORBIDDEN, np.float32)
+    unary[present] = -np.log(certainty * posterior + (1 - certainty) / len(present))
+    labels = np.arange(len(unary)).reshape(-1, *([1] * index.ndim))
+    unary[(labels != index) & ~free] = FORBIDDEN
+    unary[(labels == index) & ~free] = 0
+    return unary

@@ -1,0 +1,72 @@
+"""Every Python block of the documentation runs, and every call of the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+BLOCK = re.compile(r"^( *)```(python|bash)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+# Calls that need what a page only speaks of, or take their time.
+NOT_RUN = ("densecrf demo", "densecrf segment images/ --probs probs/ --out results/", "pip ")
+
+
+def blocks(page):
+    for match in BLOCK.finditer(page.read_text("utf-8")):
+        line = page.read_text("utf-8")[: match.start()].count("\n") + 2
+        yield match[2], textwrap.dedent(match[3]), line
+
+
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if any(blocks(page))]
+
+
+def run_commands(text):
+    for line in text.splitlines():
+        if not line.startswith("densecrf") or line.startswith(NOT_RUN):
+            continue
+        arguments = shlex.split(line)[1:]
+        done = subprocess.run(
+            [sys.executable, "-m", "densecrf", *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_code_of_the_page_runs(page, tmp_path, monkeypatch, restore_modules):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(p).resolve()) for p in sys.path if p))
+    namespace = {"__name__": "__main__"}
+    for language, text, line in blocks(page):
+        if language == "bash":
+            run_commands(text)
+        else:
+            # Line numbers of a traceback are those of the page.
+            exec(compile("\n" * (line - 1) + text, str(page), "exec"), namespace)
+
+
+@pytest.fixture
+def restore_modules():
+    """Undo what a page registers under other packages' names."""
+    before = {name: sys.modules.get(name) for name in list(sys.modules) if "pydensecrf" in name}
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "pydensecrf"]:
+        if name in before:
+            sys.modules[name] = before[name]
+        else:
+            del sys.modules[name]
+
+
+def test_pages_are_in_the_navigation():
+    navigation = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
+    for page in DOCS.rglob("*.md"):
+        assert str(page.relative_to(DOCS).as_posix()) in navigation
