@@ -102,8 +102,9 @@ void bind_lattice(nb::module_& m) {
              for (std::int64_t s = 0; s < count; ++s)
                require(pixels(s) > (s ? pixels(s - 1) : -1) && pixels(s) < self.pixels(),
                        "pixels: not ascending, distinct indices of the lattice's pixels");
-             return parallel(
-                 threads, [&](Team& team) { return self.restricted(pixels.data(), count, team); });
+             return parallel(threads, [&](Team& team) {
+               return self.restricted(pixels.data(), count, team);
+             });
            })
       .def("diagonal",
            [](const Lattice& self, Vector<float> out, int threads) {

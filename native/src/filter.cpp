@@ -11,30 +11,31 @@ namespace {
 
 constexpr std::int64_t kVertexGrain = 2048;
 constexpr std::int64_t kPixelGrain = 4096;
+constexpr std::int64_t kShortLabel = 100'000'000;  // floats touched: some 0.1 s
 constexpr int kApron = 16;  // floats before and after the rows that a slice may touch
 
-// Runs a loop over a range on all threads of a team.
+// Runs a loop over a range either on all threads of a team or on the calling thread alone.
 struct Loop {
-  Team* team;
+  Team* team;  // null: alone
   template <class F>
   void operator()(std::int64_t n, std::int64_t grain, F&& body) const {
-    team->run(n, grain, [&](std::int64_t b, std::int64_t e, int) { body(b, e); });
+    if (team) {
+      team->run(n, grain, [&](std::int64_t b, std::int64_t e, int) { body(b, e); });
+    } else {
+      body(std::int64_t{0}, n);
+    }
   }
 };
 
 // Three arrays of one row a vertex (and a row of zeros for missing neighbours).
 class Workspace {
  public:
-  Workspace(const Lattice& lattice, int width)
-      : width_(width),
-        vertices_(lattice.vertices()),
-        size_(static_cast<std::int64_t>(vertices_ + 1) * width + 2 * kApron),
-        buffers_{{lattice.topology->scratch, size_},
-                 {lattice.topology->scratch, size_},
-                 {lattice.topology->scratch, size_}} {
+  Workspace(const Lattice& lattice, int width) : width_(width), vertices_(lattice.vertices()) {
+    const std::int64_t size = static_cast<std::int64_t>(vertices_ + 1) * width + 2 * kApron;
     for (auto& buffer : buffers_) {
+      buffer.reset(size);
       std::fill(buffer.data(), buffer.data() + kApron, 0.0f);
-      std::fill(buffer.data() + size_ - kApron - width, buffer.data() + size_, 0.0f);
+      std::fill(buffer.data() + size - kApron - width, buffer.data() + size, 0.0f);
     }
   }
   float* splatted() { return row(0); }
@@ -70,8 +71,7 @@ class Workspace {
   float* row(int which) { return buffers_[which].data() + kApron; }
   int width_;
   std::int32_t vertices_;
-  std::int64_t size_;
-  Borrowed buffers_[3];
+  Buffer<float> buffers_[3];
 };
 
 float mean_scale(const Lattice& lattice, BlurOrder order) {
@@ -110,7 +110,7 @@ void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> ou
   const Rows& r = rows();
   const std::int64_t n = lattice.pixels();
   const int widest = row_width(std::min(channels, kBlock));
-  Borrowed pixels(lattice.topology->scratch, n * widest);
+  Buffer<float> pixels(n * widest);
   Workspace work(lattice, widest);
   const Loop loop{&team};
   for (int first = 0; first < channels; first += kBlock) {
@@ -141,120 +141,62 @@ void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> ou
 
 namespace {
 
-// How labels share a row: as many side by side as fill its lanes best. Wide rows make the blur's
-// random access worth its while; where vertices are many, narrower ones bound the workspace.
-struct Packing {
-  int labels;
-  int width;
-
-  Packing(const Lattice& lattice, int channels, int levels) {
-    const int each = levels - 1;
-    const std::int64_t vertices = lattice.vertices();
-    const int lanes = 4 * vertices <= lattice.pixels() ? 64 : 48;
-    const int most = std::clamp(lanes / each, 1, std::min(channels, LevelBlock::kLabels));
-    const int blocks = (channels + most - 1) / most;
-    labels = (channels + blocks - 1) / blocks;
-    width = (labels * each + 15) / 16 * 16;
-  }
-};
-
-// The lanes' labels and floors of a block.
-class Lanes {
- public:
-  Lanes(const Packing& packing, int levels) : label_(packing.width), floor_(packing.width) {
-    const int each = levels - 1;
-    for (int l = 0; l < packing.width; ++l) {
-      const bool used = l < packing.labels * each;
-      label_[l] = used ? l / each : 0;
-      floor_[l] = used ? static_cast<float>(l % each) : static_cast<float>(levels);
-    }
-  }
-  LevelBlock block(const Packing& packing, int labels, int levels) const {
-    return {labels, levels, packing.width, label_.data(), floor_.data()};
-  }
-
- private:
-  Buffer<std::int32_t> label_;
-  Buffer<float> floor_;
-};
-
-// Labels whose scores are not all in one place: the others' output is zero.
-std::vector<int> labels_in_order(const float* scores, int channels, std::int64_t n, Levels levels,
-                                 Team& team) {
-  std::vector<char> flat(static_cast<std::size_t>(channels), 1);
-  team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t c = begin; c < end; ++c) {
-      const float first = levels.of(scores[c * n]);
-      for (std::int64_t a = 0; a < n && flat[c]; ++a)
-        flat[c] = levels.of(scores[c * n + a]) == first;
-    }
+// One label: scores to levels, splat, blur, slice.
+void filter_one_ordered(const Lattice& lattice, const float* scores, float* out, Levels levels,
+                        const float* mass, BlurOrder order, float factor, bool accumulate,
+                        Workspace& work, float* t, int width, const Loop& loop) {
+  const Rows& r = rows();
+  const std::int64_t n = lattice.pixels();
+  loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t a = begin; a < end; ++a) t[a] = levels.of(scores[a]);
   });
-  std::vector<int> active;
-  for (int c = 0; c < channels; ++c)
-    if (!flat[c]) active.push_back(c);
-  return active;
-}
-
-// The levels of a block's labels, a row a pixel.
-void level_rows(const float* const* scores, int labels, Levels levels, float* t, std::int64_t begin,
-                std::int64_t end) {
-  constexpr std::int64_t kTile = 256;
-  float line[LevelBlock::kLabels][kTile] = {};
-  for (std::int64_t tile = begin; tile < end; tile += kTile) {
-    const std::int64_t count = std::min(kTile, end - tile);
-    for (int g = 0; g < labels; ++g)
-      for (std::int64_t a = 0; a < count; ++a) line[g][a] = levels.of(scores[g][tile + a]);
-    for (std::int64_t a = 0; a < count; ++a)
-      for (int g = 0; g < LevelBlock::kLabels; ++g)
-        t[(tile + a) * LevelBlock::kLabels + g] = line[g][a];
-  }
+  loop(lattice.vertices(), kVertexGrain, [&](std::int64_t begin, std::int64_t end) {
+    r.splat_levels(lattice.view(), t, work.splatted(), width, begin, end);
+  });
+  const float* blurred = work.blur(*lattice.topology, order, loop);
+  const float scale = mean_scale(lattice, order);
+  loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
+    r.slice_levels(lattice.view(), blurred, t, mass, levels.count, scale, factor, accumulate, out,
+                   width, begin, end);
+  });
 }
 
 }  // namespace
 
 std::int64_t ordered_workspace(const Lattice& lattice, int levels) {
-  const Packing widest(lattice, LevelBlock::kLabels, levels);
-  return 3 * static_cast<std::int64_t>(lattice.vertices() + 1) * widest.width +
-         LevelBlock::kLabels * lattice.pixels();
+  return 3 * static_cast<std::int64_t>(lattice.vertices() + 1) * row_width(levels - 1) +
+         lattice.pixels();
 }
 
 void filter_ordered(const Lattice& lattice, const float* scores, float* out, int channels,
                     Levels levels, const float* mass, BlurOrder order, float factor,
                     bool accumulate, Team& team) {
-  const Rows& r = rows();
   const std::int64_t n = lattice.pixels();
-  const LatticeView view = lattice.view();
-  const std::vector<int> active = labels_in_order(scores, channels, n, levels, team);
-  if (!accumulate) std::fill(out, out + channels * n, 0.0f);
-  if (active.empty()) return;
-  const Packing packing(lattice, static_cast<int>(active.size()), levels.count);
-  const Lanes lanes(packing, levels.count);
-  const Loop loop{&team};
-  Workspace work(lattice, packing.width);
-  Borrowed t(lattice.topology->scratch, n * LevelBlock::kLabels);
-  const float scale = mean_scale(lattice, order);
-  for (std::size_t first = 0; first < active.size(); first += packing.labels) {
-    const int count =
-        static_cast<int>(std::min<std::size_t>(packing.labels, active.size() - first));
-    const LevelBlock block = lanes.block(packing, count, levels.count);
-    const float* from[LevelBlock::kLabels];
-    float* to[LevelBlock::kLabels];
-    for (int g = 0; g < count; ++g) {
-      from[g] = scores + active[first + g] * n;
-      to[g] = out + active[first + g] * n;
-    }
-    loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
-      level_rows(from, count, levels, t.data(), begin, end);
+  const int width = row_width(levels.count - 1);
+  const auto one = [&](std::int64_t c, Workspace& work, float* t, const Loop& loop) {
+    filter_one_ordered(lattice, scores + c * n, out + c * n, levels, mass, order, factor,
+                       accumulate, work, t, width, loop);
+  };
+  // A label a thread needs no barriers, but one long label must not keep Ctrl-C waiting.
+  const std::int64_t rows_touched = (n + 2 * lattice.vertices()) * (lattice.dimension() + 1);
+  const bool short_labels = rows_touched < kShortLabel / width;
+  if (channels >= 2 * team.size() && short_labels && team.size() > 1) {
+    std::vector<std::unique_ptr<Workspace>> works(static_cast<std::size_t>(team.size()));
+    std::vector<Buffer<float>> ts(works.size());
+    team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+      auto& work = works[static_cast<std::size_t>(thread)];
+      auto& t = ts[static_cast<std::size_t>(thread)];
+      if (!work) {
+        work = std::make_unique<Workspace>(lattice, width);
+        t.reset(n);
+      }
+      for (std::int64_t c = begin; c < end; ++c) one(c, *work, t.data(), Loop{nullptr});
     });
-    loop(lattice.vertices(), kVertexGrain, [&](std::int64_t begin, std::int64_t end) {
-      r.splat_levels(view, block, t.data(), work.splatted(), begin, end);
-    });
-    const float* blurred = work.blur(*lattice.topology, order, loop);
-    loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
-      r.slice_levels(view, block, blurred, t.data(), mass, scale, factor, accumulate, to, begin,
-                     end);
-    });
+    return;
   }
+  Workspace work(lattice, width);
+  Buffer<float> t(n);
+  for (int c = 0; c < channels; ++c) one(c, work, t.data(), Loop{&team});
 }
 
 }  // namespace densecrf

@@ -24,8 +24,6 @@ struct Topology {
   Buffer<std::int32_t> entry_pixel;  // (d+1)·pixels: the pixels that touch a vertex, ascending
   Buffer<std::int32_t> neighbour;    // (d+1, vertices, 2): along +axis and -axis; vertices = none
 
-  mutable BufferPool scratch;  // workspaces of the filters, kept from call to call
-
   const std::int32_t* axis(int j) const {
     return neighbour.data() + static_cast<std::int64_t>(j) * vertices * 2;
   }
@@ -58,8 +56,8 @@ struct Lattice {
   // The same lattice with weights: the filter's matrix becomes rows_a k_ab columns_b.
   Lattice scaled(const float* columns, const float* rows, Team& team) const;
 
-  // The lattice of some pixels alone (ascending, distinct): the filter's matrix becomes the
-  // submatrix of these rows and columns, exactly, and costs what lies between these pixels costs.
+  // The lattice of some pixels alone (ascending, distinct): the filter's matrix becomes the submatrix
+  // of these rows and columns, exactly, and costs what lies between these pixels costs.
   Lattice restricted(const std::int32_t* pixels, std::int64_t count, Team& team) const;
 
   // The diagonal k_aa of the filter's matrix, exactly, for the symmetric operator.

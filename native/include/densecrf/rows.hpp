@@ -10,19 +10,6 @@
 
 namespace densecrf {
 
-// Several labels side by side in a row: label g has lanes g·(levels-1) … (g+1)·(levels-1) - 1, one
-// for each level above the lowest. Levels t are stored a row of kLabels floats a pixel.
-struct LevelBlock {
-  static constexpr int kLabels = 8;
-  static constexpr int kLanes = 64;  // of a block with several labels
-
-  int labels;
-  int levels;
-  int width;
-  const std::int32_t* lane_label;  // (width)
-  const float* lane_floor;         // (width); beyond all levels in lanes of no label
-};
-
 struct Rows {
   const char* isa;
 
@@ -30,10 +17,9 @@ struct Rows {
   void (*splat)(const LatticeView&, const float* in, float* out, int width, std::int64_t begin,
                 std::int64_t end);
 
-  // For every lane l of a row: out_v[l] = sum of w_e · clamp(t - floor_l, 0, 1), where t is the
-  // level of lane l's label at the entry's pixel: the mass at or above level floor_l + 1 when a
-  // pixel of fractional level belongs to the two nearest levels in linear proportion.
-  void (*splat_levels)(const LatticeView&, const LevelBlock&, const float* t, float* out,
+  // out_v[l] = sum of w_e · clamp(t_pixel(e) - l, 0, 1): the mass at or above level l + 1, where a
+  // pixel of fractional level t belongs to the two nearest levels in linear proportion.
+  void (*splat_levels)(const LatticeView&, const float* t, float* out, int width,
                        std::int64_t begin, std::int64_t end);
 
   // out_v = in_v + ½ (in_next + in_previous) [+ add_v], along one axis; row `vertices` is zero.
@@ -44,11 +30,11 @@ struct Rows {
   void (*slice)(const LatticeView&, const float* in, float scale, float* out, int width,
                 std::int64_t begin, std::int64_t end);
 
-  // The signed mass below minus above each pixel's level (see rows_impl.cpp), times factor, for
-  // each label g of the block into out[g]; added there where accumulate is set.
-  void (*slice_levels)(const LatticeView&, const LevelBlock&, const float* in, const float* t,
-                       const float* mass, float scale, float factor, bool accumulate,
-                       float* const* out, std::int64_t begin, std::int64_t end);
+  // The signed mass below minus above each pixel's level (see ordered.cpp), times factor; added to
+  // out where accumulate is set.
+  void (*slice_levels)(const LatticeView&, const float* in, const float* t, const float* mass,
+                       int levels, float scale, float factor, bool accumulate, float* out,
+                       int width, std::int64_t begin, std::int64_t end);
 };
 
 const Rows& rows();
