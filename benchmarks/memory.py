@@ -10,10 +10,9 @@ from benchmarks.harness import LABELS, Section
 
 TEXT = """
 Growth of the peak resident memory of a process of its own during one call of `ordered` on 21
-labels whose input and output exist beforehand, against the documented bound: a workspace of
-`4 (3 (P + 1) W + n)` bytes for each thread, with P lattice points and W = H - 1 rounded up to 4,
-8 or a multiple of 16 (`LatticeFilter.ordered_workspace`). In MiB; *all at once* is what one array
-of P × labels × H would take.
+labels whose input and output exist beforehand, against the documented bound (the formula is in
+`LatticeFilter`, the number is what `LatticeFilter.ordered_workspace` returns). In MiB; *all at
+once* is what one array of P × labels × H would take.
 """
 CHILD = """
 import json, resource, sys
@@ -42,7 +41,7 @@ before = status("VmRSS:")
 operator.ordered_planes(y, out, spread, threads=threads)
 print(json.dumps({
     "peak": status("VmHWM:") - before,
-    "formula": operator.ordered_workspace(levels) * threads,
+    "formula": operator.ordered_workspace(labels, levels, threads),
     "vertices": operator.vertices,
 }))
 """

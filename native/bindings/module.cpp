@@ -86,7 +86,10 @@ void bind_lattice(nb::module_& m) {
       .def_prop_ro("vertices", &Lattice::vertices)
       .def_prop_ro("bytes", &Lattice::bytes)
       .def("ordered_workspace",
-           [](const Lattice& self, int levels) { return 4 * ordered_workspace(self, levels); })
+           [](const Lattice& self, int channels, int levels, bool symmetric, int threads) {
+             return 4 * ordered_workspace(self, channels, levels, blur_order(symmetric),
+                                          threads > 0 ? threads : available_threads());
+           })
       .def("scaled",
            [](const Lattice& self, Vector<const float> columns, Vector<const float> rows,
               int threads) {
@@ -102,9 +105,8 @@ void bind_lattice(nb::module_& m) {
              for (std::int64_t s = 0; s < count; ++s)
                require(pixels(s) > (s ? pixels(s - 1) : -1) && pixels(s) < self.pixels(),
                        "pixels: not ascending, distinct indices of the lattice's pixels");
-             return parallel(threads, [&](Team& team) {
-               return self.restricted(pixels.data(), count, team);
-             });
+             return parallel(
+                 threads, [&](Team& team) { return self.restricted(pixels.data(), count, team); });
            })
       .def("diagonal",
            [](const Lattice& self, Vector<float> out, int threads) {

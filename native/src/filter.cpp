@@ -1,78 +1,19 @@
 #include "densecrf/filter.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "densecrf/rows.hpp"
+#include "sweep.hpp"
 
 namespace densecrf {
 
 namespace {
 
-constexpr std::int64_t kVertexGrain = 2048;
-constexpr std::int64_t kPixelGrain = 4096;
-constexpr std::int64_t kShortLabel = 100'000'000;  // floats touched: some 0.1 s
-constexpr int kApron = 16;  // floats before and after the rows that a slice may touch
-
-// Runs a loop over a range either on all threads of a team or on the calling thread alone.
-struct Loop {
-  Team* team;  // null: alone
-  template <class F>
-  void operator()(std::int64_t n, std::int64_t grain, F&& body) const {
-    if (team) {
-      team->run(n, grain, [&](std::int64_t b, std::int64_t e, int) { body(b, e); });
-    } else {
-      body(std::int64_t{0}, n);
-    }
-  }
-};
-
-// Three arrays of one row a vertex (and a row of zeros for missing neighbours).
-class Workspace {
- public:
-  Workspace(const Lattice& lattice, int width) : width_(width), vertices_(lattice.vertices()) {
-    const std::int64_t size = static_cast<std::int64_t>(vertices_ + 1) * width + 2 * kApron;
-    for (auto& buffer : buffers_) {
-      buffer.reset(size);
-      std::fill(buffer.data(), buffer.data() + kApron, 0.0f);
-      std::fill(buffer.data() + size - kApron - width, buffer.data() + size, 0.0f);
-    }
-  }
-  float* splatted() { return row(0); }
-
-  // Blurs what lies in splatted(); returns where the result is. Doubled in the symmetric order: the
-  // sum of both, not their mean.
-  const float* blur(const Topology& topology, BlurOrder order, const Loop& loop) {
-    const int d = topology.dimension;
-    const Rows& r = rows();
-    const auto pass = [&](int axis, const float* in, const float* add, float* out) {
-      loop(vertices_, kVertexGrain, [&](std::int64_t begin, std::int64_t end) {
-        r.blur(topology.axis(axis), in, add, out, width_, begin, end);
-      });
-    };
-    const float* forward = row(0);
-    for (int j = 0; j <= d; ++j) {
-      float* out = row(j % 2 == 0 ? 1 : 2);
-      pass(j, forward, nullptr, out);
-      forward = out;
-    }
-    if (order == BlurOrder::kForward) return forward;
-    float* free[2] = {row(0), forward == row(1) ? row(2) : row(1)};
-    const float* in = free[0];
-    for (int j = d; j >= 0; --j) {
-      float* out = in == free[0] ? free[1] : free[0];
-      pass(j, in, j == 0 ? forward : nullptr, out);
-      in = out;
-    }
-    return in;
-  }
-
- private:
-  float* row(int which) { return buffers_[which].data() + kApron; }
-  int width_;
-  std::int32_t vertices_;
-  Buffer<float> buffers_[3];
-};
+constexpr std::int64_t kGenerous = 256 << 20;  // bytes of workspace that nobody will mind
+constexpr std::int64_t kTile = 64;             // pixels that are sliced together
+constexpr std::int64_t kPixelGrain = 2048;
 
 float mean_scale(const Lattice& lattice, BlurOrder order) {
   return lattice.scale() * (order == BlurOrder::kSymmetric ? 0.5f : 1.0f);
@@ -101,102 +42,155 @@ void scatter_rows(const float* in, int channels, int width, float factor, bool a
   }
 }
 
+// What one block of channels needs: rows of pixels and a sweep.
+struct Widths {
+  int pixels;
+  int vertices;
+};
+struct Workspace {
+  Buffer<float> pixels;
+  Sweep sweep;
+  Workspace(const Lattice& lattice, Widths widths, BlurOrder order, bool alone)
+      : pixels(lattice.pixels() * widths.pixels), sweep(lattice, widths.vertices, order, alone) {}
+};
+
+// Calls block(first, workspace, run) for the blocks of `step` channels. run(before, splat, slice)
+// filters one: before(begin, end) prepares pixels, the others are those of Sweep. Where one sweep
+// does with windows of rows, each thread takes blocks of its own; otherwise, and where there are
+// too few blocks, all threads work on one.
+template <class Block>
+void each_block(const Lattice& lattice, int channels, int step, Widths widths, BlurOrder order,
+                Team& team, const Block& block) {
+  const std::int64_t n = lattice.pixels();
+  const std::int64_t blocks = (channels + step - 1) / step;
+  auto shared = std::make_unique<Workspace>(lattice, widths, order, blocks >= team.size());
+  if (!shared->sweep.windowed()) {
+    for (std::int64_t b = 0; b < blocks; ++b)
+      block(static_cast<int>(b) * step, *shared, [&](auto&& before, auto&& splat, auto&& slice) {
+        team.run(n, kPixelGrain,
+                 [&](std::int64_t begin, std::int64_t end, int) { before(begin, end); });
+        shared->sweep.by_stages(splat, slice, team);
+      });
+    return;
+  }
+  std::vector<std::unique_ptr<Workspace>> own(static_cast<std::size_t>(team.size()));
+  own[0] = std::move(shared);
+  team.run(blocks, 1, [&](std::int64_t b, std::int64_t, int thread) {
+    auto& work = own[static_cast<std::size_t>(thread)];
+    if (!work) work = std::make_unique<Workspace>(lattice, widths, order, true);
+    block(static_cast<int>(b) * step, *work, [&](auto&& before, auto&& splat, auto&& slice) {
+      for (std::int64_t a = 0; a < n; a += kPixelGrain) {
+        before(a, std::min(n, a + kPixelGrain));
+        team.checkpoint(thread);
+      }
+      work->sweep.in_one(splat, slice, [&] { team.checkpoint(thread); });
+    });
+  });
+}
+
 }  // namespace
 
 void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> out, int channels,
                   BlurOrder order, float factor, bool accumulate, Team& team) {
   constexpr int kBlock = 16;
-  constexpr std::int64_t kTile = 64;
   const Rows& r = rows();
-  const std::int64_t n = lattice.pixels();
-  const int widest = row_width(std::min(channels, kBlock));
-  Buffer<float> pixels(n * widest);
-  Workspace work(lattice, widest);
-  const Loop loop{&team};
-  for (int first = 0; first < channels; first += kBlock) {
-    const int count = std::min(kBlock, channels - first);
-    const int width = widest;
-    const Plane<const float> from{in.data + first * in.channel_stride, in.channel_stride,
-                                  in.pixel_stride};
-    const Plane<float> to{out.data + first * out.channel_stride, out.channel_stride,
-                          out.pixel_stride};
-    loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
-      gather_rows(from, count, width, pixels.data(), begin, end);
-    });
-    loop(lattice.vertices(), kVertexGrain, [&](std::int64_t begin, std::int64_t end) {
-      r.splat(lattice.view(), pixels.data(), work.splatted(), width, begin, end);
-    });
-    const float* blurred = work.blur(*lattice.topology, order, loop);
-    const float scale = mean_scale(lattice, order);
-    loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
-      float tile[kTile * kBlock];
-      for (std::int64_t a = begin; a < end; a += kTile) {
-        const std::int64_t stop = std::min(end, a + kTile);
-        r.slice(lattice.view(), blurred, scale, tile, width, a, stop);
-        scatter_rows(tile, count, width, factor, accumulate, to, a, stop);
-      }
-    });
-  }
+  const LatticeView view = lattice.view();
+  const int width = row_width(std::min(channels, kBlock));
+  const float scale = mean_scale(lattice, order);
+  each_block(lattice, channels, kBlock, {width, width}, order, team,
+             [&](int first, Workspace& work, auto&& run) {
+               const int count = std::min(kBlock, channels - first);
+               const Plane<const float> from{in.data + first * in.channel_stride, in.channel_stride,
+                                             in.pixel_stride};
+               const Plane<float> to{out.data + first * out.channel_stride, out.channel_stride,
+                                     out.pixel_stride};
+               run(
+                   [&](std::int64_t begin, std::int64_t end) {
+                     gather_rows(from, count, width, work.pixels.data(), begin, end);
+                   },
+                   [&](float* vertices, std::int64_t begin, std::int64_t end) {
+                     r.splat(view, work.pixels.data(), vertices, width, begin, end);
+                   },
+                   [&](RowsView vertices, std::int64_t begin, std::int64_t end) {
+                     float tile[kTile * kBlock];
+                     for (std::int64_t a = begin; a < end; a += kTile) {
+                       const std::int64_t stop = std::min(end, a + kTile);
+                       r.slice(view, vertices, scale, tile, width, a, stop);
+                       scatter_rows(tile, count, width, factor, accumulate, to, a, stop);
+                     }
+                   });
+             });
 }
 
 namespace {
 
-// One label: scores to levels, splat, blur, slice.
-void filter_one_ordered(const Lattice& lattice, const float* scores, float* out, Levels levels,
-                        const float* mass, BlurOrder order, float factor, bool accumulate,
-                        Workspace& work, float* t, int width, const Loop& loop) {
-  const Rows& r = rows();
-  const std::int64_t n = lattice.pixels();
-  loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t a = begin; a < end; ++a) t[a] = levels.of(scores[a]);
-  });
-  loop(lattice.vertices(), kVertexGrain, [&](std::int64_t begin, std::int64_t end) {
-    r.splat_levels(lattice.view(), t, work.splatted(), width, begin, end);
-  });
-  const float* blurred = work.blur(*lattice.topology, order, loop);
-  const float scale = mean_scale(lattice, order);
-  loop(n, kPixelGrain, [&](std::int64_t begin, std::int64_t end) {
-    r.slice_levels(lattice.view(), blurred, t, mass, levels.count, scale, factor, accumulate, out,
-                   width, begin, end);
-  });
+// Floats of workspace for `lanes` labels side by side.
+std::int64_t ordered_floats(const Lattice& lattice, int lanes, int levels, BlurOrder order) {
+  return Sweep::floats(lattice, lanes * (levels - 1), order, false) + lanes * lattice.pixels();
+}
+
+// Labels that are filtered side by side: eight, or four where there are no more of them, where the
+// rows of eight would take too much memory, or where the threads would share the blocks unevenly.
+int label_lanes(const Lattice& lattice, int channels, int levels, BlurOrder order, int threads) {
+  const std::int64_t bytes = 4 * ordered_floats(lattice, 8, levels, order);
+  const std::int64_t scores = 4 * channels * lattice.pixels();
+  if (channels <= 4 || bytes > std::max(kGenerous, 2 * scores)) return 4;
+  const auto rounds = [&](int lanes) {
+    const int blocks = (channels + lanes - 1) / lanes;
+    return (blocks + threads - 1) / threads;
+  };
+  return 10 * rounds(8) <= 7 * rounds(4) ? 8 : 4;
+}
+
+// The levels of `count` labels as rows of `lanes`; level 0 where there is no label.
+void level_rows(const float* scores, std::int64_t n, int count, int lanes, Levels levels,
+                float* out, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t tile = begin; tile < end; tile += kTile)
+    for (int c = 0; c < lanes; ++c)
+      for (std::int64_t a = tile; a < std::min(end, tile + kTile); ++a)
+        out[a * lanes + c] = c < count ? levels.of(scores[c * n + a]) : 0.0f;
 }
 
 }  // namespace
 
-std::int64_t ordered_workspace(const Lattice& lattice, int levels) {
-  return 3 * static_cast<std::int64_t>(lattice.vertices() + 1) * row_width(levels - 1) +
-         lattice.pixels();
+std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels, BlurOrder order,
+                               int threads) {
+  const int lanes = label_lanes(lattice, channels, levels, order, threads);
+  const std::int64_t windows =
+      Sweep::floats(lattice, lanes * (levels - 1), order, true) + lanes * lattice.pixels();
+  return std::max(ordered_floats(lattice, lanes, levels, order), threads * windows);
 }
 
 void filter_ordered(const Lattice& lattice, const float* scores, float* out, int channels,
                     Levels levels, const float* mass, BlurOrder order, float factor,
                     bool accumulate, Team& team) {
+  const int lanes = label_lanes(lattice, channels, levels.count, order, team.size());
+  const int slots = levels.count - 1;
+  const Rows& r = rows();
+  const LatticeView view = lattice.view();
   const std::int64_t n = lattice.pixels();
-  const int width = row_width(levels.count - 1);
-  const auto one = [&](std::int64_t c, Workspace& work, float* t, const Loop& loop) {
-    filter_one_ordered(lattice, scores + c * n, out + c * n, levels, mass, order, factor,
-                       accumulate, work, t, width, loop);
-  };
-  // A label a thread needs no barriers, but one long label must not keep Ctrl-C waiting.
-  const std::int64_t rows_touched = (n + 2 * lattice.vertices()) * (lattice.dimension() + 1);
-  const bool short_labels = rows_touched < kShortLabel / width;
-  if (channels >= 2 * team.size() && short_labels && team.size() > 1) {
-    std::vector<std::unique_ptr<Workspace>> works(static_cast<std::size_t>(team.size()));
-    std::vector<Buffer<float>> ts(works.size());
-    team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
-      auto& work = works[static_cast<std::size_t>(thread)];
-      auto& t = ts[static_cast<std::size_t>(thread)];
-      if (!work) {
-        work = std::make_unique<Workspace>(lattice, width);
-        t.reset(n);
-      }
-      for (std::int64_t c = begin; c < end; ++c) one(c, *work, t.data(), Loop{nullptr});
-    });
-    return;
-  }
-  Workspace work(lattice, width);
-  Buffer<float> t(n);
-  for (int c = 0; c < channels; ++c) one(c, work, t.data(), Loop{&team});
+  const float scale = mean_scale(lattice, order);
+  each_block(lattice, channels, lanes, {lanes, slots * lanes}, order, team,
+             [&](int first, Workspace& work, auto&& run) {
+               const int count = std::min(lanes, channels - first);
+               const Plane<float> to{out + first * n, n, 1};
+               float* t = work.pixels.data();
+               run(
+                   [&](std::int64_t begin, std::int64_t end) {
+                     level_rows(scores + first * n, n, count, lanes, levels, t, begin, end);
+                   },
+                   [&](float* vertices, std::int64_t begin, std::int64_t end) {
+                     r.splat_levels(view, t, vertices, slots, lanes, begin, end);
+                   },
+                   [&](RowsView vertices, std::int64_t begin, std::int64_t end) {
+                     float tile[kTile * 8];
+                     for (std::int64_t a = begin; a < end; a += kTile) {
+                       const std::int64_t stop = std::min(end, a + kTile);
+                       r.slice_levels(view, vertices, t, mass, slots, lanes, scale, tile, a, stop);
+                       scatter_rows(tile, count, lanes, factor, accumulate, to, a, stop);
+                     }
+                   });
+             });
 }
 
 }  // namespace densecrf

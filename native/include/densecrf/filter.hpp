@@ -48,7 +48,8 @@ void filter_ordered(const Lattice& lattice, const float* scores, float* out, int
                     Levels levels, const float* mass, BlurOrder order, float factor,
                     bool accumulate, Team& team);
 
-// Floats of workspace that filter_ordered takes for each label in flight.
-std::int64_t ordered_workspace(const Lattice& lattice, int levels);
+// Floats of workspace that filter_ordered takes at most.
+std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels, BlurOrder order,
+                               int threads);
 
 }  // namespace densecrf

@@ -24,6 +24,19 @@ struct Topology {
   Buffer<std::int32_t> entry_pixel;  // (d+1)·pixels: the pixels that touch a vertex, ascending
   Buffer<std::int32_t> neighbour;    // (d+1, vertices, 2): along +axis and -axis; vertices = none
 
+  // How far a sweep in blocks of vertices must be ahead before a block can be worked on: the last
+  // block that holds a neighbour, along one axis, of anything up to and including this block; and
+  // the last that holds a corner of anything up to and including a block of pixels.
+  static constexpr std::int64_t kReachBlock = 64;
+  Buffer<std::int32_t> reach;        // (d+1, blocks of vertices)
+  Buffer<std::int32_t> pixel_reach;  // blocks of pixels
+  Buffer<std::int32_t> last_pixel;   // blocks of vertices: the last block of pixels that touches
+                                     // anything up to and including it
+  void measure_reach(Team& team);
+
+  const std::int32_t* reach_of(int j) const {
+    return reach.data() + j * ((vertices + kReachBlock - 1) / kReachBlock);
+  }
   const std::int32_t* axis(int j) const {
     return neighbour.data() + static_cast<std::int64_t>(j) * vertices * 2;
   }
@@ -56,8 +69,8 @@ struct Lattice {
   // The same lattice with weights: the filter's matrix becomes rows_a k_ab columns_b.
   Lattice scaled(const float* columns, const float* rows, Team& team) const;
 
-  // The lattice of some pixels alone (ascending, distinct): the filter's matrix becomes the submatrix
-  // of these rows and columns, exactly, and costs what lies between these pixels costs.
+  // The lattice of some pixels alone (ascending, distinct): the filter's matrix becomes the
+  // submatrix of these rows and columns, exactly, and costs what lies between these pixels costs.
   Lattice restricted(const std::int32_t* pixels, std::int64_t count, Team& team) const;
 
   // The diagonal k_aa of the filter's matrix, exactly, for the symmetric operator.

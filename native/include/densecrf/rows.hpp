@@ -10,31 +10,41 @@
 
 namespace densecrf {
 
+// Where a stage of the filter has left its rows: vertex v at row v & mask.
+struct RowsView {
+  const float* rows;
+  std::int64_t mask;
+};
+
 struct Rows {
   const char* isa;
+
+  // `out` and `own` point to the row of vertex (or pixel) `begin`, and the rows follow each other.
 
   // out_v = sum of w_e · in_pixel(e) over the entries e of vertex v (rows of pixels: n × width).
   void (*splat)(const LatticeView&, const float* in, float* out, int width, std::int64_t begin,
                 std::int64_t end);
 
-  // out_v[l] = sum of w_e · clamp(t_pixel(e) - l, 0, 1): the mass at or above level l + 1, where a
-  // pixel of fractional level t belongs to the two nearest levels in linear proportion.
-  void (*splat_levels)(const LatticeView&, const float* t, float* out, int width,
+  // For `lanes` labels side by side, slot l of a row: out_v[l][i] = sum of
+  // w_e · clamp(t_pixel(e)[i] - l, 0, 1), the mass at or above level l + 1, where a pixel of
+  // fractional level t belongs to the two nearest levels in linear proportion.
+  void (*splat_levels)(const LatticeView&, const float* t, float* out, int slots, int lanes,
                        std::int64_t begin, std::int64_t end);
 
-  // out_v = in_v + ½ (in_next + in_previous) [+ add_v], along one axis; row `vertices` is zero.
-  void (*blur)(const std::int32_t* axis, const float* in, const float* add, float* out, int width,
-               std::int64_t begin, std::int64_t end);
+  // out_v = own_v + ½ (in_next + in_previous) [+ add_v], along one axis; `zeros` stands for a
+  // neighbour numbered `vertices`, which is none.
+  void (*blur)(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
+               const float* own, const float* add, float* out, int width, std::int64_t begin,
+               std::int64_t end);
 
   // out_a = scale · sum of w_k · in_corner(k).
-  void (*slice)(const LatticeView&, const float* in, float scale, float* out, int width,
+  void (*slice)(const LatticeView&, RowsView in, float scale, float* out, int width,
                 std::int64_t begin, std::int64_t end);
 
-  // The signed mass below minus above each pixel's level (see ordered.cpp), times factor; added to
-  // out where accumulate is set.
-  void (*slice_levels)(const LatticeView&, const float* in, const float* t, const float* mass,
-                       int levels, float scale, float factor, bool accumulate, float* out,
-                       int width, std::int64_t begin, std::int64_t end);
+  // The signed mass, below minus above each pixel's level, as rows of `lanes` labels.
+  void (*slice_levels)(const LatticeView&, RowsView in, const float* t, const float* mass,
+                       int slots, int lanes, float scale, float* out, std::int64_t begin,
+                       std::int64_t end);
 };
 
 const Rows& rows();

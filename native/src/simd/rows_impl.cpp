@@ -67,11 +67,6 @@ struct Vec {
     return r;
   }
   DENSECRF_INLINE void store(float* p) const { std::memcpy(p, &v, sizeof v); }
-  static Vec counting(float first) {
-    float values[W];
-    for (int i = 0; i < W; ++i) values[i] = first + static_cast<float>(i);
-    return load(values);
-  }
 };
 
 constexpr std::int64_t kPrefetch = 12;  // rows ahead
@@ -93,95 +88,131 @@ void splat_blocks(const LatticeView& t, const float* in, float* out, int width, 
       for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
         sum = sum + Vec<W>::fill(t.entry_weight[e]) *
                         Vec<W>::load(in + static_cast<std::int64_t>(t.entry_pixel[e]) * width + at);
-      sum.store(out + v * width + at);
+      sum.store(out + (v - begin) * width + at);
     }
   }
 }
 
-template <int W>
-void splat_levels_blocks(const LatticeView& t, const float* level, float* out, int width,
-                         std::int64_t begin, std::int64_t end) {
+// `Slots` accumulators of W labels at a time, as many as there are registers for.
+template <int W, int Slots>
+void splat_slots(const LatticeView& t, const float* level, float* out, int width, int first_slot,
+                 std::int64_t begin, std::int64_t end) {
   const std::int32_t* pixel = t.entry_pixel;
   const float* weight = t.entry_weight;
   for (std::int64_t v = begin; v < end; ++v) {
-    const std::int64_t first = t.row_begin[v], last = t.row_begin[v + 1];
-    for (int at = 0; at < width; at += W) {
-      const Vec<W> floor = Vec<W>::counting(static_cast<float>(at));
-      Vec<W> even = Vec<W>::fill(0), odd = Vec<W>::fill(0);  // two chains hide the adder's latency
-      std::int64_t e = first;
-      for (; e + 1 < last; e += 2) {
-        even = even + Vec<W>::fill(weight[e]) * clamp01(Vec<W>::fill(level[pixel[e]]) - floor);
-        odd =
-            odd + Vec<W>::fill(weight[e + 1]) * clamp01(Vec<W>::fill(level[pixel[e + 1]]) - floor);
-      }
-      if (e < last)
-        even = even + Vec<W>::fill(weight[e]) * clamp01(Vec<W>::fill(level[pixel[e]]) - floor);
-      (even + odd).store(out + v * width + at);
+    Vec<W> sum[Slots];
+    for (Vec<W>& slot : sum) slot = Vec<W>::fill(0);
+    const std::int64_t last = t.row_begin[v + 1];
+    for (std::int64_t e = t.row_begin[v]; e < last; ++e) {
+      const Vec<W> w = Vec<W>::fill(weight[e]);
+      const Vec<W> own = Vec<W>::load(level + static_cast<std::int64_t>(pixel[e]) * W);
+      for (int l = 0; l < Slots; ++l)
+        sum[l] = sum[l] + w * clamp01(own - Vec<W>::fill(static_cast<float>(first_slot + l)));
     }
+    for (int l = 0; l < Slots; ++l) sum[l].store(out + (v - begin) * width + (first_slot + l) * W);
   }
 }
 
 template <int W>
-void blur_blocks(const std::int32_t* axis, const float* in, const float* add, float* out, int width,
-                 std::int64_t begin, std::int64_t end) {
+void splat_levels_lanes(const LatticeView& t, const float* level, float* out, int slots,
+                        std::int64_t begin, std::int64_t end) {
+  using Splat =
+      void (*)(const LatticeView&, const float*, float*, int, int, std::int64_t, std::int64_t);
+  constexpr int kMost = 9;
+  static constexpr Splat by_slots[kMost] = {
+      splat_slots<W, 1>, splat_slots<W, 2>, splat_slots<W, 3>, splat_slots<W, 4>, splat_slots<W, 5>,
+      splat_slots<W, 6>, splat_slots<W, 7>, splat_slots<W, 8>, splat_slots<W, 9>};
+  const int groups = (slots + kMost - 1) / kMost;
+  for (int g = 0; g < groups; ++g) {
+    const int first = slots * g / groups;
+    by_slots[slots * (g + 1) / groups - first - 1](t, level, out, slots * W, first, begin, end);
+  }
+}
+
+template <int W>
+void blur_blocks(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
+                 const float* own, const float* add, float* out, int width, std::int64_t begin,
+                 std::int64_t end) {
   const Vec<W> half = Vec<W>::fill(0.5f);
+  const auto row = [&](std::int32_t v) {
+    return v == vertices ? zeros : in.rows + (v & in.mask) * width;
+  };
   for (std::int64_t v = begin; v < end; ++v) {
     const std::int64_t ahead = v + kPrefetch < end ? v + kPrefetch : v;
-    const float* next = in + static_cast<std::int64_t>(axis[2 * v]) * width;
-    const float* previous = in + static_cast<std::int64_t>(axis[2 * v + 1]) * width;
-    prefetch(in + static_cast<std::int64_t>(axis[2 * ahead]) * width);
-    prefetch(in + static_cast<std::int64_t>(axis[2 * ahead + 1]) * width);
+    const float* next = row(axis[2 * v]);
+    const float* previous = row(axis[2 * v + 1]);
+    prefetch(row(axis[2 * ahead]));
+    prefetch(row(axis[2 * ahead + 1]));
+    const std::int64_t offset = (v - begin) * width;
     for (int at = 0; at < width; at += W) {
-      Vec<W> sum = Vec<W>::load(in + v * width + at) +
+      Vec<W> sum = Vec<W>::load(own + offset + at) +
                    half * (Vec<W>::load(next + at) + Vec<W>::load(previous + at));
-      if (add) sum = sum + Vec<W>::load(add + v * width + at);
-      sum.store(out + v * width + at);
+      if (add) sum = sum + Vec<W>::load(add + offset + at);
+      sum.store(out + offset + at);
     }
   }
 }
 
 template <int W>
-void slice_blocks(const LatticeView& t, const float* in, float scale, float* out, int width,
+void slice_blocks(const LatticeView& t, RowsView in, float scale, float* out, int width,
                   std::int64_t begin, std::int64_t end) {
   const std::int64_t n = t.pixels;
   for (std::int64_t a = begin; a < end; ++a) {
     for (int at = 0; at < width; at += W) {
       Vec<W> sum = Vec<W>::fill(0);
       for (int k = 0; k <= t.dimension; ++k)
-        sum = sum +
-              Vec<W>::fill(t.corner_weight[k * n + a]) *
-                  Vec<W>::load(in + static_cast<std::int64_t>(t.corner[k * n + a]) * width + at);
+        sum = sum + Vec<W>::fill(t.corner_weight[k * n + a]) *
+                        Vec<W>::load(in.rows + (t.corner[k * n + a] & in.mask) * width + at);
       (sum * Vec<W>::fill(scale)).store(out + (a - begin) * width + at);
     }
   }
 }
 
-// With C_l the filtered mass at or above level l (C_0 the pixel's total mass, C_levels = 0) the
-// signed mass at a whole level h is (C_0 - C_h) - C_{h+1}; at t = h + f, interpolated:
-//   C_0 - [(1-f) C_h + C_{h+1} + f C_{h+2}].
-// Slot l-1 of a row holds C_l, so one unaligned load of four floats from slot h-1 has all three.
-template <int Corners>
-void slice_levels_corners(const LatticeView& t, const float* in, const float* level,
-                          const float* mass, int levels, float scale, float factor, bool accumulate,
-                          float* out, int width, std::int64_t begin, std::int64_t end) {
+// With C_l the filtered mass at or above level l (C_0 the pixel's total mass, C_H = 0), the signed
+// mass at a whole level h is C_0 - C_h - C_{h+1}, interpolated in between. Summation by parts gives
+//   Σ_{l=1}^{H-1} s_l (C_{l-1} - C_{l+1}) - C_1,   s_l = clamp(t - (l-1), 0, 1),
+// the same weights as in the splat: no label needs to look up its own level.
+template <int W, int Corners>
+void slice_levels_corners(const LatticeView& t, RowsView in, const float* level, const float* mass,
+                          int slots, float scale, float* out, std::int64_t begin,
+                          std::int64_t end) {
   const std::int64_t n = t.pixels;
   const int corners = Corners ? Corners : t.dimension + 1;
-  const std::int32_t* corner = t.corner;
-  const float* weight = t.corner_weight;
   for (std::int64_t a = begin; a < end; ++a) {
-    const int h = static_cast<int>(level[a]);
-    const float f = level[a] - static_cast<float>(h);
-    Vec<4> sum = Vec<4>::fill(0);
-    const float* base = in + h - 1;
-    for (int k = 0; k < corners; ++k)
-      sum = sum + Vec<4>::fill(weight[k * n + a]) *
-                      Vec<4>::load(base + static_cast<std::int64_t>(corner[k * n + a]) * width);
-    const float at_h = h > 0 ? scale * sum.v[0] : mass[a];
-    const float at_next = h + 1 < levels ? scale * sum.v[1] : 0.0f;
-    const float at_second = h + 2 < levels ? scale * sum.v[2] : 0.0f;
-    const float signed_mass = mass[a] - ((1 - f) * at_h + at_next + f * at_second);
-    out[a] = accumulate ? out[a] + factor * signed_mass : factor * signed_mass;
+    const float* row[Corners ? Corners : kMaxDimension + 1] = {};
+    float weight[Corners ? Corners : kMaxDimension + 1] = {};
+    for (int k = 0; k < corners; ++k) {
+      row[k] = in.rows + (t.corner[k * n + a] & in.mask) * slots * W;
+      weight[k] = scale * t.corner_weight[k * n + a];
+    }
+    const auto filtered = [&](int slot) {
+      Vec<W> sum = Vec<W>::fill(weight[0]) * Vec<W>::load(row[0] + slot * W);
+      for (int k = 1; k < corners; ++k)
+        sum = sum + Vec<W>::fill(weight[k]) * Vec<W>::load(row[k] + slot * W);
+      return sum;
+    };
+    const Vec<W> own = Vec<W>::load(level + a * W);
+    Vec<W> below = Vec<W>::fill(mass[a]), here = filtered(0);
+    Vec<W> total = Vec<W>::fill(0) - here;
+    for (int slot = 0; slot < slots; ++slot) {
+      const Vec<W> above = slot + 1 < slots ? filtered(slot + 1) : Vec<W>::fill(0);
+      const Vec<W> share = clamp01(own - Vec<W>::fill(static_cast<float>(slot)));
+      total = total + share * (below - above);
+      below = here;
+      here = above;
+    }
+    total.store(out + (a - begin) * W);
   }
+}
+
+template <int W>
+void slice_levels_lanes(const LatticeView& t, RowsView in, const float* level, const float* mass,
+                        int slots, float scale, float* out, std::int64_t begin, std::int64_t end) {
+  auto* unrolled = slice_levels_corners<W, 0>;
+  if (t.dimension == 2) unrolled = slice_levels_corners<W, 3>;
+  if (t.dimension == 3) unrolled = slice_levels_corners<W, 4>;
+  if (t.dimension == 5) unrolled = slice_levels_corners<W, 6>;
+  unrolled(t, in, level, mass, slots, scale, out, begin, end);
 }
 
 // Picks the block that divides the row.
@@ -196,32 +227,29 @@ void splat(const LatticeView& t, const float* in, float* out, int width, std::in
                                                                       end);
 }
 
-void splat_levels(const LatticeView& t, const float* level, float* out, int width,
+void splat_levels(const LatticeView& t, const float* level, float* out, int slots, int lanes,
                   std::int64_t begin, std::int64_t end) {
-  by_width(width, splat_levels_blocks<4>, splat_levels_blocks<8>, splat_levels_blocks<16>)(
-      t, level, out, width, begin, end);
+  (lanes == 8 ? splat_levels_lanes<8> : splat_levels_lanes<4>)(t, level, out, slots, begin, end);
 }
 
-void blur(const std::int32_t* axis, const float* in, const float* add, float* out, int width,
-          std::int64_t begin, std::int64_t end) {
-  by_width(width, blur_blocks<4>, blur_blocks<8>, blur_blocks<16>)(axis, in, add, out, width, begin,
-                                                                   end);
+void blur(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
+          const float* own, const float* add, float* out, int width, std::int64_t begin,
+          std::int64_t end) {
+  by_width(width, blur_blocks<4>, blur_blocks<8>, blur_blocks<16>)(axis, vertices, in, zeros, own,
+                                                                   add, out, width, begin, end);
 }
 
-void slice(const LatticeView& t, const float* in, float scale, float* out, int width,
+void slice(const LatticeView& t, RowsView in, float scale, float* out, int width,
            std::int64_t begin, std::int64_t end) {
   by_width(width, slice_blocks<4>, slice_blocks<8>, slice_blocks<16>)(t, in, scale, out, width,
                                                                       begin, end);
 }
 
-void slice_levels(const LatticeView& t, const float* in, const float* level, const float* mass,
-                  int levels, float scale, float factor, bool accumulate, float* out, int width,
-                  std::int64_t begin, std::int64_t end) {
-  auto* unrolled = slice_levels_corners<0>;
-  if (t.dimension == 2) unrolled = slice_levels_corners<3>;
-  if (t.dimension == 3) unrolled = slice_levels_corners<4>;
-  if (t.dimension == 5) unrolled = slice_levels_corners<6>;
-  unrolled(t, in, level, mass, levels, scale, factor, accumulate, out, width, begin, end);
+void slice_levels(const LatticeView& t, RowsView in, const float* level, const float* mass,
+                  int slots, int lanes, float scale, float* out, std::int64_t begin,
+                  std::int64_t end) {
+  (lanes == 8 ? slice_levels_lanes<8> : slice_levels_lanes<4>)(t, in, level, mass, slots, scale,
+                                                               out, begin, end);
 }
 
 }  // namespace

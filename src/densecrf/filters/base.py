@@ -131,11 +131,12 @@ class Filter(ABC):
         """
         check_choice("order", order, ORDERS)
         check_integer("levels", levels, at_least=2, at_most=MOST_LEVELS)
-        if order in ("soft", "hard", "literal"):
-            check_fits(f"levels={levels}: the workspace", (self.ordered_workspace(levels) // 4,))
         workers = check_threads(threads)
         planes, shape = as_planes("scores", scores, self.n)
         planes = np.ascontiguousarray(planes)
+        if order in ("soft", "hard", "literal"):
+            needed = self.ordered_workspace(len(planes), levels, workers)
+            check_fits(f"levels={levels}: the workspace", (needed // 4,))
         if not np.isfinite(planes.max() - planes.min()):
             raise ValueError("scores: their range is beyond that of float32; scale them down")
         target = self if weights is None else self.weighted(self._checked_weights(weights), None)
@@ -164,8 +165,8 @@ class Filter(ABC):
         return np.asarray(out[0])
 
     @abstractmethod
-    def ordered_workspace(self, levels: int = 10) -> int:
-        """Return the bytes that `ordered` by levels takes beside its arguments, each thread."""
+    def ordered_workspace(self, channels: int, levels: int = 10, threads: int = 0) -> int:
+        """Return the bytes that `ordered` by levels takes at most beside its arguments."""
 
     @abstractmethod
     def diagonal(self) -> FloatArray:

@@ -36,7 +36,7 @@ class ExactFilter(Filter):
         self._columns: npt.NDArray[np.float64] = np.ones(self.n)
         self._rows: npt.NDArray[np.float64] = np.ones(self.n)
 
-    def ordered_workspace(self, levels: int = 10) -> int:
+    def ordered_workspace(self, channels: int, levels: int = 10, threads: int = 0) -> int:
         """Return the bytes of a block of pairs, whatever the levels."""
         return 8 * max(BLOCK, self.n)
 

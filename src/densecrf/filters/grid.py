@@ -63,7 +63,7 @@ class GridFilter(Filter):
         self._columns: FloatArray = np.ones(self.n, np.float32)
         self._rows: FloatArray = self._columns
 
-    def ordered_workspace(self, levels: int = 10) -> int:
+    def ordered_workspace(self, channels: int, levels: int = 10, threads: int = 0) -> int:
         """Return the bytes of four planes, whatever the levels."""
         return 4 * 4 * self.n
 

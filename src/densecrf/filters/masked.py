@@ -33,9 +33,10 @@ class MaskedFilter(Filter):
         out[:, self._pixels] = planes
         return out
 
-    def ordered_workspace(self, levels: int = 10) -> int:
-        """Return the bytes that the whole filter takes, and two planes."""
-        return self._masked.ordered_workspace(levels) + 8 * self._masked.n
+    def ordered_workspace(self, channels: int, levels: int = 10, threads: int = 0) -> int:
+        """Return the bytes that the whole filter takes, and its scores and result."""
+        planes = 8 * channels * self._masked.n
+        return self._masked.ordered_workspace(channels, levels, threads) + planes
 
     def diagonal(self) -> FloatArray:
         """Return the whole filter's, at these pixels."""

@@ -1,0 +1,132 @@
+// Splat, blurs and slice of one block of channels, in one sweep over the lattice or stage by stage.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "densecrf/filter.hpp"
+#include "densecrf/lattice.hpp"
+#include "densecrf/parallel.hpp"
+#include "densecrf/rows.hpp"
+
+namespace densecrf {
+
+// The splat and the blurs of a lattice as stages over blocks of vertices.
+//
+// A stage may work on a block as soon as the stage that it reads is far enough ahead, and its rows
+// may be forgotten once those that read them are past. How far follows from the neighbours
+// (Topology::reach). Where neighbours are near each other, as in images they mostly are, one sweep
+// thus needs a few blocks a stage, which stay in the cache; pass after pass over all vertices would
+// fetch every row from memory each time. Where they are not, or where threads share the work of a
+// stage, every stage keeps all rows, in arrays that take turns.
+class Sweep {
+ public:
+  // `alone`: one thread does all of it, and may sweep.
+  Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone);
+
+  // Whether it keeps windows of rows: then in_one() is to be called, otherwise by_stages().
+  bool windowed() const { return stages_[0].mask != kEverything; }
+
+  // Floats that a sweep allocates at most, with windows and without.
+  static std::int64_t floats(const Lattice& lattice, int width, BlurOrder order, bool windowed);
+
+  // splat(rows, begin, end) fills the rows of some vertices, the first of them at `rows`;
+  // slice(rows, begin, end) reads rows for some pixels. In the symmetric order these hold the sum
+  // of both orders, not their mean. A lone sweep calls checkpoint() every now and then.
+  template <class Splat, class Slice, class Checkpoint>
+  void in_one(Splat&& splat, Slice&& slice, Checkpoint&& checkpoint) {
+    schedule(
+        [&](std::int64_t block) {
+          const std::int64_t begin = block * kBlock;
+          splat(own_rows(stages_[0], begin), begin, std::min(vertices_, begin + kBlock));
+          checkpoint();
+        },
+        [&](const Stage& stage, std::int64_t block) {
+          blur(stage, block * kBlock, std::min(vertices_, (block + 1) * kBlock));
+        },
+        [&](std::int64_t block) {
+          slice(result(), block * kBlock, std::min(topology_.pixels, (block + 1) * kBlock));
+        });
+  }
+
+  template <class Splat, class Slice>
+  void by_stages(Splat&& splat, Slice&& slice, Team& team) {
+    constexpr std::int64_t kVertices = 512, kPixels = 2048;
+    team.run(vertices_, kVertices, [&](std::int64_t begin, std::int64_t end, int) {
+      splat(own_rows(stages_[0], begin), begin, end);
+    });
+    for (std::size_t s = 1; s < stages_.size(); ++s)
+      team.run(vertices_, kVertices,
+               [&](std::int64_t begin, std::int64_t end, int) { blur(stages_[s], begin, end); });
+    team.run(topology_.pixels, kPixels,
+             [&](std::int64_t begin, std::int64_t end, int) { slice(result(), begin, end); });
+  }
+
+ private:
+  static constexpr std::int64_t kBlock = Topology::kReachBlock;
+  static constexpr std::int64_t kEverything = INT64_MAX;  // the mask of an array of all rows
+  static constexpr std::int64_t blocks_of(std::int64_t count) {
+    return (count + kBlock - 1) / kBlock;
+  }
+
+  struct Stage {
+    int axis = 0;
+    std::size_t from = 0;  // the stage whose neighbouring rows it reads
+    std::size_t add = 0;   // a stage whose rows are added; 0: none
+    float* rows = nullptr;
+    std::int64_t mask = 0;       // a vertex's row is at its number & mask
+    std::int64_t done = 0;       // blocks written
+    std::int64_t forgotten = 0;  // blocks that nobody reads any more
+    std::int64_t window = 0;     // most blocks between the two
+  };
+
+  template <class Splat, class Blur, class Slice>
+  void schedule(Splat&& splat, Blur&& blur, Slice&& slice);
+  void add_chain(bool reversed);
+  bool keep_windows();
+  void keep_all();
+  bool needed(std::size_t stage, std::int64_t block, std::int64_t sliced) const;
+  void blur(const Stage& stage, std::int64_t begin, std::int64_t end) const;
+  float* own_rows(const Stage& stage, std::int64_t vertex) const {
+    return stage.rows + (vertex & stage.mask) * width_;
+  }
+  RowsView result() const { return {stages_.back().rows, stages_.back().mask}; }
+
+  const Topology& topology_;
+  int width_;
+  std::int64_t vertices_;
+  std::int64_t blocks_;
+  std::vector<Stage> stages_;  // the splat, the blurs of one order, those of the other
+  std::vector<Buffer<float>> buffers_;
+  std::vector<float> zeros_;  // the row of a vertex that is missing
+};
+
+// Whenever a block is splatted, every later stage goes as far as it can.
+template <class Splat, class Blur, class Slice>
+void Sweep::schedule(Splat&& splat, Blur&& blur, Slice&& slice) {
+  for (Stage& stage : stages_) stage.done = stage.forgotten = 0;
+  const std::int64_t pixel_blocks = blocks_of(topology_.pixels);
+  std::int64_t sliced = 0;
+  while (stages_[0].done < blocks_) {
+    splat(stages_[0].done);
+    ++stages_[0].done;
+    for (std::size_t s = 1; s < stages_.size(); ++s) {
+      Stage& stage = stages_[s];
+      const std::int32_t* ahead = topology_.reach_of(stage.axis);
+      for (; stage.done < blocks_ && stages_[stage.from].done > ahead[stage.done] &&
+             (stage.add == 0 || stages_[stage.add].done > stage.done);
+           ++stage.done)
+        blur(stage, stage.done);
+    }
+    for (; sliced < pixel_blocks && stages_.back().done > topology_.pixel_reach[sliced]; ++sliced)
+      slice(sliced);
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      Stage& stage = stages_[s];
+      stage.window = std::max(stage.window, stage.done - stage.forgotten);
+      while (stage.forgotten < stage.done && !needed(s, stage.forgotten, sliced)) ++stage.forgotten;
+    }
+  }
+}
+
+}  // namespace densecrf
