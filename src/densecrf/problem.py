@@ -126,9 +126,13 @@ class Problem:
         # Of two labels, one is the mirror image of the other.
         mirrored = order == "soft" and self.potts and self.labels == 2 == len(nodes)
         some = nodes[:1] if mirrored else nodes
-        r = self.crf.pairwise.ordered(np.ascontiguousarray(some), levels, order, self.threads)
-        r *= np.float32(0.5)
-        r = self._balanced(r)
+        r = np.zeros(some.shape, np.float32)
+        ordered = some.min(1) < some.max(1)  # where all scores are equal nothing flows
+        if ordered.any():
+            part = np.ascontiguousarray(some[ordered])
+            part = self.crf.pairwise.ordered(part, levels, order, self.threads)
+            part *= np.float32(0.5)
+            r[ordered] = self._balanced(part)
         return np.concatenate([r, -r]) if mirrored else self.leaves(r)
 
     def _balanced(self, r: FloatArray) -> FloatArray:
