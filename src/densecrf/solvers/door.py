@@ -236,13 +236,7 @@ def _with_progress(
 def _packed(crf: "DenseCRF", method: str, outcome: Outcome, limits: Limits) -> Result:
     constants = crf.constant_energies()
     best = int(constants.argmin())
-    if constants[best] < outcome.energy:
-        warnings.warn(
-            f"the constant labelling {best} has energy {constants[best]:,.1f}, below the "
-            f"{outcome.energy:,.1f} of {method!r}: the pairwise weights dominate; normalise "
-            '(normalization="symmetric") or lower them',
-            stacklevel=4,
-        )
+    _warn_of_constants(crf, method, outcome, best, float(constants[best]))
     grid = crf.shape
     return Result(
         labels=np.asarray(outcome.labels).reshape(grid),
@@ -259,3 +253,23 @@ def _packed(crf: "DenseCRF", method: str, outcome: Outcome, limits: Limits) -> R
         info=outcome.info,
         crf=crf,
     )
+
+
+def _warn_of_constants(
+    crf: "DenseCRF", method: str, outcome: Outcome, best: int, constant: float
+) -> None:
+    """Say so where the pairwise weights are so strong that one label everywhere is best."""
+    remedy = 'the pairwise weights dominate; normalise (normalization="symmetric") or lower them'
+    if constant < outcome.energy:
+        warnings.warn(
+            f"the constant labelling {best} has energy {constant:,.1f}, below the "
+            f"{outcome.energy:,.1f} of {method!r}: {remedy}",
+            stacklevel=5,
+        )
+    elif bool((outcome.labels == outcome.labels[0]).all()) and method == "lp":
+        alone = crf.unary.argmin(0)
+        if bool((alone != alone[0]).any()):
+            warnings.warn(
+                f"the constant labelling {best} is the best that {method!r} found: {remedy}",
+                stacklevel=5,
+            )

@@ -1,0 +1,96 @@
+"""The certified linear program: it reaches the relaxation's optimum, and proves it."""
+
+import numpy as np
+import pytest
+
+import densecrf
+import oracles
+
+pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
+
+
+@pytest.mark.parametrize("seeds", [range(i, i + 35) for i in range(0, 210, 35)], ids=str)
+def test_it_reaches_the_optimum_of_the_relaxation(seeds):
+    for seed in seeds:
+        case = oracles.case(seed)
+        result = case.crf.solve("lp", gap=1e-4)
+        scale = max(1.0, abs(case.lp_energy))
+        tight = case.map_energy - case.lp_energy <= 1e-4 * scale
+        short = case.lp_energy - result.lower_bound
+        assert short <= 1e-3 * scale
+        assert result.converged or not tight
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_with_two_labels_it_returns_the_exact_optimum(seed):
+    case = oracles.case(seed, labels=2)
+    result = case.crf.solve("lp", gap=1e-6)
+    assert result.energy == pytest.approx(case.map_energy, abs=case.rounding)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_tree_metrics_on_four_labels(seed):
+    case = oracles.case(seed, labels=4, compatibility="tree")
+    result = case.crf.solve("lp", gap=1e-4)
+    assert case.lp_energy - result.lower_bound <= 1e-3 * max(1.0, abs(case.lp_energy))
+
+
+def test_one_iteration_is_one_ordered_filtering():
+    result = oracles.case(3).crf.solve("lp", gap=0.0, max_iterations=7)
+    assert result.iterations == 7
+    assert result.trace.ordered_calls == list(range(8))
+    assert not result.converged
+
+
+def test_gap_zero_runs_to_the_methods_last_iteration():
+    result = oracles.case(3).crf.solve("lp", gap=0.0, iterations=30)
+    assert result.iterations == 30
+    assert not result.converged
+    assert result.message == "the method's last iteration"
+
+
+def test_a_dominating_pairwise_term_returns_the_best_constant_and_says_why():
+    rng = np.random.default_rng(0)
+    unary = rng.random((3, 12, 15))
+    crf = densecrf.DenseCRF(unary, [densecrf.Spatial(4.0, 50.0)], normalization="none")
+    with pytest.warns(UserWarning, match="pairwise weights dominate"):
+        result = crf.solve("lp")
+    assert result.energy == pytest.approx(crf.constant_energies().min())
+    assert len(np.unique(result.labels)) == 1
+    assert result.gap <= 1e-3
+
+
+def test_bounds_never_exceed_the_energy_of_any_constant_labelling():
+    rng = np.random.default_rng(1)
+    crf = densecrf.DenseCRF(rng.random((4, 40, 50)), [densecrf.Spatial(6.0, 80.0)], "none")
+    result = crf.solve("lp", gap=0.0, max_iterations=60)
+    assert result.lower_bound <= crf.constant_energies().min()
+
+
+@pytest.mark.parametrize("labels", [2, 150])
+def test_few_and_many_labels(labels):
+    rng = np.random.default_rng(2)
+    unary = rng.normal(size=(labels, 10, 12)).astype(np.float32)
+    kernels = [densecrf.Spatial(2.0, 2.0), densecrf.Bilateral(rng.random((10, 12, 3)), 4, 0.3, 3.0)]
+    result = densecrf.DenseCRF(unary, kernels).solve("lp", gap=1e-3)
+    assert result.gap <= 1e-3
+
+
+def test_certify_bounds_a_bad_labelling_from_both_sides():
+    case = oracles.case(11)
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, case.crf.labels, case.crf.shape)
+    certificate = densecrf.certify(case.crf, labels, budget=80)
+    energy = case.crf.energy(labels)
+    assert certificate.energy == pytest.approx(energy)
+    assert certificate.lower_bound <= case.lp_energy + case.rounding
+    assert certificate.better_energy >= case.map_energy - case.rounding
+    assert certificate.gap >= (energy - case.map_energy) / max(1, abs(energy)) - 1e-6
+    assert "proven" in str(certificate)
+
+
+@pytest.mark.parametrize("bad", [[[0, 9]], [[0.5, 1]], [0, 1, 0]])
+def test_certify_refuses_labels_out_of_range(bad):
+    crf = densecrf.DenseCRF(np.zeros((2, 1, 2)))
+    with pytest.raises(ValueError, match="labels"):
+        densecrf.certify(crf, bad)
