@@ -35,7 +35,7 @@ help:
 demo: $(VENV)/.native $(VENV)/.extra-demo
 	$(PY) examples/demo.py $(DEMO_ARGS)
 
-test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
+test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch $(VENV)/.peers
 	$(PY) -m pytest $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
@@ -98,6 +98,11 @@ $(VENV)/.native: $(NATIVE) pyproject.toml src/densecrf/__init__.py $(VENV)/.tool
 
 $(VENV)/.extra-%: pyproject.toml | $(VENV)/.native
 	$(INSTALL) '.[$*]'
+	@touch $@
+
+# What the facade is compared with, where it can be built.
+$(VENV)/.peers: | $(VENV)/.created
+	$(PIP) pydensecrf2 || echo 'No pydensecrf2 here: comparisons with it are skipped'
 	@touch $@
 
 $(VENV)/.torch: | $(VENV)/.created

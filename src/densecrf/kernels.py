@@ -71,7 +71,7 @@ class Spatial:
     def __post_init__(self) -> None:
         """Check the weight; sigma is checked with the image's axes."""
         object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
-        sigmas("sigma", self.sigma, np.size(self.sigma), "axes")
+        sigmas("sigma", self.sigma, as_real_array("sigma", self.sigma).size, "axes")
 
     def axis_sigmas(self, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """Return the standard deviation along each axis."""
@@ -128,8 +128,8 @@ class Bilateral:
                 raise ValueError(f"channel_axis={axis}: the image has {image.ndim} axes only")
             image = np.moveaxis(image, axis, -1)
         object.__setattr__(self, "image", image)
-        sigmas("sigma_xy", self.sigma_xy, np.size(self.sigma_xy), "axes")
-        sigmas("sigma_color", self.sigma_color, np.size(self.sigma_color), "channels")
+        sigmas("sigma_xy", self.sigma_xy, as_real_array("sigma_xy", self.sigma_xy).size, "axes")
+        sigmas("sigma_color", self.sigma_color, as_real_array("sigma_color", self.sigma_color).size, "channels")
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse an image of another grid, and standard deviations that do not fit it."""

@@ -126,8 +126,8 @@ def check_fits(name: str, shape: Sequence[int]) -> None:
     memory = _memory()
     if memory is not None and needed > memory:
         raise MemoryError(
-            f"{name}: {' × '.join(map(str, shape))} float32 numbers take {needed / 2**30:,.1f} "
-            f"GiB, and this machine has {memory / 2**30:,.1f} GiB; use fewer, or split the problem"
+            f"{name}: {' × '.join(map(str, shape))} float32 numbers take {needed >> 30:,} "
+            f"GiB, and this machine has {memory >> 30:,} GiB; use fewer, or split the problem"
         )
 
 
