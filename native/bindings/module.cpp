@@ -86,8 +86,8 @@ void bind_lattice(nb::module_& m) {
       .def_prop_ro("vertices", &Lattice::vertices)
       .def_prop_ro("bytes", &Lattice::bytes)
       .def("ordered_workspace",
-           [](const Lattice& self, int channels, int levels, bool symmetric, int threads) {
-             return 4 * ordered_workspace(self, channels, levels, blur_order(symmetric),
+           [](const Lattice& self, int channels, int levels, int threads) {
+             return 4 * ordered_workspace(self, channels, levels,
                                           threads > 0 ? threads : available_threads());
            })
       .def("scaled",

@@ -125,14 +125,14 @@ void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> ou
 namespace {
 
 // Floats of workspace for `lanes` labels side by side.
-std::int64_t ordered_floats(const Lattice& lattice, int lanes, int levels, BlurOrder order) {
-  return Sweep::floats(lattice, lanes * (levels - 1), order, false) + lanes * lattice.pixels();
+std::int64_t ordered_floats(const Lattice& lattice, int lanes, int levels) {
+  return Sweep::floats(lattice, lanes * (levels - 1), false) + lanes * lattice.pixels();
 }
 
 // Labels that are filtered side by side: eight, or four where there are no more of them, where the
 // rows of eight would take too much memory, or where the threads would share the blocks unevenly.
-int label_lanes(const Lattice& lattice, int channels, int levels, BlurOrder order, int threads) {
-  const std::int64_t bytes = 4 * ordered_floats(lattice, 8, levels, order);
+int label_lanes(const Lattice& lattice, int channels, int levels, int threads) {
+  const std::int64_t bytes = 4 * ordered_floats(lattice, 8, levels);
   const std::int64_t scores = 4 * channels * lattice.pixels();
   if (channels <= 4 || bytes > std::max(kGenerous, 2 * scores)) return 4;
   const auto rounds = [&](int lanes) {
@@ -153,18 +153,17 @@ void level_rows(const float* scores, std::int64_t n, int count, int lanes, Level
 
 }  // namespace
 
-std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels, BlurOrder order,
-                               int threads) {
-  const int lanes = label_lanes(lattice, channels, levels, order, threads);
+std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels, int threads) {
+  const int lanes = label_lanes(lattice, channels, levels, threads);
   const std::int64_t windows =
-      Sweep::floats(lattice, lanes * (levels - 1), order, true) + lanes * lattice.pixels();
-  return std::max(ordered_floats(lattice, lanes, levels, order), threads * windows);
+      Sweep::floats(lattice, lanes * (levels - 1), true) + lanes * lattice.pixels();
+  return std::max(ordered_floats(lattice, lanes, levels), threads * windows);
 }
 
 void filter_ordered(const Lattice& lattice, const float* scores, float* out, int channels,
                     Levels levels, const float* mass, BlurOrder order, float factor,
                     bool accumulate, Team& team) {
-  const int lanes = label_lanes(lattice, channels, levels.count, order, team.size());
+  const int lanes = label_lanes(lattice, channels, levels.count, team.size());
   const int slots = levels.count - 1;
   const Rows& r = rows();
   const LatticeView view = lattice.view();

@@ -6,14 +6,12 @@ namespace densecrf {
 
 namespace {
 
-std::int64_t arrays_for(BlurOrder order) {
-  return order == BlurOrder::kSymmetric ? 4 : 3;
-}
+constexpr int kArrays = 3;
 
 }  // namespace
 
-std::int64_t Sweep::floats(const Lattice& lattice, int width, BlurOrder order, bool windowed) {
-  return ((windowed ? 1 : arrays_for(order)) * lattice.vertices() + 1) * width;
+std::int64_t Sweep::floats(const Lattice& lattice, int width, bool windowed) {
+  return ((windowed ? 1 : kArrays) * static_cast<std::int64_t>(lattice.vertices()) + 1) * width;
 }
 
 Sweep::Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone)
@@ -30,6 +28,13 @@ Sweep::Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone)
     stages_.back().add = forward;
   }
   if (!alone || !keep_windows()) keep_all();
+}
+
+Sweep::~Sweep() {
+  try {
+    topology_.shelf.leave(std::move(memory_));
+  } catch (const std::bad_alloc&) {  // then it is freed instead
+  }
 }
 
 // One blur along each axis.
@@ -62,8 +67,8 @@ bool Sweep::keep_windows() {
     rows +=
         kBlock * static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(stage.window)));
   if (rows > vertices_) return false;
-  buffers_.emplace_back(rows * width_);
-  float* at = buffers_[0].data();
+  memory_ = topology_.shelf.take(rows * width_);
+  float* at = memory_.data();
   for (Stage& stage : stages_) {
     const auto size =
         kBlock * static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(stage.window)));
@@ -74,17 +79,19 @@ bool Sweep::keep_windows() {
   return true;
 }
 
-// Arrays for all rows. A stage overwrites what its predecessor has read, so a sweep can only go
-// stage by stage: see by_stages().
+// Three arrays for all rows, which take turns: one order of blurs leaves its result in one of them,
+// the other order has the remaining two. A stage overwrites what others have read, so the stages
+// can only be run one after the other: see by_stages().
 void Sweep::keep_all() {
-  const std::int64_t chain = topology_.dimension + 1;
-  const bool both = static_cast<std::int64_t>(stages_.size()) > chain + 1;
-  for (std::int64_t i = 0; i < (both ? 4 : 3); ++i) buffers_.emplace_back(vertices_ * width_);
-  stages_[0].rows = buffers_[0].data();
+  const std::int64_t size = vertices_ * width_;
+  memory_ = topology_.shelf.take(kArrays * size);
+  const std::size_t chain = static_cast<std::size_t>(topology_.dimension) + 1;
+  const std::size_t result = chain % 2 == 1 ? 1 : 2;
+  stages_[0].rows = memory_.data();
   for (std::size_t s = 1; s < stages_.size(); ++s) {
-    const bool reversed = static_cast<std::int64_t>(s) > chain;
-    const bool odd = (static_cast<std::int64_t>(s) - (reversed ? chain : 0)) % 2 == 1;
-    stages_[s].rows = buffers_[reversed ? (odd ? 3 : 0) : (odd ? 1 : 2)].data();
+    const bool odd = (s <= chain ? s : s - chain) % 2 == 1;
+    const std::size_t array = s <= chain ? (odd ? 1 : 2) : (odd ? 3 - result : 0);
+    stages_[s].rows = memory_.data() + static_cast<std::int64_t>(array) * size;
   }
   for (Stage& stage : stages_) stage.mask = kEverything;
 }

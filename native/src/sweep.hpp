@@ -24,12 +24,15 @@ class Sweep {
  public:
   // `alone`: one thread does all of it, and may sweep.
   Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone);
+  ~Sweep();
+  Sweep(const Sweep&) = delete;
+  Sweep& operator=(const Sweep&) = delete;
 
   // Whether it keeps windows of rows: then in_one() is to be called, otherwise by_stages().
   bool windowed() const { return stages_[0].mask != kEverything; }
 
   // Floats that a sweep allocates at most, with windows and without.
-  static std::int64_t floats(const Lattice& lattice, int width, BlurOrder order, bool windowed);
+  static std::int64_t floats(const Lattice& lattice, int width, bool windowed);
 
   // splat(rows, begin, end) fills the rows of some vertices, the first of them at `rows`;
   // slice(rows, begin, end) reads rows for some pixels. In the symmetric order these hold the sum
@@ -98,7 +101,7 @@ class Sweep {
   std::int64_t vertices_;
   std::int64_t blocks_;
   std::vector<Stage> stages_;  // the splat, the blurs of one order, those of the other
-  std::vector<Buffer<float>> buffers_;
+  Buffer<float> memory_;
   std::vector<float> zeros_;  // the row of a vertex that is missing
 };
 

@@ -49,7 +49,6 @@ void filter_ordered(const Lattice& lattice, const float* scores, float* out, int
                     bool accumulate, Team& team);
 
 // Floats of workspace that filter_ordered takes at most.
-std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels, BlurOrder order,
-                               int threads);
+std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels, int threads);
 
 }  // namespace densecrf

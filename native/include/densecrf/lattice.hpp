@@ -34,6 +34,8 @@ struct Topology {
                                      // anything up to and including it
   void measure_reach(Team& team);
 
+  mutable Shelf shelf;  // for the workspaces of the filters
+
   const std::int32_t* reach_of(int j) const {
     return reach.data() + j * ((vertices + kReachBlock - 1) / kReachBlock);
   }

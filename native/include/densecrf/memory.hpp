@@ -1,6 +1,7 @@
 // Cache-line aligned arrays that are not zeroed on allocation.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,31 @@ class Buffer {
   };
   std::unique_ptr<T, Free> data_;
   std::int64_t size_ = 0;
+};
+
+// Where a call leaves its workspace for the next one: fresh memory would have to be cleared by the
+// system first. Holds one array of moderate size; a second call at the same time gets its own.
+// Without a lock, so that a child made by fork() cannot find it taken for ever.
+class Shelf {
+ public:
+  static constexpr std::int64_t kMost = 64 << 20;  // bytes that may lie here unused
+
+  Shelf() = default;
+  Shelf(const Shelf&) = delete;
+  Shelf& operator=(const Shelf&) = delete;
+  ~Shelf() { delete held_.load(); }
+
+  Buffer<float> take(std::int64_t size) {
+    const std::unique_ptr<Buffer<float>> held(held_.exchange(nullptr));
+    return held && held->size() >= size ? std::move(*held) : Buffer<float>(size);
+  }
+
+  void leave(Buffer<float> buffer) {
+    if (4 * buffer.size() <= kMost) delete held_.exchange(new Buffer<float>(std::move(buffer)));
+  }
+
+ private:
+  std::atomic<Buffer<float>*> held_{nullptr};
 };
 
 }  // namespace densecrf

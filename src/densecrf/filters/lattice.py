@@ -43,7 +43,7 @@ class LatticeFilter(Filter):
     -----
     The workspace of `ordered` is at most ``4 B ((H - 1) (A P + 1) + T n)`` bytes, with P lattice
     points, H levels, T threads, B = 8 labels at a time (4 where that would be more than 256 MiB
-    and more than twice the scores), and A = 4, or T where there are more threads than that; see
+    and more than twice the scores), and A = 3, or T where there are more threads than that; see
     `ordered_workspace`. Where neighbours are near each other, as in most images, far less is
     touched. That of `apply` is the same with 16 channels in the place of B (H - 1).
 
@@ -104,7 +104,7 @@ class LatticeFilter(Filter):
 
     def ordered_workspace(self, channels: int, levels: int = 10, threads: int = 0) -> int:
         """Return the bytes of workspace that `ordered` takes at most."""
-        return int(self._lattice.ordered_workspace(channels, levels, self.symmetric, threads))
+        return int(self._lattice.ordered_workspace(channels, levels, threads))
 
     def diagonal(self) -> FloatArray:
         """Return the exact diagonal; it is the same for either order of the blurs."""
