@@ -105,7 +105,7 @@ def table(
         data, protocol, params, methods, split, images, every, kind, classes, threads,
         {name: value for name, value in limits.items() if value is not None},
     )  # fmt: skip
-    with progress_bar("images", not quiet) as tell:
+    with _reporting_errors(), progress_bar("images", not quiet) as tell:
         done = run(
             plan,
             RecordStore(out / "records"),
