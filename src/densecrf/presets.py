@@ -3,14 +3,22 @@
 Every preset has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 255.
 """
 
-from dataclasses import dataclass
+import json
+import math
+import os
+from dataclasses import asdict, dataclass, fields
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
+from densecrf.io.atomic import write_json
+from densecrf.io.errors import FileFormatError
 from densecrf.kernels import Bilateral, Spatial
 from densecrf.validation import check_choice
 
-__all__ = ["PRESETS", "Preset", "get_preset"]
+__all__ = ["PRESETS", "Preset", "get_preset", "read_preset", "write_preset"]
+
+NUMBERS = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight")
 
 
 @dataclass(frozen=True)
@@ -86,3 +94,62 @@ def get_preset(preset: str | Preset) -> Preset:
     if isinstance(preset, Preset):
         return preset
     return PRESETS[check_choice("preset", preset, tuple(PRESETS))]
+
+
+def write_preset(path: str | os.PathLike[str], preset: Preset, **remarks: Any) -> None:
+    """Write parameters as a JSON file that `read_preset` and ``--params`` read.
+
+    Parameters
+    ----------
+    path : path-like
+        The file, which appears whole or not at all.
+    preset : Preset
+        The parameters.
+    **remarks
+        What else to keep in the file: how they were found, how good they are.
+    """
+    write_json(path, {"parameters": asdict(preset), **remarks})
+
+
+def read_preset(path: str | os.PathLike[str]) -> Preset:
+    """Read a file of parameters.
+
+    It holds one JSON object with the numbers ``sigma``, ``weight``, ``sigma_xy``, ``sigma_color``
+    and ``bilateral_weight``, or has that object under ``parameters``.
+
+    Raises
+    ------
+    FileFormatError
+        A ValueError that names the file and what is wrong with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "mine.json"
+    >>> write_preset(file, Preset(sigma_xy=40))
+    >>> read_preset(file).sigma_xy
+    40
+    """
+    try:
+        raw = json.loads(Path(path).read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(path, f"is not JSON ({error})") from error
+    values = raw.get("parameters", raw) if isinstance(raw, dict) else None
+    if not isinstance(values, dict):
+        raise FileFormatError(path, "must hold one JSON object of parameters")
+    known = {field.name for field in fields(Preset)}
+    if missing := [name for name in NUMBERS if name not in values]:
+        raise FileFormatError(path, f"lacks the parameters {', '.join(missing)}")
+    if unknown := [name for name in values if name not in known]:
+        raise FileFormatError(path, f"has unknown parameters: {', '.join(map(str, unknown))}")
+    for name in NUMBERS:
+        value = values[name]
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if (
+            not number
+            or not math.isfinite(value)
+            or value < 0
+            or (value == 0 and name.startswith("sigma"))
+        ):
+            raise FileFormatError(path, f"{name} is {value!r}; it must be a positive number")
+    return Preset(**values)

@@ -31,6 +31,7 @@ def certify(
         ),
     ] = 50,
     preset: o.PresetOption = "default",
+    params: o.ParamsOption = None,
     kind: o.Kind = None,
     axis: o.Axis = None,
     n_labels: o.NLabels = None,

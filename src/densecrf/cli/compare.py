@@ -34,6 +34,7 @@ def compare(
         ),
     ] = None,
     preset: o.PresetOption = "default",
+    params: o.ParamsOption = None,
     kind: o.Kind = None,
     axis: o.Axis = None,
     n_labels: o.NLabels = None,

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from densecrf.cli.reports import describe
 from densecrf.io import PALETTES
 from densecrf.layouts import KINDS
-from densecrf.presets import PRESETS, Preset
+from densecrf.presets import NUMBERS, PRESETS, Preset, read_preset
 from densecrf.solvers import METHODS
 from densecrf.validation import check_choice
 
@@ -123,6 +124,14 @@ PresetOption = Annotated[
         **_one_of("preset", "Kernel parameters", tuple(PRESETS)),
     ),
 ]
+ParamsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--params",
+        help="Kernel parameters from a file, as `densecrf tune` writes it, in place of --preset.",
+        rich_help_panel=MODEL,
+    ),
+]
 Sigma = Annotated[
     float | None,
     typer.Option(help="Standard deviation of the spatial kernel, pixels.", rich_help_panel=MODEL),
@@ -232,6 +241,15 @@ def _parse_axis(axis: str | None) -> int | None:
         ) from error
 
 
+def _from_file(path: Path, given: dict[str, Any]) -> dict[str, float]:
+    """Return the parameters of a file, except those that are given one by one."""
+    try:
+        read = read_preset(path)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(describe(error), param_hint="--params") from error
+    return {name: getattr(read, name) for name in NUMBERS if given.get(name) is None}
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """How the input is read and which kernels there are; fields as the options."""
@@ -256,6 +274,8 @@ class ModelOptions:
     def of(cls, context: typer.Context) -> "ModelOptions":
         """Return the options of the command that is running."""
         given = {f.name: context.params[f.name] for f in fields(cls) if f.name in context.params}
+        if context.params.get("params") is not None:
+            given = {**given, **_from_file(context.params["params"], given)}
         axis, void = context.params.get("axis"), context.params.get("void")
         return cls(**{**given, "axis": _parse_axis(axis), "void": tuple(void or (255,))})
 

@@ -32,6 +32,7 @@ def segment(
     out: o.Out = Path("segmented"),
     method: o.MethodOption = "lp",
     preset: o.PresetOption = "default",
+    params: o.ParamsOption = None,
     kind: o.Kind = None,
     axis: o.Axis = None,
     n_labels: o.NLabels = None,

@@ -6,19 +6,24 @@ import csv
 import io
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from densecrf.experiments.metrics import accuracy, mean_iou
+from densecrf.io.atomic import write_json, write_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    import os
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from densecrf.experiments.records import Outcome
 
-__all__ = ["FORMATS", "Comparison", "Row", "compare"]
+__all__ = ["FORMATS", "Comparison", "Row", "compare", "outcomes_csv", "write_comparison"]
+
+_SUFFIXES = {"text": ".txt", "markdown": ".md", "csv": ".csv", "latex": ".tex"}
 
 
 @dataclass(frozen=True)
@@ -284,3 +289,54 @@ def _latex(text: str) -> str:
     for special in "&%$#_{}":
         text = text.replace(special, "\\" + special)
     return text
+
+
+def outcomes_csv(outcomes: Iterable[Outcome]) -> str:
+    """Render one line a method and image, full precision; empty is unknown."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = ("energy", "seconds", "lower_bound", "gap")
+    extra = ("cpu_seconds", "iterations", "ordered_calls", "converged", "best_constant", "constant")
+    writer.writerow(["image", "method", *names, "accuracy", *extra])
+    for outcome in sorted(outcomes, key=lambda o: (o.image, o.method)):
+        values = [getattr(outcome, name) for name in names]
+        known = outcome.confusion is not None and outcome.confusion.any()
+        values.append(float(accuracy(outcome.confusion)) if known else None)
+        values += [outcome.details.get(name) for name in extra]
+        line = ["" if value is None else value for value in values]
+        writer.writerow([outcome.image, outcome.method, *line])
+    return text.getvalue()
+
+
+def write_comparison(
+    folder: str | os.PathLike[str],
+    stem: str,
+    comparison: Comparison,
+    outcomes: Iterable[Outcome],
+    about: Mapping[str, Any],
+) -> list[Path]:
+    """Write a table in every format, its images one by one, and what it is about.
+
+    Parameters
+    ----------
+    folder, stem
+        Where, and how the files' names begin.
+    comparison, outcomes
+        The table, and what it was made from.
+    about
+        Plain values: protocol, parameters, failures, ...
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    written = []
+    for style, suffix in _SUFFIXES.items():
+        written.append(Path(folder, stem + suffix))
+        write_text(written[-1], comparison.render(style))
+    written.append(Path(folder, f"{stem}-images.csv"))
+    write_text(written[-1], outcomes_csv(outcomes))
+    written.append(Path(folder, f"{stem}.json"))
+    write_json(written[-1], {"about": dict(about), **json.loads(comparison.to_json())})
+    return written

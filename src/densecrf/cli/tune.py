@@ -1,0 +1,144 @@
+"""``densecrf tune``: find the kernels' parameters for a method on labelled images."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from densecrf.cli.reports import console, describe, fail, output, print_failures
+from densecrf.cli.reproduce import open_dataset, progress_bar
+from densecrf.experiments.metrics import METRICS, Interval, bootstrap, bootstrap_difference
+from densecrf.presets import NUMBERS, Preset, read_preset
+from densecrf.solvers import METHODS
+
+if TYPE_CHECKING:
+    from densecrf.experiments.target import Target
+
+__all__ = ["tune"]
+
+
+def tune(
+    data: Annotated[Path, typer.Option(help="Folder of images/, labels/ and scores.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="The parameters' file (.json); trials and plot lie beside it."
+        ),
+    ] = Path("tuned.json"),
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "lp",
+    metric: Annotated[str, typer.Option(help=f"One of {', '.join(METRICS)}.")] = "accuracy",
+    split: Annotated[str | None, typer.Option(help="Only the images of this split.")] = None,
+    validation: Annotated[
+        str | None,
+        typer.Option(help="A split, or another folder, to score the best parameters on."),
+    ] = None,
+    trials: Annotated[int, typer.Option(help="Trials in all, earlier runs' included.", min=1)] = 60,
+    workers: Annotated[int, typer.Option("--workers", "-j", help="Processes.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
+    start: Annotated[Path | None, typer.Option(help="A file of parameters to try first.")] = None,
+    first_batch: Annotated[
+        int, typer.Option(help="Images after which a trial may be given up.", min=1)
+    ] = 8,
+    gap: Annotated[float | None, typer.Option(help="Stop within this fraction.")] = None,
+    max_iterations: Annotated[int | None, typer.Option(help="Most iterations.", min=0)] = None,
+    kind: Annotated[str | None, typer.Option(help="Which scores, of several.")] = None,
+    classes: Annotated[str | None, typer.Option(help="Built-in classes.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads an image.", min=1)] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Find the five parameters of the kernels for a method, from images with ground truth.
+
+    Trials are kept in an SQLite file beside the result; run the same command again to go on, or
+    with more --trials to search longer. Every other command reads the result by --params.
+
+    For example:
+
+    densecrf tune --data msrc --split val --validation test --method lp --out lp.json
+    """
+    from densecrf.experiments.figures import save_figure
+    from densecrf.experiments.target import Target
+    from densecrf.experiments.tune import draw_history
+    from densecrf.experiments.tune import tune as search
+
+    dataset = open_dataset(data, kind, classes)
+    limits = {"gap": gap, "max_iterations": max_iterations}
+    try:
+        target = Target(
+            dataset,
+            dataset.names(split),
+            method,
+            metric,
+            limits={name: value for name, value in limits.items() if value is not None},
+            seed=seed,
+            first_batch=first_batch,
+            threads=threads,
+        )
+        if start is not None:
+            target = replace(target, start=(read_preset(start), *target.start))
+    except (OSError, ValueError) as error:
+        raise fail(describe(error), 2) from error
+    try:
+        with progress_bar("trials", not quiet) as tell:
+            tuned = search(
+                target,
+                out.with_suffix(".sqlite"),
+                trials=trials,
+                workers=workers,
+                progress=lambda done, total, best: tell(
+                    done, total, "" if best is None else f"best {100 * best:.2f} %"
+                ),
+            )
+        tuned.write(out, target)
+        save_figure(out.with_name(f"tune-{out.stem}.png"), draw_history(tuned, metric))
+    except (OSError, ValueError, MemoryError, ImportError) as error:
+        raise fail(describe(error)) from error
+    numbers = ", ".join(f"{name} {getattr(tuned.parameters, name):.4g}" for name in NUMBERS)
+    output.print(f"{metric} {100 * tuned.score:.2f} % with {numbers}", soft_wrap=True)
+    if tuned.start_score is not None:
+        output.print(f"the best of those given: {100 * tuned.start_score:.2f} %")
+    if validation is not None and not tuned.interrupted:
+        _validate(target, tuned.parameters, tuned.start, validation, kind, classes)
+    console.print(f"Written: {out}; use it by --params {out}", soft_wrap=True)
+    print_failures(dict(tuned.failures), len(target.images) - len(tuned.failures))
+    if tuned.interrupted:
+        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        raise typer.Exit(130)
+    if tuned.failures:
+        raise typer.Exit(1)
+
+
+def _validate(
+    target: "Target",
+    tuned: Preset,
+    given: Preset | None,
+    where: str,
+    kind: str | None,
+    classes: str | None,
+) -> None:
+    """Score the parameters on images that they were not tuned on."""
+    dataset = target.dataset
+    names = dataset.splits.get(where)
+    if names is None:
+        dataset = open_dataset(Path(where), kind, classes)
+        names = dataset.names()
+    try:
+        other = replace(target, dataset=dataset, images=tuple(names))
+        usable, failures = other.usable()
+        other = replace(other, images=usable)
+        found = other.confusions(tuned)
+        score = bootstrap(found, target.metric)
+        output.print(f"on the {len(usable)} images of {where}: {_percents(score)}")
+        if given is not None:
+            change = bootstrap_difference(found, other.confusions(given), target.metric)
+            output.print(f"over the best of those given: {_percents(change)}")
+        print_failures(failures, len(usable))
+    except (OSError, ValueError, MemoryError) as error:
+        raise fail(describe(error)) from error
+
+
+def _percents(interval: Interval) -> str:
+    return (
+        f"{100 * interval.estimate:.2f} % "
+        f"({100 * interval.low:.2f} to {100 * interval.high:.2f}, 95 % bootstrap)"
+    )

@@ -1,0 +1,103 @@
+"""Labellings side by side: the image, each method's answer, what is in doubt, the truth."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.experiments.figures import new_figure
+from densecrf.experiments.metrics import accuracy
+from densecrf.experiments.runner import Solved, solve_sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
+    from densecrf.experiments.runner import Plan
+    from densecrf.io import Palette
+
+__all__ = ["draw_panel"]
+
+CONFIDENT = 0.95  # pixels with a score below this are in doubt (section 5.1)
+Picture = tuple[Any, str]
+
+
+def draw_panel(
+    plan: Plan,
+    uncertain: tuple[str, ...] = ("dc-neg", "lp"),
+    progress: Callable[[int, int, str], object] | None = None,
+) -> Figure:
+    """Draw a row an image, as in the paper's Figure 3.
+
+    Parameters
+    ----------
+    plan
+        Images, methods, protocol, parameters.
+    uncertain
+        Methods whose uncertain pixels are shown, in white; those not in the plan are left out.
+    progress
+        Called before each solve with (done, total, what).
+    """
+    rows: list[list[Picture]] = []
+    total = len(plan.images) * len(plan.methods)
+    for number, image in enumerate(plan.images):
+
+        def tell(method: str, done: int, image: str = image, number: int = number) -> None:
+            if progress is not None:
+                progress(number * len(plan.methods) + done, total, f"{image}: {method}")
+
+        rows.append(_row(plan, image, uncertain, tell))
+    sample_height, sample_width = rows[0][0][0].shape[:2]
+    width = 1.75
+    height = width * sample_height / sample_width + 0.55
+    figure = new_figure(width * len(rows[0]), height * len(rows))
+    axes = figure.subplots(len(rows), len(rows[0]), squeeze=False)
+    for line, pictures in zip(axes, rows, strict=True):
+        for axis, (picture, caption) in zip(line, pictures, strict=True):
+            axis.imshow(picture, interpolation="nearest")
+            axis.set_title(caption, fontsize=7)
+            axis.set_axis_off()
+    return figure
+
+
+def _row(
+    plan: Plan, image: str, uncertain: tuple[str, ...], tell: Callable[[str, int], None]
+) -> list[Picture]:
+    sample = plan.dataset.items[image].load()
+    palette = plan.dataset.palette
+    pictures: list[Picture] = [(_as_rgb(sample.image), image)]
+    doubts: list[Picture] = []
+    starts: dict[str, Solved] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for done, method in enumerate(plan.methods):
+            tell(method, done)
+            result, outcome = solve_sample(plan, method, sample, starts)
+            caption = f"{method}\n{outcome.energy:,.0f}"
+            if outcome.gap is not None:
+                caption += f" (gap {100 * outcome.gap:.2g} %)"
+            if outcome.confusion is not None and outcome.confusion.any():
+                caption += f"\n{100 * float(accuracy(outcome.confusion)):.1f} % right"
+            pictures.append((_colored(result.labels, palette), caption))
+            if method in uncertain:
+                doubtful = result.marginals.max(0) < CONFIDENT
+                share = 100 * float(doubtful.mean())
+                white = np.repeat(np.uint8(255) * doubtful[..., None], 3, -1)
+                doubts.append((white, f"in doubt, {method}\n{share:.1f} % of pixels"))
+    if sample.labels is not None:
+        doubts.append((_colored(sample.labels, palette), "ground truth"))
+    return pictures + doubts
+
+
+def _as_rgb(image: Any) -> Any:
+    return image if image.ndim == 3 else np.repeat(image[..., None], 3, -1)
+
+
+def _colored(labels: Any, palette: Palette) -> Any:
+    """Return labels in the palette's colours, void black."""
+    colors = np.asarray(palette.colors, np.uint8)
+    known = (labels >= 0) & (labels < len(colors))
+    return np.where(known[..., None], colors[np.where(known, labels, 0)], np.uint8(0))

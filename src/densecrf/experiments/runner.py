@@ -1,0 +1,370 @@
+"""Run methods over a data set: a process an image, a record a method, resumable.
+
+Every finished task is on disk before the next begins, so a run that is killed, even with SIGKILL,
+loses only what was under way; started again, it goes on. An image that cannot be used, or whose
+process dies, is named with the reason, and the others go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from densecrf import __version__
+from densecrf.experiments.metrics import confusion_matrix
+from densecrf.experiments.protocols import Protocol, get_parameters, get_protocol
+from densecrf.experiments.records import Outcome, RecordStore
+from densecrf.io import Dataset, ItemError, Sample
+from densecrf.solvers import METHODS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from densecrf.io import Item
+    from densecrf.presets import Preset
+    from densecrf.result import Result
+
+__all__ = ["Plan", "Progress", "Run", "Solved", "make_plan", "run", "solve_sample"]
+
+#: Called after every image with (done, total, image, reason of failure or None).
+Progress = Callable[[int, int, str, "str | None"], object]
+
+_ORPHANED = 3  # exit code of a worker whose parent is gone
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes
+    ----------
+    dataset
+        The data set.
+    images
+        Names of its images.
+    methods
+        Names of methods, in table order.
+    protocol, parameters
+        The energies; see `densecrf.experiments.protocols`.
+    limits
+        ``gap``, ``time_limit`` and ``max_iterations`` of `densecrf.DenseCRF.solve`.
+    options
+        Options and limits of single methods, by method.
+    threads
+        Threads an image.
+    label
+        What the parameters are called, part of the records' place.
+    """
+
+    dataset: Dataset
+    images: tuple[str, ...]
+    methods: tuple[str, ...]
+    protocol: Protocol
+    parameters: Preset
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    threads: int | None = None
+    label: str = "params"
+
+    def __post_init__(self) -> None:
+        if not self.images:
+            raise ValueError(f"{self.dataset.path}: no images to run on")
+        for name in self.images:
+            if name not in self.dataset.items:
+                raise ValueError(f"{self.dataset.path}: has no image named {name!r}")
+        for name in self.methods:
+            if name not in METHODS:
+                raise ValueError(f"method {name!r} is unknown; choose from {', '.join(METHODS)}")
+        if not self.methods:
+            raise ValueError("methods: name at least one")
+
+    def key(self, method: str, image: str) -> tuple[str, ...]:
+        """Return where the record of a task lies."""
+        return (self.protocol.name, self.label, method, image)
+
+    def settings(self, method: str, image: str) -> dict[str, Any]:
+        """Return all that the outcome of a task depends on."""
+        numbers = asdict(self.parameters)
+        for name in ("about", "iterations", "confidence", "pixels"):
+            del numbers[name]
+        return {
+            "version": __version__,
+            "protocol": self.protocol.describe(method),
+            "parameters": numbers,
+            "limits": dict(self.limits),
+            "options": dict(self.options.get(method, {})),
+            "inputs": self._digest(self.dataset.items[image]),
+        }
+
+    def _digest(self, item: Item) -> str:
+        if item.name not in self._digests:
+            total = hashlib.sha256()
+            for path in (item.image_path, item.labels_path, item.scores_path):
+                total.update(_contents(path))
+            self._digests[item.name] = total.hexdigest()[:16]
+        return self._digests[item.name]
+
+    @cached_property
+    def _digests(self) -> dict[str, str]:
+        return {}
+
+
+def _contents(path: Path | None) -> bytes:
+    """Return a file's digest; what is missing is reported when the image is loaded."""
+    try:
+        return b"" if path is None else hashlib.sha256(path.read_bytes()).digest()
+    except OSError:
+        return b""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run found.
+
+    Attributes
+    ----------
+    outcomes
+        Of all finished tasks, earlier runs' included.
+    failures
+        Reasons by image.
+    interrupted
+        Whether Ctrl-C ended it.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    failures: Mapping[str, str]
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A result, and the wall and processor seconds that it took, its start's included."""
+
+    result: Result
+    seconds: float
+    cpu: float
+
+
+def solve_sample(
+    plan: Plan, method: str, sample: Sample, starts: dict[str, Solved]
+) -> tuple[Result, Outcome]:
+    """Run one method on one image; return its answer, and the record of it.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    method
+        The method's name.
+    sample
+        The image.
+    starts
+        Answers of methods that others start from, kept from one method to the next.
+    """
+    unary = sample.scores.energies()
+    solved = _solve(plan, method, sample, unary, starts)
+    result = solved.result
+    judge = plan.protocol.reported.model(unary, sample.image, plan.parameters)
+    certified = plan.protocol.certified(method)
+    energy = result.energy if certified else judge.energy(result.labels)
+    constants = judge.constant_energies()
+    confusion = None
+    if sample.labels is not None:
+        palette = plan.dataset.palette
+        confusion = confusion_matrix(result.labels, sample.labels, len(palette), palette.void)
+    outcome = Outcome(
+        method,
+        sample.name,
+        energy,
+        solved.seconds,
+        result.lower_bound if certified else None,
+        result.gap if certified else None,
+        confusion,
+        {
+            "cpu_seconds": solved.cpu,
+            "threads": plan.threads,
+            "converged": result.converged,
+            "message": result.message,
+            "iterations": result.iterations,
+            "ordered_calls": result.trace.ordered_calls[-1],
+            "plain_calls": result.trace.plain_calls[-1],
+            "best_constant": float(constants.min()),
+            "constant": bool((result.labels == result.labels.flat[0]).all()),
+        },
+    )
+    return result, outcome
+
+
+def _solve(
+    plan: Plan, method: str, sample: Sample, unary: Any, starts: dict[str, Solved]
+) -> Solved:
+    own = plan.protocol.minimised(method)
+    first = plan.protocol.starts.get(method)
+    before = None
+    if first is not None:
+        before = starts.get(first) or _solve(plan, first, sample, unary, starts)
+    cpu = time.process_time()
+    result = own.model(unary, sample.image, plan.parameters).solve(
+        method,
+        init=None if before is None else before.result.marginals,
+        threads=plan.threads,
+        callback=_stop_if_orphaned,
+        **{**plan.limits, **own.options, **plan.options.get(method, {})},
+    )
+    solved = Solved(result, result.seconds, time.process_time() - cpu)
+    if before is not None:
+        if plan.protocol.minimised(first or "") == own and before.result.energy < result.energy:
+            best = before.result
+            result = replace(result, labels=best.labels, energy=best.energy)
+        solved = Solved(result, solved.seconds + before.seconds, solved.cpu + before.cpu)
+    if method in plan.protocol.starts.values():
+        starts[method] = solved
+    return solved
+
+
+def _stop_if_orphaned(_outcome: Any) -> None:
+    """End a worker whose parent was killed, rather than let it compete with the next run."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        os._exit(_ORPHANED)
+
+
+def run(plan: Plan, store: RecordStore, *, jobs: int = 1, progress: Progress | None = None) -> Run:
+    """Do what is not done yet, and return everything.
+
+    Parameters
+    ----------
+    plan
+        What to run.
+    store
+        Where the records are.
+    jobs
+        Images at a time, each in a process of its own.
+    progress
+        Told of every image that is done.
+    """
+    if jobs < 1:
+        raise ValueError(f"jobs={jobs} must be at least 1")
+    store.clean()
+    todo = {image: left for image in plan.images if (left := _unfinished(plan, store, image))}
+    failures, interrupted = _supervise(plan, store, todo, jobs, progress or _silent)
+    outcomes = []
+    for method in plan.methods:
+        for image in plan.images:
+            values = store.load(plan.key(method, image), plan.settings(method, image))
+            if values is not None:
+                outcomes.append(Outcome.from_json(values))
+    return Run(tuple(outcomes), failures, interrupted)
+
+
+def _unfinished(plan: Plan, store: RecordStore, image: str) -> list[str]:
+    return [
+        method
+        for method in plan.methods
+        if store.load(plan.key(method, image), plan.settings(method, image)) is None
+    ]
+
+
+def _silent(*_: Any) -> None:
+    pass
+
+
+def _supervise(
+    plan: Plan, store: RecordStore, todo: dict[str, list[str]], jobs: int, progress: Progress
+) -> tuple[dict[str, str], bool]:
+    """Keep `jobs` processes busy, one an image; collect why images failed."""
+    # Spawned, not forked: the parent may have threads.
+    context = multiprocessing.get_context("spawn")
+    waiting, total, failures = list(todo), len(todo), dict[str, str]()
+    running: dict[Any, tuple[str, Any, Any]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                image = waiting.pop(0)
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(
+                    target=_work, args=(plan, store, image, todo[image], sender), daemon=True
+                )
+                process.start()
+                sender.close()
+                running[process.sentinel] = (image, process, receiver)
+            for sentinel in multiprocessing.connection.wait(list(running)):
+                image, process, receiver = running.pop(sentinel)
+                reason = _reason(process, receiver)
+                if reason is not None:
+                    failures[image] = reason
+                progress(total - len(waiting) - len(running), total, image, reason)
+    except KeyboardInterrupt:
+        return failures, True
+    finally:
+        for _, process, _ in running.values():
+            process.terminate()
+            process.join()
+    return failures, False
+
+
+def _reason(process: Any, receiver: Any) -> str | None:
+    """Return why a finished worker failed, or None."""
+    process.join()
+    try:
+        said = receiver.recv() if receiver.poll() else None
+    except EOFError:
+        said = None
+    receiver.close()
+    if said is not None:
+        return str(said)
+    code = process.exitcode
+    if code == 0:
+        return None
+    if code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+        return f"its process was ended by {name} (out of memory?)"
+    return f"its process ended with code {code}"
+
+
+def _work(plan: Plan, store: RecordStore, image: str, methods: list[str], sender: Any) -> None:
+    """Do the methods of one image, in a process of its own."""
+    # Ctrl-C reaches the whole group; the parent decides, and half-done answers are not records.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # That a constant labelling is better is in the record.
+    warnings.simplefilter("ignore", UserWarning)
+    try:
+        sample = plan.dataset.items[image].load()
+        starts: dict[str, Solved] = {}
+        for method in methods:
+            _, outcome = solve_sample(plan, method, sample, starts)
+            store.save(plan.key(method, image), plan.settings(method, image), outcome.to_json())
+    except ItemError as error:
+        sender.send(error.reason)
+    except OSError as error:
+        sender.send(f"{error.filename}: {error.strerror or error}" if error.filename else error)
+    except (ValueError, MemoryError) as error:
+        sender.send(str(error) or "out of memory")
+    except Exception as error:  # a fault of ours is told like the others
+        sender.send(f"{type(error).__name__}: {error}")
+        raise
+
+
+def make_plan(
+    dataset: Dataset,
+    protocol: str | Protocol = "shared",
+    parameters: Preset | None = None,
+    **fields: Any,
+) -> Plan:
+    """Return a plan with the protocol's own parameters, all images, unless told otherwise."""
+    chosen = get_protocol(protocol)
+    if parameters is None:
+        parameters = get_parameters(chosen.default)
+        fields.setdefault("label", chosen.default)
+    fields.setdefault("images", dataset.names())
+    fields.setdefault("methods", METHODS)
+    return Plan(dataset, protocol=chosen, parameters=parameters, **fields)

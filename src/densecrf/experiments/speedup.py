@@ -1,0 +1,189 @@
+"""How much faster the ordered filter is than divide and conquer (the paper's Figures 4, 9, 10).
+
+The conditional gradient of random scores is timed for four ways to compute it, while the number
+of pixels, of labels or the standard deviation varies and the other two stay at their usual
+values. Single-threaded, so that algorithms are compared and not their threading.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.experiments.figures import COLORS, new_figure
+from densecrf.filters import LatticeFilter
+from densecrf.kernels import Bilateral, Spatial
+from densecrf.resample import resize_bilinear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from densecrf.experiments.records import RecordStore
+
+__all__ = ["KERNELS", "ORDERS", "SWEEPS", "Point", "draw_speedup", "measure_speedup"]
+
+#: What is timed, the baseline last: ours with soft and hard levels, the paper's, the older one.
+ORDERS = ("soft", "hard", "literal", "divide-and-conquer")
+KERNELS = {"spatial": 2, "bilateral": 5}
+#: What varies; the middle values of the paper's figures.
+SWEEPS: dict[str, tuple[float, ...]] = {
+    "pixels": (0.1, 0.25, 0.5, 0.75, 1.0),  # shares of the image's
+    "labels": (2, 5, 10, 15, 21),
+    "std": (1, 2, 4, 8, 16),
+}
+LABELS, STD = 21, 1.0
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement.
+
+    Attributes
+    ----------
+    kernel
+        "spatial" (d = 2) or "bilateral" (d = 5).
+    sweep
+        What varies: "pixels", "labels" or "std".
+    pixels, labels, std
+        The problem.
+    vertices
+        Lattice points.
+    seconds
+        Processor seconds of one conditional gradient, by order.
+    """
+
+    kernel: str
+    sweep: str
+    pixels: int
+    labels: int
+    std: float
+    vertices: int
+    seconds: Mapping[str, float]
+
+    @property
+    def value(self) -> float:
+        """What varies."""
+        return float(getattr(self, self.sweep))
+
+    def speedup(self, order: str, over: str = "divide-and-conquer") -> float:
+        """Return how many times faster `order` is."""
+        return self.seconds[over] / self.seconds[order]
+
+
+def measure_speedup(
+    image: Any,
+    store: RecordStore,
+    *,
+    name: str = "image",
+    sweeps: Mapping[str, tuple[float, ...]] = SWEEPS,
+    kernels: tuple[str, ...] = tuple(KERNELS),
+    orders: tuple[str, ...] = ORDERS,
+    repeats: int = 3,
+    seed: int = 0,
+    progress: Callable[[int, int, str], object] | None = None,
+) -> list[Point]:
+    """Time all points; those with a record are not timed again.
+
+    Parameters
+    ----------
+    image
+        ``(H, W, 3)``, colours from 0 to 255.
+    store
+        Where the records are.
+    name
+        The image's name, part of the records' place.
+    sweeps, kernels, orders
+        What to vary, and what to time.
+    repeats
+        Runs of each, of which the fastest counts; one is enough where it takes over a second.
+    seed
+        Of the random scores.
+    progress
+        Called before each measurement with (done, total, what).
+    """
+    picture = np.asarray(image)
+    todo = [(k, s, value) for k in kernels for s, values in sweeps.items() for value in values]
+    points: list[Point] = []
+    for kernel, sweep, value in todo:
+        key = ("speedup", name, kernel, sweep, f"{value:g}")
+        settings = {"orders": list(orders), "shape": list(picture.shape), "seed": seed}
+        values = store.load(key, settings)
+        if values is None:
+            if progress is not None:
+                progress(len(points), len(todo), f"{kernel}, {sweep} {value:g}")
+            values = vars(_measure(picture, kernel, sweep, value, orders, repeats, seed))
+            store.save(key, settings, values)
+        points.append(Point(**values))
+    return points
+
+
+def _measure(
+    image: NDArray[Any],
+    kernel: str,
+    sweep: str,
+    value: float,
+    orders: tuple[str, ...],
+    repeats: int,
+    seed: int,
+) -> Point:
+    labels = int(value) if sweep == "labels" else LABELS
+    std = value if sweep == "std" else STD
+    if sweep == "pixels" and value != 1:
+        shape = [max(2, round(side * value**0.5)) for side in image.shape[:2]]
+        planes = resize_bilinear(np.moveaxis(image, -1, 0).astype(np.float32), shape)
+        image = np.moveaxis(planes, 0, -1)
+    grid = image.shape[:2]
+    chosen = Spatial(std) if kernel == "spatial" else Bilateral(image, std, std)
+    lattice = LatticeFilter(chosen.features(grid), threads=1)
+    scores = np.random.default_rng(seed).dirichlet(np.ones(labels), lattice.n).astype(np.float32)
+    lattice.mass  # noqa: B018 - computed once a filter, not once a gradient
+    seconds = {order: _fastest(lattice, scores, order, repeats) for order in orders}
+    return Point(kernel, sweep, lattice.n, labels, float(std), lattice.vertices, seconds)
+
+
+def _fastest(lattice: LatticeFilter, scores: Any, order: str, repeats: int) -> float:
+    best = float("inf")
+    for _ in range(repeats):
+        begun = time.process_time()
+        lattice.ordered(scores, order=order, threads=1)
+        best = min(best, time.process_time() - begun)
+        if best > 1:
+            break
+    return best
+
+
+def draw_speedup(points: list[Point], title: str = "") -> Figure:
+    """Draw the speed-up over divide and conquer: a row a kernel, a column what varies."""
+    kernels = list(dict.fromkeys(point.kernel for point in points))
+    sweeps = list(dict.fromkeys(point.sweep for point in points))
+    figure = new_figure(3.6 * len(sweeps), 3.0 * len(kernels))
+    axes = figure.subplots(len(kernels), len(sweeps), squeeze=False, sharey="row")
+    names = {
+        "soft": ("one pass, soft levels", COLORS["lp"], "o-"),
+        "hard": ("one pass, hard levels", COLORS["dc-neg"], "s-"),
+        "literal": ("the paper's Algorithm 3", COLORS["mf"], "^-"),
+    }
+    titles = {"pixels": "number of pixels", "labels": "number of labels"}
+    for row, kernel in zip(axes, kernels, strict=True):
+        for axis, sweep in zip(row, sweeps, strict=True):
+            own = [p for p in points if (p.kernel, p.sweep) == (kernel, sweep)]
+            for order, (label, color, style) in names.items():
+                if order in own[0].seconds:
+                    x, y = [p.value for p in own], [p.speedup(order) for p in own]
+                    axis.plot(x, y, style, color=color, label=label, ms=4)
+            axis.set_xlabel(titles.get(sweep, "standard deviation"))
+            axis.set_yscale("log")
+            axis.grid(alpha=0.3, which="both")
+            if sweep == "std":
+                axis.set_xscale("log", base=2)
+        row[0].set_ylabel(f"{kernel} (d = {KERNELS[kernel]})\ntimes faster")
+    axes[0][0].legend(fontsize="x-small")
+    if title:
+        figure.suptitle(title, fontsize="medium")
+    return figure

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from densecrf.experiments.protocols import PARAMETERS, get_parameters, get_protocol
+from densecrf.experiments.records import RecordStore
+from densecrf.experiments.runner import make_plan, run, solve_sample
+from densecrf.experiments.tables import compare, outcomes_csv, write_comparison
+from densecrf.io import Dataset
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+METHODS = ("unary", "mf5", "lp")
+
+
+SCRIPT = """
+import sys
+from densecrf.io import Dataset
+from densecrf.experiments.records import RecordStore
+from densecrf.experiments.runner import make_plan, run
+if __name__ == "__main__":
+    plan = make_plan(Dataset.open(sys.argv[1]), methods=("unary", "mf5", "lp"), threads=1)
+    print(dict(run(plan, RecordStore(sys.argv[2])).failures))
+"""
+
+
+def plan_of(folder: Path, protocol: str = "shared", **fields):
+    fields.setdefault("methods", METHODS)
+    return make_plan(Dataset.open(folder), protocol, threads=1, **fields)
+
+
+def test_a_run_is_complete_and_done_once(tiny, tmp_path):
+    plan, store = plan_of(tiny), RecordStore(tmp_path / "records")
+    told = []
+    first = run(plan, store, jobs=2, progress=lambda *event: told.append(event))
+    assert not first.failures
+    assert len(first.outcomes) == 12
+    assert [event[:2] for event in told] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    told.clear()
+    again = run(plan, store, progress=lambda *event: told.append(event))
+    assert told == []
+    assert compare(again.outcomes).to_json() == compare(first.outcomes).to_json()
+
+
+def test_changed_input_or_settings_are_run_again(tiny, tmp_path):
+    store = RecordStore(tmp_path / "records")
+    plan = plan_of(tiny, methods=("mf5",), images=("a",))
+    run(plan, store)
+    key = plan.key("mf5", "a")
+    assert store.load(key, plan.settings("mf5", "a")) is not None
+    looser = replace(plan, limits={"max_iterations": 1})
+    assert store.load(key, looser.settings("mf5", "a")) is None
+    (tiny / "labels" / "a.png").write_bytes((tiny / "labels" / "b.png").read_bytes())
+    assert store.load(key, plan_of(tiny).settings("mf5", "a")) is None
+
+
+def test_failures_are_named_and_the_others_go_on(tiny, tmp_path):
+    (tiny / "logits" / "a.npz").write_bytes(b"PK rubbish")
+    (tiny / "images" / "b.png").unlink()
+    labels = tiny / "labels" / "c.png"
+    labels.write_bytes(labels.read_bytes()[:40])
+    done = run(plan_of(tiny), RecordStore(tmp_path / "records"), jobs=2)
+    assert set(done.failures) == {"a", "b", "c"}
+    assert "a.npz" in done.failures["a"]
+    assert "b.png" in done.failures["b"]
+    assert "c.png" in done.failures["c"]
+    assert {outcome.image for outcome in done.outcomes} == {"d"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits on file sizes")
+def test_a_full_disk_is_named_with_the_file(tiny, tmp_path):
+    import resource
+
+    script = tmp_path / "run.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script), str(tiny), str(tmp_path / "records")],
+        # No file may hold a byte: writing fails as on a full disk.
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "unary/a.json: cannot write" in done.stdout.replace(os.sep, "/")
+    assert not list((tmp_path / "records").rglob("*.json"))
+    assert not list((tmp_path / "records").rglob("*.tmp"))
+
+
+def test_a_file_in_the_place_of_the_records_is_named(tiny, tmp_path):
+    blocked = tmp_path / "records"
+    blocked.write_text("a file where the folder should be")
+    with pytest.raises(OSError, match="records"):
+        run(plan_of(tiny, images=("a",)), RecordStore(blocked))
+
+
+def test_the_shared_protocol_gives_each_method_the_reported_energy(tiny):
+    plan = plan_of(tiny, methods=("mf", "dc-neg", "prox-lp", "lp"))
+    sample = plan.dataset.items["a"].load()
+    model = plan.protocol.reported.model(sample.scores.energies(), sample.image, plan.parameters)
+    starts = {}
+    for method in plan.methods:
+        result, outcome = solve_sample(plan, method, sample, starts)
+        assert outcome.energy == pytest.approx(model.energy(result.labels), rel=1e-5)
+        assert outcome.confusion.sum() == sample.labels.size
+        assert outcome.details["best_constant"] == pytest.approx(model.constant_energies().min())
+    _, prox = solve_sample(plan, "prox-lp", sample, starts)
+    assert prox.energy <= starts["dc-neg"].result.energy
+    assert prox.seconds >= starts["dc-neg"].seconds
+
+
+def test_the_paper_protocol_minimises_one_energy_and_reports_another(tiny):
+    plan = plan_of(tiny, "paper", methods=("mf5", "dc-neg", "prox-lp-acc"))
+    sample = plan.dataset.items["a"].load()
+    unary = sample.scores.energies()
+    reported = plan.protocol.reported.model(unary, sample.image, plan.parameters)
+    assert reported.normalization == "none"
+    for method, weight in (("mf5", 0.5), ("dc-neg", 1.0)):
+        own = plan.protocol.minimised(method).model(unary, sample.image, plan.parameters)
+        assert own.normalization == "symmetric"
+        assert own.kernels[0].weight == pytest.approx(weight * plan.parameters.weight)
+        result, outcome = solve_sample(plan, method, sample, {})
+        assert outcome.energy == pytest.approx(reported.energy(result.labels))
+        assert outcome.gap is None
+    assert solve_sample(plan, "prox-lp-acc", sample, {})[1].gap is not None
+
+
+def test_paper_weights_are_doubled():
+    assert get_parameters("msrc-mf").weight == pytest.approx(2 * 7.467846)
+    assert PARAMETERS["pascal-dc"].bilateral_weight == pytest.approx(2 * 0.960811)
+    with pytest.raises(ValueError, match="msrc-dc"):
+        get_parameters("msrc")
+    with pytest.raises(ValueError, match="paper"):
+        get_protocol("papers")
+
+
+@pytest.mark.slow
+def test_the_paper_protocol_returns_the_authors_mean_field(shared_data):
+    data = np.load(shared_data / "msrc_paper" / "2_14_s.npz")
+    theirs = np.load(shared_data / "reference" / "2_14_s_dc.npz")["mf5"]
+    own = get_protocol("paper").minimised("mf5")
+    model = own.model(data["unary"], data["image"], get_parameters("msrc-dc"))
+    labels = model.solve("mf5", **own.options).labels
+    assert (labels.ravel() == theirs.ravel()).mean() > 0.9999
+
+
+def test_plans_refuse_what_is_not_there(tiny):
+    with pytest.raises(ValueError, match="no image named 'z'"):
+        plan_of(tiny, images=("z",))
+    with pytest.raises(ValueError, match="'map' is unknown"):
+        plan_of(tiny, methods=("map",))
+    with pytest.raises(ValueError, match="no images"):
+        plan_of(tiny, images=())
+    with pytest.raises(ValueError, match="at least one"):
+        plan_of(tiny, methods=())
+
+
+def test_tables_are_written_in_every_format(tiny, tmp_path):
+    done = run(plan_of(tiny, methods=("unary", "mf5")), RecordStore(tmp_path / "records"))
+    written = write_comparison(
+        tmp_path / "out", "table-x", compare(done.outcomes), done.outcomes, {"title": "x"}
+    )
+    assert sorted(path.suffix for path in written) == [
+        ".csv", ".csv", ".json", ".md", ".tex", ".txt",
+    ]  # fmt: skip
+    lines = outcomes_csv(done.outcomes).splitlines()
+    assert lines[0].startswith("image,method,energy")
+    assert len(lines) == 9
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_a_run_killed_in_the_middle_goes_on_to_the_same_table(tiny, tmp_path):
+    script, folder = tmp_path / "run.py", tmp_path / "records"
+    script.write_text(SCRIPT)
+    process = subprocess.Popen([sys.executable, str(script), str(tiny), str(folder)])
+    deadline = time.monotonic() + 60
+    while not any(folder.rglob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = len(list(folder.rglob("[!.]*.json")))
+    assert 1 <= kept < 12
+    plan = plan_of(tiny)
+    resumed = run(plan, RecordStore(folder))
+    fresh = run(plan, RecordStore(tmp_path / "fresh"))
+    same = [(o.method, o.image, o.energy, o.gap, o.confusion.tolist()) for o in fresh.outcomes]
+    assert same == [
+        (o.method, o.image, o.energy, o.gap, o.confusion.tolist()) for o in resumed.outcomes
+    ]
+
+
+def test_wrong_options_of_a_method_are_reported(tiny, tmp_path):
+    plan = plan_of(tiny, images=("a", "b"), methods=("lp",), options={"lp": {"cells": "wrong"}})
+    done = run(plan, RecordStore(tmp_path / "records"))
+    assert set(done.failures) == {"a", "b"}
+    assert "cells" in done.failures["a"]

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from densecrf.experiments.curves import STUDIES, draw_curves, measure_curves, methods_study
+from densecrf.experiments.figures import save_figure
+from densecrf.experiments.panel import draw_panel
+from densecrf.experiments.records import RecordStore
+from densecrf.experiments.report import build_report, write_report
+from densecrf.experiments.runner import make_plan, run
+from densecrf.experiments.speedup import ORDERS, draw_speedup, measure_speedup
+from densecrf.experiments.tables import compare, write_comparison
+from densecrf.io import Dataset, FileFormatError
+
+
+def plan_of(folder, protocol="shared", **fields):
+    fields.setdefault("images", ("a",))
+    return make_plan(Dataset.open(folder), protocol, threads=1, **fields)
+
+
+@pytest.mark.parametrize("protocol", ["shared", "paper"])
+def test_curves_of_methods_end_where_the_table_does(tiny, tmp_path, protocol):
+    plan = plan_of(tiny, protocol, methods=("mf5", "dc-neg", "prox-lp", "lp"))
+    store = RecordStore(tmp_path)
+    told = []
+    curves = measure_curves(
+        plan, "methods", methods_study(plan.methods), store, lambda *event: told.append(event)
+    )
+    assert [event[0] for event in told] == [0, 1, 2, 3]
+    outcomes = {outcome.method: outcome for outcome in run(plan, store).outcomes}
+    for curve in curves:
+        assert len(curve.seconds) == len(curve.energy) == len(curve.lower_bound)
+        assert curve.seconds == sorted(curve.seconds)
+        if plan.protocol.certified(curve.method):
+            assert curve.energy[-1] == pytest.approx(outcomes[curve.method].energy, rel=1e-4)
+    again = measure_curves(plan, "methods", methods_study(plan.methods), store)
+    assert again == curves
+    save_figure(tmp_path / "c.png", draw_curves(curves))
+    assert (tmp_path / "c.png").stat().st_size > 10_000
+
+
+def test_studies_vary_the_papers_method(tiny, tmp_path):
+    plan = plan_of(tiny, methods=("lp",))
+    assert set(STUDIES) == {"lambda", "levels", "order"}
+    curves = measure_curves(plan, "order", STUDIES["order"], RecordStore(tmp_path))
+    assert [curve.variant for curve in curves] == ["hard", "soft", "adaptive"]
+    draw_curves(curves, zoom=False)
+
+
+def test_speedup_measures_each_order_once(tmp_path):
+    image = np.random.default_rng(0).integers(0, 255, (12, 14, 3), np.uint8)
+    sweeps = {"pixels": (0.5, 1.0), "labels": (2,), "std": (2,)}
+    store = RecordStore(tmp_path)
+    points = measure_speedup(image, store, sweeps=sweeps, repeats=1)
+    assert len(points) == 8
+    assert points[0].pixels < points[1].pixels == 168
+    assert all(set(point.seconds) == set(ORDERS) for point in points)
+    assert points[0].value == points[0].pixels
+    assert measure_speedup(image, store, sweeps=sweeps) == points
+    draw_speedup(points, "tiny")
+
+
+def test_panels_show_every_method_doubt_and_truth(tiny, tmp_path):
+    plan = plan_of(tiny, images=("a", "b"), methods=("unary", "dc-neg", "lp"))
+    told = []
+    figure = draw_panel(plan, progress=lambda *event: told.append(event[0]))
+    assert told == list(range(6))
+    titles = [axis.get_title() for axis in figure.axes]
+    assert len(titles) == 2 * (1 + 3 + 2 + 1)
+    assert titles[4].startswith("in doubt, dc-neg")
+    assert titles[6] == "ground truth"
+    save_figure(tmp_path / "p.png", figure)
+
+
+def test_the_report_is_one_page_with_everything(tiny, tmp_path):
+    plan = plan_of(tiny, images=("a", "b"), methods=("unary", "mf5"))
+    done = run(plan, RecordStore(tmp_path / "records"))
+    about = {"title": "tiny <1>", "notes": ["a note"]}
+    write_comparison(tmp_path, "table-x", compare(done.outcomes), done.outcomes, about)
+    save_figure(tmp_path / "panel-x.png", draw_panel(plan))
+    (tmp_path / "panel-x.txt").write_text("What it shows.")
+    write_report(tmp_path, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "tiny &lt;1&gt;" in page
+    assert "What it shows." in page
+    assert "data:image/png;base64," in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_report_names_what_is_wrong(tmp_path):
+    with pytest.raises(FileFormatError, match="no results"):
+        build_report(tmp_path)
+    (tmp_path / "table-x.json").write_text(json.dumps({"rows": []}))
+    with pytest.raises(FileFormatError, match=r"table-x\.json"):
+        build_report(tmp_path)
