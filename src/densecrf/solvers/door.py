@@ -242,8 +242,8 @@ def _starting_point(
         init = method.init
     if init is None:
         return Step(problem.softmax(-problem.unary)), ""
-    if callable(init) and init is method.init:
-        return init(problem), ""
+    if init is method.init and not isinstance(method.init, str):
+        return method.init(problem), ""
     if isinstance(init, str):
         name = check_choice("init", init, tuple(_METHODS))
         inner = _METHODS[name]

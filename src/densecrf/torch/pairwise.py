@@ -62,16 +62,20 @@ class Kernel:
         return self._g * self._raw(self._g * values)
 
     @property
+    def _attached(self) -> bool:
+        return self.source is not None and torch.is_grad_enabled()
+
+    @property
     def mass(self) -> Tensor:
         """Row sums, (n,)."""
-        if self.source is None:
+        if not self._attached:
             return self.lattice.mass
         return self.apply(torch.ones_like(self.lattice.mass).unsqueeze(0))[0]
 
     @property
     def diagonal(self) -> Tensor:
         """Self terms, (n,)."""
-        if self.source is None:
+        if self.source is None or not self._attached:
             return self.lattice.diagonal()
         own = self.source.diagonal()
         return own if self._g is None else self._g**2 * own
@@ -116,6 +120,7 @@ class Pairwise:
             weights.tolist() if isinstance(weights, torch.Tensor) else [float(w) for w in weights]
         )
         self._like = like
+        self._kept: dict[tuple[str, bool], Tensor] = {}
 
     @classmethod
     def build(
@@ -171,15 +176,22 @@ class Pairwise:
             total = total + weight * term
         return total
 
-    @cached_property
+    @property
     def mass(self) -> Tensor:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
-        return self._sum([kernel.mass for kernel in self.kernels])
+        return self._once("mass")
 
-    @cached_property
+    @property
     def diagonal(self) -> Tensor:
         """The self terms :math:`K_{aa}`, (n,)."""
-        return self._sum([kernel.diagonal for kernel in self.kernels])
+        return self._once("diagonal")
+
+    def _once(self, name: str) -> Tensor:
+        """Sum an attribute of the kernels; kept apart with and without gradients."""
+        key = name, self.learned and torch.is_grad_enabled()
+        if key not in self._kept:
+            self._kept[key] = self._sum([getattr(kernel, name) for kernel in self.kernels])
+        return self._kept[key]
 
     def apply(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
