@@ -284,6 +284,7 @@ class DenseCRF:
         threads: int | None = None,
         callback: Callable[[Any], Any] | None = None,
         progress: bool = False,
+        device: Any = None,
         **options: Any,
     ) -> "Result":
         """Minimise the energy; see `densecrf.solvers.solve` for the parameters."""
@@ -299,6 +300,7 @@ class DenseCRF:
             threads=threads,
             callback=callback,
             progress=progress,
+            device=device,
             **options,
         )
 

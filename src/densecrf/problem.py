@@ -46,6 +46,7 @@ class Problem:
         self.calls = Calls() if calls is None else calls
         self.unary: FloatArray = crf.unary
         self.labels, self.n = crf.labels, crf.n
+        self.compatibility: FloatArray | None = crf.compatibility
         self._members: FloatArray | None = None
         self._lengths: FloatArray | None = None
         if crf.tree is not None:
@@ -66,7 +67,12 @@ class Problem:
     @property
     def potts(self) -> bool:
         """Whether every two different labels cost 1."""
-        return self.crf.compatibility is None
+        return self.compatibility is None
+
+    @property
+    def tree(self) -> bool:
+        """Whether the costs of pairs of labels are a tree metric (or Potts)."""
+        return self.potts or self._members is not None
 
     # --- filtering --------------------------------------------------------------------------
 
@@ -83,9 +89,9 @@ class Problem:
 
     def costs(self, y: FloatArray) -> FloatArray:
         r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""
-        if self.crf.compatibility is None:
+        if self.compatibility is None:
             return np.asarray(y.sum(0) - y)
-        return np.asarray(self.crf.compatibility @ y)
+        return np.asarray(self.compatibility @ y)
 
     def messages(self, y: FloatArray) -> FloatArray:
         r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the others' wishes.
@@ -93,6 +99,10 @@ class Problem:
         This is the gradient of the quadratic relaxation's pairwise term.
         """
         return self.costs(self.apply(y) - self.diagonal * y)
+
+    def messages_of(self, labels: IntArray) -> FloatArray:
+        """Return the messages of a labelling (n,)."""
+        return self.messages(self.indicator(labels))
 
     def dual_point(
         self, y: FloatArray, levels: int = 10, order: str = "soft", rescale: bool = True
@@ -155,6 +165,10 @@ class Problem:
         return np.asarray(self._members.T @ (self._lengths[:, None] * r), np.float32)
 
     # --- values -----------------------------------------------------------------------------
+
+    def total(self, values: FloatArray) -> float:
+        """Return the sum, in double."""
+        return float(values.sum(dtype=np.float64))
 
     def energy(self, labels: IntArray) -> float:
         """Return the energy of a labelling (n,)."""
@@ -226,6 +240,25 @@ class Problem:
         """Return the labelling as a vertex of the product of simplices."""
         return np.asarray(np.arange(self.labels)[:, None] == labels[None, :], np.float32)
 
+    def chosen(self, values: FloatArray, labels: IntArray) -> FloatArray:
+        """Return each pixel's value at its label, (n,)."""
+        return np.asarray(np.take_along_axis(values, labels[None, :], 0)[0])
+
+    def moved(
+        self, labels: IntArray, others: IntArray, gain: FloatArray, halvings: int
+    ) -> IntArray | None:
+        """Return `labels` with `others` where those gain, or None where none does.
+
+        With `halvings`, only the half (quarter, …) of those pixels moves that gains most.
+        """
+        movers = np.flatnonzero(gain > 0)
+        movers = movers[np.argsort(-gain[movers], kind="stable")][: movers.size >> halvings]
+        if not movers.size:
+            return None
+        out: IntArray = labels.copy()
+        out[movers] = others[movers]
+        return out
+
     def best_constant(self) -> tuple[int, float]:
         """Return the best constant labelling's label and energy."""
         energies = self.crf.constant_energies()
@@ -239,3 +272,7 @@ class Problem:
     def to_numpy(self, array: Any) -> Any:
         """Return the array as NumPy's."""
         return np.asarray(array)
+
+    def from_numpy(self, array: Any) -> Any:
+        """Return NumPy's array as one of the problem's."""
+        return array

@@ -1,12 +1,13 @@
 r"""From marginals to a labelling, and from a labelling to a better one."""
 
+from itertools import count
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from densecrf.problem import Problem
-from densecrf.validation import IntArray, as_real_array, check_finite, check_integer
+from densecrf.validation import FloatArray, IntArray, as_real_array, check_finite, check_integer
 
 __all__ = ["argmax", "icm", "interval"]
 
@@ -111,34 +112,25 @@ def icm(problem: Problem, labels: IntArray, max_sweeps: int = 10) -> tuple[IntAr
     check_integer("max_sweeps", max_sweeps, at_least=0)
     costs, energy = _conditional_costs(problem, labels)
     for _ in range(max_sweeps):
-        best = costs.argmin(0)
-        gain = _chosen(costs, labels) - _chosen(costs, best)
-        movers = np.flatnonzero(gain > 0)
-        movers = movers[np.argsort(-gain[movers], kind="stable")]
-        while movers.size:
-            trial = labels.copy()
-            trial[movers] = best[movers]
+        best = problem.argmax(-costs)
+        gain = problem.chosen(costs, labels) - problem.chosen(costs, best)
+        for halvings in count():
+            trial = problem.moved(labels, best, gain, halvings)
+            if trial is None:
+                return labels, energy
             trial_costs, trial_energy = _conditional_costs(problem, trial)
             if trial_energy < energy:
                 labels, costs, energy = trial, trial_costs, trial_energy
                 break
-            movers = movers[: movers.size // 2]
-        else:
-            break
     return labels, energy
 
 
-def _conditional_costs(problem: Problem, labels: IntArray) -> tuple[npt.NDArray[np.float32], float]:
+def _conditional_costs(problem: Problem, labels: IntArray) -> tuple[FloatArray, float]:
     """Return what every label would cost every pixel, all others fixed, and the energy."""
-    received = problem.messages(problem.indicator(labels))
-    pairs = _chosen(received, labels).sum(dtype=np.float64)
-    unary = _chosen(problem.unary, labels).sum(dtype=np.float64)
-    return problem.unary + received, float(unary + 0.5 * pairs)
-
-
-def _chosen(values: npt.NDArray[np.float32], labels: IntArray) -> npt.NDArray[np.float32]:
-    """Return each pixel's value at its label, (n,)."""
-    return np.asarray(np.take_along_axis(values, labels[None, :], 0)[0])
+    received = problem.messages_of(labels)
+    pairs = problem.total(problem.chosen(received, labels))
+    unary = problem.total(problem.chosen(problem.unary, labels))
+    return problem.unary + received, unary + 0.5 * pairs
 
 
 def _scores(y: Any) -> npt.NDArray[Any]:

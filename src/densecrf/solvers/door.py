@@ -16,19 +16,19 @@ from densecrf.solvers.dc_neg import dc_neg
 from densecrf.solvers.loop import Limits, Outcome, Step, drive
 from densecrf.solvers.lp import lp, lp_start
 from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.qp import qp
-from densecrf.solvers.qp_cccp import qp_cccp
-from densecrf.solvers.sg_lp import sg_lp
 from densecrf.solvers.prox_lp import prox_lp
 from densecrf.solvers.prox_lp_acc import prox_lp_acc
 from densecrf.solvers.prox_lp_l import prox_lp_l
+from densecrf.solvers.qp import qp
+from densecrf.solvers.qp_cccp import qp_cccp
+from densecrf.solvers.sg_lp import sg_lp
 from densecrf.solvers.unary import unary
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_threads
 
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
-__all__ = ["METHODS", "Method", "solve"]
+__all__ = ["METHODS", "Method", "minimise", "solve"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ def solve(
     threads: int | None = None,
     callback: Callable[[Outcome], Any] | None = None,
     progress: bool = False,
+    device: Any = None,
     **options: Any,
 ) -> Result:
     """Minimise a model's energy.
@@ -132,6 +133,9 @@ def solve(
         Called after each iteration with the best so far; returning True stops.
     progress : bool
         Print a line that follows the iterations.
+    device : str or torch.device, optional
+        Solve on torch tensors there, for example ``"cuda"``; needs PyTorch. Without it, on the CPU
+        by the compiled core.
     **options
         The method's own options.
 
@@ -140,32 +144,81 @@ def solve(
     Result
         The best labelling seen. Ctrl-C and limits also return it, marked as not converged.
     """
-    chosen = _METHODS[check_choice("method", method, tuple(_METHODS))]
-    _check_compatibility(crf, method, chosen)
-    keywords = {**chosen.presets, **_checked_options(method, chosen, options)}
     limits = Limits(
-        gap=chosen.gap if gap is None else check_non_negative("gap", gap),
+        gap=None if gap is None else check_non_negative("gap", gap),
         time_limit=None if time_limit is None else check_non_negative("time_limit", time_limit),
         max_iterations=None
         if max_iterations is None
         else check_integer("max_iterations", max_iterations, at_least=0),
         callback=_with_progress(callback, method) if progress else callback,
     )
-    problem = Problem(crf, check_threads(threads))
+    own = check_threads(threads)
+    if device is None:
+        problem = Problem(crf, own)
+        outcome = minimise(problem, method, limits, init, options)
+    else:
+        problem, outcome = _on_device(crf, device, method, limits, init, options)
+    if progress and outcome.iterations:
+        print(file=sys.stderr)  # what comes next starts on a line of its own
+    return _packed(problem, method, outcome, limits)
+
+
+def minimise(
+    problem: Problem,
+    method: str,
+    limits: Limits,
+    init: Any = None,
+    options: dict[str, Any] | None = None,
+) -> Outcome:
+    """Run a method on a problem, its starting point included; what `solve` does behind the door.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem, on whatever arrays.
+    method : str
+        One of `METHODS`.
+    limits : Limits
+        When to stop. Without a gap it takes the method's own.
+    init : optional
+        As for `solve`.
+    options : dict, optional
+        The method's own options.
+    """
+    chosen = _METHODS[check_choice("method", method, tuple(_METHODS))]
+    _check_compatibility(problem, method, chosen)
+    keywords = {**chosen.presets, **_checked_options(method, chosen, options or {})}
+    if limits.gap is None:
+        limits.gap = chosen.gap
     start, cut_short = _starting_point(problem, chosen, init, limits)
     steps = iter(()) if cut_short else chosen.steps(problem, start.y, **keywords)
     outcome = drive(problem, start, steps, limits)
     if cut_short:
         outcome.converged, outcome.message = False, cut_short
-    if progress and outcome.iterations:
-        print(file=sys.stderr)  # what comes next starts on a line of its own
-    return _packed(crf, method, outcome, limits)
+    return outcome
 
 
-def _check_compatibility(crf: "DenseCRF", name: str, method: Method) -> None:
-    if crf.compatibility is None or method.compatibility == "any":
+def _on_device(
+    crf: "DenseCRF", device: Any, method: str, limits: Limits, init: Any, options: dict[str, Any]
+) -> tuple[Any, Outcome]:
+    """Minimise on torch tensors; returns the problem and the outcome."""
+    try:
+        from densecrf.torch.device import minimise_on
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError(
+            f"device={device!r}: needs PyTorch, which is not installed; "
+            "pip install 'densecrf[torch]', or leave device out",
+            name="torch",
+        ) from error
+    return minimise_on(crf, device, method, limits, init, options)
+
+
+def _check_compatibility(problem: Problem, name: str, method: Method) -> None:
+    if problem.potts or method.compatibility == "any":
         return
-    if crf.tree is not None and method.compatibility == "tree":
+    if problem.tree and method.compatibility == "tree":
         return
     able = [key for key, other in _METHODS.items() if other.compatibility == "any"]
     raise ValueError(
@@ -185,13 +238,12 @@ def _starting_point(
     problem: Problem, method: Method, init: Any, limits: Limits
 ) -> tuple[Step, str]:
     """Return the starting point and, where a limit cut its making short, why."""
-    crf = problem.crf
     if init is None:
         init = method.init
     if init is None:
         return Step(problem.softmax(-problem.unary)), ""
-    if callable(init) and init is method.init:
-        return init(problem), ""
+    if init is method.init and not isinstance(method.init, str):
+        return method.init(problem), ""
     if isinstance(init, str):
         name = check_choice("init", init, tuple(_METHODS))
         inner = _METHODS[name]
@@ -205,10 +257,11 @@ def _starting_point(
             Step(first.y, labels=first.labels, energy=first.energy, info=info),
             first.message if first.interrupted or not first.converged else "",
         )
+    crf = problem.crf
     if isinstance(init, Result):
         init = init.marginals
     if np.shape(init) in (crf.shape, (crf.n,)):
-        return Step(problem.indicator(crf.check_labels(init))), ""
+        return Step(problem.indicator(problem.from_numpy(crf.check_labels(init)))), ""
     y = crf.check_marginals("init", init)
     if y.min() < -1e-3 or np.abs(y.sum(0) - 1).max() > 1e-3:
         warnings.warn(
@@ -216,7 +269,7 @@ def _starting_point(
             "up to 1); its projection is used",
             stacklevel=4,
         )
-    return Step(problem.project(y)), ""
+    return Step(problem.project(problem.from_numpy(y))), ""
 
 
 def _with_progress(
@@ -233,14 +286,14 @@ def _with_progress(
     return show
 
 
-def _packed(crf: "DenseCRF", method: str, outcome: Outcome, limits: Limits) -> Result:
-    constants = crf.constant_energies()
-    best = int(constants.argmin())
-    _warn_of_constants(crf, method, outcome, best, float(constants[best]))
+def _packed(problem: Problem, method: str, outcome: Outcome, limits: Limits) -> Result:
+    best, constant = problem.best_constant()
+    _warn_of_constants(problem, method, outcome, best, constant)
+    crf = problem.crf
     grid = crf.shape
     return Result(
-        labels=np.asarray(outcome.labels).reshape(grid),
-        marginals=np.asarray(outcome.y).reshape(crf.labels, *grid),
+        labels=problem.to_numpy(outcome.labels).reshape(grid),
+        marginals=problem.to_numpy(outcome.y).reshape(crf.labels, *grid),
         energy=outcome.energy,
         lower_bound=outcome.lower_bound,
         method=method,
@@ -248,7 +301,7 @@ def _packed(crf: "DenseCRF", method: str, outcome: Outcome, limits: Limits) -> R
         message=outcome.message,
         seconds=limits.seconds(),
         iterations=outcome.iterations,
-        best_constant=(best, float(constants[best])),
+        best_constant=(best, constant),
         trace=outcome.trace,
         info=outcome.info,
         crf=crf,
@@ -256,7 +309,7 @@ def _packed(crf: "DenseCRF", method: str, outcome: Outcome, limits: Limits) -> R
 
 
 def _warn_of_constants(
-    crf: "DenseCRF", method: str, outcome: Outcome, best: int, constant: float
+    problem: Problem, method: str, outcome: Outcome, best: int, constant: float
 ) -> None:
     """Say so where the pairwise weights are so strong that one label everywhere is best."""
     remedy = 'the pairwise weights dominate; normalise (normalization="symmetric") or lower them'
@@ -267,7 +320,7 @@ def _warn_of_constants(
             stacklevel=5,
         )
     elif bool((outcome.labels == outcome.labels[0]).all()) and method == "lp":
-        alone = crf.unary.argmin(0)
+        alone = problem.argmax(-problem.unary)
         if bool((alone != alone[0]).any()):
             warnings.warn(
                 f"the constant labelling {best} is the best that {method!r} found: {remedy}",

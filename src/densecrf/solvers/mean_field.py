@@ -26,7 +26,7 @@ def mean_field(
     iterations : int
         Most iterations.
     tolerance : float
-        Converged when no marginal changes by more than this.
+        Converged when no marginal changes by more than this; 0 makes all iterations.
     self_term : bool
         Keep the pixel's own term b = a, as other software does (an approximation that it makes
         for speed); for parity with it.
@@ -36,5 +36,5 @@ def mean_field(
         previous = y
         y = problem.softmax(-problem.unary - messages)
         yield Step(y)
-        if float(abs(y - previous).max()) <= tolerance:
+        if tolerance > 0 and float(abs(y - previous).max()) <= tolerance:
             return

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
@@ -246,6 +248,8 @@ def _block(problem: Problem, centre: Any, lam: float, settings: Proximal) -> Cal
     projection of :math:`\lambda(A\alpha - \phi) + y^k`.
     """
     if settings.inner == "multiplicative":
+        if not isinstance(centre, np.ndarray):
+            raise ValueError("inner='multiplicative': on NumPy arrays alone; use 'projection'")
         block = MultiplicativeBlock(centre, lam, settings.inner_steps)
         return lambda w: block(w - problem.unary)
     return lambda w: problem.project(lam * (w - problem.unary) + centre)

@@ -32,7 +32,7 @@ def label_eigenvalues(problem: Problem) -> tuple[float, float]:
     r"""Return the extreme eigenvalues of :math:`-\mu` on vectors that add up to 0."""
     if problem.potts:
         return 1.0, 1.0
-    mu = np.asarray(problem.crf.compatibility, np.float64)
+    mu = np.asarray(problem.to_numpy(problem.compatibility), np.float64)
     centre = np.eye(problem.labels) - 1 / problem.labels
     basis = np.linalg.svd(centre)[0][:, :-1]
     values = np.linalg.eigvalsh(basis.T @ -mu @ basis)

@@ -1,5 +1,18 @@
 """Dense CRFs on torch tensors, on CPU and GPU; needs no compiled core."""
 
 from densecrf.torch.lattice import Lattice, apply_sum, ordered_sum
+from densecrf.torch.loss import DenseCRFLoss
+from densecrf.torch.module import BatchResult, DenseCRF
+from densecrf.torch.problem import TorchProblem
+from densecrf.torch.transform import DenseCRFd
 
-__all__ = ["Lattice", "apply_sum", "ordered_sum"]
+__all__ = [
+    "BatchResult",
+    "DenseCRF",
+    "DenseCRFLoss",
+    "DenseCRFd",
+    "Lattice",
+    "TorchProblem",
+    "apply_sum",
+    "ordered_sum",
+]

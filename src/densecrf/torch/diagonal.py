@@ -6,51 +6,78 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from densecrf.torch.launch import launch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from densecrf.torch.geometry import Topology
     from densecrf.torch.lattice import Lattice
 
 
 def diagonal(lattice: Lattice) -> Tensor:
-    """Diagonal k_aa of the filter's matrix, (n,), by following paths between corners.
+    """Diagonal k_aa of the filter's matrix, (n,), differentiable in the corners' weights.
 
-    Corners k and m > k of a simplex differ by one step along each axis of rank d-m+1 .. d-k; since
-    steps along all d+1 axes cancel, the complement of those axes leads back the other way. The
-    forward and the reversed order have the same diagonal (they are each other's transpose), so the
-    mean over both orders of each pair of corners serves either `order`.
+    A sum over pairs of a pixel's corners of their weights and the blur between them. The forward
+    and the reversed order of axes have the same diagonal (they are each other's transpose), so the
+    mean over both serves either `order`.
     """
     topology = lattice.topology
+    first, second = torch.triu_indices(
+        topology.dimension + 1, topology.dimension + 1, device=lattice.device
+    )
+    weight = lattice.corner_weight
+    shares = pair_shares(topology, lattice.triton).to(weight.dtype)
+    return (shares * weight[:, first] * weight[:, second]).sum(1) * lattice.scale
+
+
+def pair_shares(topology: Topology, triton: bool) -> Tensor:
+    """Blur between corners k <= m of each pixel, both ways, (n, pairs), by following paths.
+
+    Corners k and m > k of a simplex differ by one step along each axis of rank d-m+1 .. d-k; since
+    steps along all d+1 axes cancel, the complement of those axes leads back the other way. A path
+    that one order of the axes takes from m to k is one that the other takes from k to m, so paths
+    from k to m, in both orders, are enough.
+    """
+    if triton:
+        return _shares_by_triton(topology)
     d = topology.dimension
-    rank = topology.rank
-    total = torch.zeros(topology.pixels, dtype=torch.float64, device=lattice.device)
+    columns = []
     for k in range(d + 1):
         for m in range(k, d + 1):
-            start, end = topology.corner[:, k], topology.corner[:, m]
-            inside = (rank > d - m) & (rank <= d - k)
-            blur = torch.zeros_like(total)
+            inside = (topology.rank > d - m) & (topology.rank <= d - k)
+            share = torch.full_like(topology.corner[:, k], -(k == m), dtype=torch.float64)
             for axes in (range(d + 1), range(d, -1, -1)):
-                if k == m:
-                    blur += 1
-                    blur += _path(lattice, start, end, ~inside, 0, axes)
-                    blur += _path(lattice, start, end, ~inside, 1, axes)
-                else:
-                    blur += _path(lattice, start, end, inside, 1, axes)
-                    blur += _path(lattice, start, end, ~inside, 0, axes)
-                    blur += _path(lattice, end, start, inside, 0, axes)
-                    blur += _path(lattice, end, start, ~inside, 1, axes)
-            total += 0.5 * blur * lattice.corner_weight[:, k] * lattice.corner_weight[:, m]
-    return (total * lattice.scale).to(lattice.corner_weight.dtype)
+                share += _path(topology, k, m, inside, 1, axes)
+                share += _path(topology, k, m, ~inside, 0, axes)
+            columns.append(share)
+    return torch.stack(columns, 1)
 
 
 def _path(
-    lattice: Lattice, start: Tensor, end: Tensor, chosen: Tensor, direction: int, axes: range
+    topology: Topology, k: int, m: int, chosen: Tensor, direction: int, axes: range
 ) -> Tensor:
-    """Entry (start, end) of the product of the blurs along the `chosen` axes of each pixel."""
-    at = start.long()
+    """Weight of the path from corner k along the `chosen` axes of each pixel; 0 if not to m."""
+    at = topology.corner[:, k].long()
     steps = torch.zeros_like(at)
     for axis in axes:
-        table = torch.cat([lattice.topology.neighbour[axis, direction], at.new_full((1,), -1)])
+        table = torch.cat([topology.neighbour[axis, direction], at.new_full((1,), -1)])
         at = torch.where(chosen[:, axis], table[at].long(), at)
         steps += chosen[:, axis]
-    return torch.where(at == end, 0.5 ** steps.double(), 0.0)
+    return torch.where(at == topology.corner[:, m], 0.5 ** steps.double(), 0.0)
+
+
+def _shares_by_triton(topology: Topology) -> Tensor:
+    from densecrf.torch import geometry_kernels as kernels
+
+    n, d = topology.pixels, topology.dimension
+    pairs = (d + 1) * (d + 2) // 2
+    out = torch.empty(pairs, n, dtype=torch.float32, device=topology.corner.device)
+    block = 128
+    launch(
+        kernels.pair_shares,
+        (-(-n // block), d + 1),
+        (topology.corner, topology.rank, topology.neighbour, out, n, topology.vertices),
+        {"D": d, "BLOCK": block},
+    )
+    return out.T

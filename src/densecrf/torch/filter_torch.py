@@ -39,6 +39,14 @@ def filter_rows(
         torch.mul(result.T, factor, out=out)
 
 
+def blurred_rows(lattice: Lattice, rows: Tensor, channels: int) -> Tensor:  # noqa: ARG001
+    """Splat and blur rows of pixels into rows of vertices."""
+    topology = lattice.topology
+    entries = rows[topology.entry_pixel] * lattice.entry_weight.unsqueeze(1)
+    splatted = torch.segment_reduce(entries, "sum", offsets=topology.row_begin.long(), axis=0)
+    return _blur(lattice, splatted)
+
+
 def _ordered(lattice: Lattice, t: Tensor, levels: Levels) -> Tensor:
     """Return mass - (1-f) C_k - C_{k+1} - f C_{k+2} with t = k + f, C_h the filtered ramp h-1."""
     n, labels = t.shape
@@ -57,9 +65,7 @@ def _ordered(lattice: Lattice, t: Tensor, levels: Levels) -> Tensor:
 def _plain(lattice: Lattice, rows: Tensor) -> Tensor:
     """Splat, blur and slice (n, channels) values."""
     topology = lattice.topology
-    entries = rows[topology.entry_pixel] * lattice.entry_weight.unsqueeze(1)
-    splatted = torch.segment_reduce(entries, "sum", offsets=topology.row_begin.long(), axis=0)
-    blurred = _blur(lattice, splatted)
+    blurred = blurred_rows(lattice, rows, rows.shape[1])
     result = torch.zeros_like(rows)
     for k in range(lattice.dimension + 1):
         result += lattice.corner_weight[:, k : k + 1] * blurred[topology.corner[:, k]]

@@ -65,11 +65,8 @@ def filter_rows(
     """Write (or add) `factor` times the filtered rows to the (labels, n) block `out`."""
     labels = out.shape[0]
     ramps = levels.ramps if levels else 0
-    width = _padded(labels * max(ramps, 1))
-    shape = (lattice.slots, lattice.row_count, width)
-    work = torch.empty(shape, dtype=torch.float32, device=rows.device)
-    _splat(lattice, rows, work, labels, ramps)
-    blurred = work[_blur(lattice, work)]
+    blurred = _blurred(lattice, rows, labels, ramps)
+    width = blurred.shape[1]
     topology = lattice.topology
     lanes = _power_of_two(labels)
     elements, warps = SHAPES.slice
@@ -92,6 +89,18 @@ def filter_rows(
         },
         warps,
     )
+
+
+def blurred_rows(lattice: Lattice, rows: Tensor, channels: int) -> Tensor:
+    """Splat and blur rows of pixels into rows of vertices."""
+    return _blurred(lattice, rows, channels, 0)[: lattice.vertices, :channels]
+
+
+def _blurred(lattice: Lattice, rows: Tensor, labels: int, ramps: int) -> Tensor:
+    shape = (lattice.slots, lattice.row_count, _padded(labels * max(ramps, 1)))
+    work = torch.empty(shape, dtype=torch.float32, device=rows.device)
+    _splat(lattice, rows, work, labels, ramps)
+    return work[_blur(lattice, work)]
 
 
 def _splat(lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int) -> None:

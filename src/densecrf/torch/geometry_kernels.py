@@ -155,3 +155,33 @@ def find_neighbours(
     plus = neighbour + (axis * 2).to(tl.int64) * vertices
     tl.store(plus + v, low, mask=found)
     tl.store(plus + vertices + low, v, mask=found)
+
+
+@triton.jit(do_not_specialize=["n", "vertices"])
+def pair_shares(corner, rank, neighbour, out, n, vertices, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Blur between corner k (plane 1 of the grid) and each m >= k, both ways: see `diagonal`."""
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    k = tl.program_id(1)
+    live = p < n
+    row = p.to(tl.int64) * (D + 1)
+    start = tl.load(corner + row + k, mask=live, other=-1)
+    first = k * (D + 1) - k * (k - 1) // 2  # pairs before (k, k)
+    for m in range(k, D + 1):
+        end = tl.load(corner + row + m, mask=live, other=-2)
+        share = tl.where(p < 0, 1.0, 0.0)
+        # Up the axes between the corners, or down the others; in either order of the axes.
+        for way in range(4):
+            at = start
+            weight = tl.where(live, 1.0, 0.0)
+            for step in range(D + 1):
+                axis = step + (way // 2) * (D - 2 * step)
+                place = tl.load(rank + row + axis, mask=live, other=0).to(tl.int32)
+                between = (place > D - m) & (place <= D - k)
+                taken = between.to(tl.int32) != way % 2
+                table = neighbour + (axis * 2 + 1 - way % 2) * vertices.to(tl.int64)
+                there = tl.load(table + at, mask=taken & (at >= 0), other=-1)
+                at = tl.where(taken, there, at)
+                weight = tl.where(taken, 0.5 * weight, weight)
+            share += tl.where(at == end, weight, 0.0)
+        share -= tl.where(k == m, 1.0, 0.0)
+        tl.store(out + (first + m - k) * n.to(tl.int64) + p, share, mask=live)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Order = Literal["symmetric", "forward"]
 
+SMALLEST_MASS = 1e-20
+
 
 @dataclass(frozen=True)
 class Levels:
@@ -179,7 +181,7 @@ class Lattice:
 
     def normalized(self) -> Lattice:
         """Return the symmetrically normalised filter, k_ab / sqrt(m_a m_b)."""
-        return self.scaled(self.mass.rsqrt())
+        return self.scaled(self.mass.clamp(min=SMALLEST_MASS).rsqrt())
 
     def apply(self, values: Tensor) -> Tensor:
         """Filter plainly: out_ca = Σ_b k_ab values_cb.
@@ -227,6 +229,18 @@ class Lattice:
             (labels, n), within [-m_a, m_a].
         """
         return ordered_sum([self], [1.0], scores, levels=levels, soft=soft, low=low, high=high)
+
+    def blurred(self, values: Tensor) -> Tensor:
+        """Splat and blur (channels, n) values; returns them at the vertices, (vertices, channels).
+
+        Slicing with the corners' weights, times `scale`, completes `apply`.
+        """
+        with _on(self.device):
+            if self.triton:
+                from densecrf.torch import filter_triton as engine
+            else:
+                from densecrf.torch import filter_torch as engine  # type: ignore[no-redef]
+            return engine.blurred_rows(self, engine.to_rows(values, None), values.shape[0])
 
     def diagonal(self) -> Tensor:
         """Return the diagonal k_aa of the filter's matrix, (n,), exactly."""

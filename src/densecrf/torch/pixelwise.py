@@ -158,6 +158,7 @@ def _tiles(values: Tensor, items: int) -> tuple[tuple[int, int], dict[str, int],
 
 def _projected(z: Tensor) -> Tensor:
     """Simplex projection by sorting."""
+    z = z - z.amax(0)  # relative: no cancellation for large z
     sorted_z = torch.sort(z, 0, descending=True).values
     count = torch.arange(1, z.shape[0] + 1, device=z.device, dtype=z.dtype).unsqueeze(1)
     thresholds = (sorted_z.cumsum(0) - 1) / count

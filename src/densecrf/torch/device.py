@@ -1,0 +1,105 @@
+"""Solving models of NumPy arrays on a torch device, within its memory."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from densecrf.solvers.door import minimise
+from densecrf.torch.problem import TorchProblem
+from densecrf.validation import check_choice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from densecrf.model import DenseCRF
+    from densecrf.solvers.loop import Limits, Outcome
+
+METHODS = ("unary", "mf5", "mf", "qp", "qp-cccp", "dc-neg", "prox-lp", "lp")
+_WORKSPACES = (None, 1 << 28, 1 << 24)  # bytes; None: the filters' default
+
+Answer = TypeVar("Answer")
+
+
+def minimise_on(
+    crf: DenseCRF,
+    device: Any,
+    method: str,
+    limits: Limits,
+    init: Any = None,
+    options: dict[str, Any] | None = None,
+) -> tuple[TorchProblem, Outcome]:
+    """Bring a model to a device and minimise its energy there.
+
+    Parameters
+    ----------
+    crf : DenseCRF
+        The model.
+    device : str or torch.device
+        Where to.
+    method, limits, init, options
+        As for `densecrf.solvers.door.minimise`.
+    """
+    where = checked_device(device)
+    check_choice(f"method on device {str(where)!r}", method, METHODS)
+
+    def attempt(workspace: int | None) -> tuple[TorchProblem, Outcome]:
+        problem: Any = TorchProblem.from_model(crf, where, workspace)
+        return problem, minimise(problem, method, limits, init, options)
+
+    with torch.no_grad():
+        return within_memory(attempt, f"{crf.n} pixels with {crf.labels} labels")
+
+
+def checked_device(device: Any) -> torch.device:
+    """Return the device, or say why there is none: nothing falls back to another in silence."""
+    try:
+        where = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device={device!r}: {error}") from error
+    if where.type == "cuda":
+        if not torch.cuda.is_available():
+            raise ValueError(
+                f"device={device!r}: this PyTorch sees no CUDA device; use device='cpu', or leave "
+                "device out for the compiled core"
+            )
+        if (where.index or 0) >= torch.cuda.device_count():
+            raise ValueError(
+                f"device={device!r}: there are {torch.cuda.device_count()} CUDA devices"
+            )
+    return where
+
+
+def within_memory(attempt: Callable[[int | None], Answer], what: str) -> Answer:
+    """Call `attempt(workspace)`, again with less workspace where the device's memory runs out.
+
+    Parameters
+    ----------
+    attempt : callable
+        Takes the bytes of scratch memory that filters may use, None for their default.
+    what : str
+        The problem, for the message.
+
+    Raises
+    ------
+    MemoryError
+        If even the smallest workspace is too much.
+    """
+    message = ""
+    for place, workspace in enumerate(_WORKSPACES):
+        try:
+            return attempt(workspace)
+        except torch.cuda.OutOfMemoryError as error:
+            message = str(error).split("\n", maxsplit=1)[0]
+        torch.cuda.empty_cache()
+        if place + 1 < len(_WORKSPACES):
+            warnings.warn(
+                f"out of device memory for {what}; trying again with a smaller workspace",
+                stacklevel=2,
+            )
+    raise MemoryError(
+        f"{what} do not fit into the device's memory even with the smallest workspace; use smaller "
+        f"images or batches, or tiles ({message})"
+    )

@@ -1,0 +1,49 @@
+"""From images to features: scaled positions and colours, differentiable in the deviations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+
+def positions(shape: Sequence[int], sigma: Tensor) -> Tensor:
+    """Return the positions of a grid over standard deviations, (n, axes), last axis (x) first.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        The grid.
+    sigma : Tensor
+        One standard deviation, or one for each axis in the order of `shape`.
+
+    Examples
+    --------
+    >>> positions((1, 3), torch.tensor(2.0))
+    tensor([[0.0000, 0.0000],
+            [0.5000, 0.0000],
+            [1.0000, 0.0000]])
+    """
+    lines = [torch.arange(length, device=sigma.device, dtype=sigma.dtype) for length in shape]
+    grid = torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).reshape(-1, len(shape))
+    return (grid / sigma).flip(1)
+
+
+def bilateral(image: Tensor, sigma_xy: Tensor, sigma_color: Tensor) -> Tensor:
+    """Return positions and colours of a batch of images over standard deviations, (items, n, d).
+
+    Parameters
+    ----------
+    image : Tensor
+        (items, channels, *spatial).
+    sigma_xy, sigma_color : Tensor
+        One standard deviation, or one for each axis and channel.
+    """
+    where = positions(image.shape[2:], sigma_xy).expand(image.shape[0], -1, -1)
+    colours = image.flatten(2).transpose(1, 2).to(sigma_color.dtype) / sigma_color
+    return torch.cat([where, colours], 2)

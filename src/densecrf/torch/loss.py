@@ -1,0 +1,153 @@
+r"""Relaxed energies as training losses for weak supervision."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from densecrf.torch.autograd import filtered
+from densecrf.torch.checks import check_image, check_mask, check_scores
+from densecrf.torch.features import bilateral, positions
+from densecrf.torch.lattice import Lattice
+from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["DenseCRFLoss"]
+
+
+class DenseCRFLoss(nn.Module):
+    r"""The pairwise energy of a network's probabilities, to be added to a loss on few labels.
+
+    With :math:`s` = softmax(logits) and :math:`K` as in `DenseCRF`:
+
+    - ``"quadratic"``, the regulariser of Tang et al. (2018), the expected energy:
+      :math:`\sum_{a<b} K_{ab} \sum_i s_{ai} (1 - s_{bi})`;
+    - ``"lp"``, the relaxation that `densecrf` minimises:
+      :math:`\sum_{a<b} K_{ab} \tfrac12 \sum_i |s_{ai} - s_{bi}|`. It is lower, convex, and has no
+      gradient that pushes two agreeing pixels, however undecided, apart or away from the middle.
+
+    Both are the Potts energy where probabilities are 0 and 1, and are divided by the number of
+    pixels that take part.
+
+    Parameters
+    ----------
+    form : {"quadratic", "lp"}
+        Which.
+    spatial_sigma, spatial_weight, bilateral_sigma_xy, bilateral_sigma_color, bilateral_weight
+        As for `DenseCRF`; by default the appearance kernel alone. Weight 0 leaves a kernel out.
+    levels : int
+        How finely the LP form takes the order of probabilities.
+    reduction : {"mean", "none"}
+        The mean over items, or one value for each.
+
+    Examples
+    --------
+    >>> loss = DenseCRFLoss(bilateral_sigma_xy=3.0)
+    >>> image = torch.zeros(1, 3, 6, 6)
+    >>> agree, differ = torch.zeros(1, 2, 6, 6), torch.randn(1, 2, 6, 6)
+    >>> agree[:, 0] = 9.0
+    >>> bool(loss(logits=agree, image=image) < loss(logits=differ, image=image))
+    True
+    """
+
+    def __init__(
+        self,
+        form: str = "quadratic",
+        *,
+        spatial_sigma: float = 3.0,
+        spatial_weight: float = 0.0,
+        bilateral_sigma_xy: float = 60.0,
+        bilateral_sigma_color: float = 13.0,
+        bilateral_weight: float = 1.0,
+        levels: int = 10,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__()
+        self.form = check_choice("form", form, ("quadratic", "lp"))
+        self.spatial_sigma = check_positive("spatial_sigma", spatial_sigma)
+        self.spatial_weight = check_non_negative("spatial_weight", spatial_weight)
+        self.bilateral_sigma_xy = check_positive("bilateral_sigma_xy", bilateral_sigma_xy)
+        self.bilateral_sigma_color = check_positive("bilateral_sigma_color", bilateral_sigma_color)
+        self.bilateral_weight = check_non_negative("bilateral_weight", bilateral_weight)
+        self.levels = check_integer("levels", levels, at_least=2)
+        self.reduction = check_choice("reduction", reduction, ("mean", "none"))
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        *,
+        logits: Tensor,
+        image: Tensor,
+        roi: Tensor | None = None,
+        void: Tensor | None = None,
+    ) -> Tensor:
+        """Return the loss.
+
+        Parameters
+        ----------
+        logits, image
+            As for `DenseCRF.forward`.
+        roi : Tensor, optional
+            (N, *spatial), the region of interest: pixels outside (padding) take no part.
+        void : Tensor, optional
+            (N, *spatial), pixels that belong to no class: they take no part either.
+        """
+        check_scores(logits)
+        check_image(image, logits)
+        taking_part = torch.ones_like(logits[:, 0], dtype=torch.bool)
+        if roi is not None:
+            taking_part = taking_part & check_mask("roi", roi, logits)
+        if void is not None:
+            taking_part = taking_part & ~check_mask("void", void, logits)
+        with torch.autocast(logits.device.type, enabled=False):
+            return self._loss(logits, image, taking_part)
+
+    def _loss(self, logits: Tensor, image: Tensor, taking_part: Tensor) -> Tensor:
+        dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        items, classes = logits.shape[:2]
+        scores = torch.softmax(logits.to(dtype), 1).flatten(2).transpose(0, 1)
+        y = scores.reshape(classes, -1)
+        total = y.new_zeros(y.shape[1])
+        for weight, lattice in self._lattices(image, taking_part.reshape(-1).to(dtype)):
+            total = total + weight * self._pairs(lattice, y)
+        pixels = taking_part.flatten(1).sum(1).clamp(min=1)
+        values = total.view(items, -1).sum(1) / pixels
+        return values.mean() if self.reduction == "mean" else values
+
+    def _pairs(self, lattice: Lattice, y: Tensor) -> Tensor:
+        """Return each pixel's part of the pairwise energy, (n,)."""
+        if self.form == "lp":
+            with torch.no_grad():
+                r = 0.5 * lattice.ordered(y, levels=self.levels)
+            return (r * y).sum(0)
+        own = lattice.diagonal()
+        received = filtered(lattice, y) - own * y
+        return 0.5 * (y * (lattice.mass - own - received)).sum(0)
+
+    def _lattices(self, image: Tensor, mask: Tensor) -> list[tuple[float, Lattice]]:
+        """Return weights and filters, normalised over all pixels, of those that take part."""
+        weights, features = [], []
+
+        def deviation(value: float) -> Tensor:
+            return torch.tensor(value, dtype=mask.dtype, device=mask.device)
+
+        if self.spatial_weight > 0:
+            weights.append(self.spatial_weight)
+            each = positions(image.shape[2:], deviation(self.spatial_sigma))
+            features.append(each.expand(image.shape[0], -1, -1))
+        if self.bilateral_weight > 0:
+            weights.append(self.bilateral_weight)
+            sigma_xy = deviation(self.bilateral_sigma_xy)
+            features.append(bilateral(image, sigma_xy, deviation(self.bilateral_sigma_color)))
+        if not features:
+            return []
+        lattices = [each.normalized().scaled(mask) for each in Lattice.build_all(features)]
+        return list(zip(weights, lattices, strict=True))
+
+    def extra_repr(self) -> str:
+        """Return the settings."""
+        return f"{self.form!r}, levels={self.levels}"

@@ -1,0 +1,313 @@
+"""Dense CRF inference as a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from densecrf.result import relative_gap
+from densecrf.solvers.door import minimise
+from densecrf.solvers.loop import Limits, Outcome
+from densecrf.solvers.mean_field import mean_field
+from densecrf.torch.checks import check_image, check_scores
+from densecrf.torch.device import METHODS, within_memory
+from densecrf.torch.features import bilateral, positions
+from densecrf.torch.pairwise import Pairwise
+from densecrf.torch.problem import TorchProblem
+from densecrf.torch.steps import final_step, smoothed_log
+from densecrf.validation import (
+    check_choice,
+    check_integer,
+    check_non_negative,
+    check_positive,
+)
+
+__all__ = ["BatchResult", "DenseCRF"]
+
+LEARNABLE = ("weights", "sigmas", "compatibility")
+Sigma = float | Sequence[float]
+
+
+@dataclass(frozen=True, eq=False)
+class BatchResult:
+    """What `DenseCRF.solve` found, item by item.
+
+    Attributes
+    ----------
+    labels : Tensor
+        (N, *spatial) int64, the best labelling of each item.
+    marginals : Tensor
+        (N, C, *spatial), the relaxed solutions.
+    energy : list of float
+        Energies of the labellings.
+    lower_bound : list of float or None
+        No labelling whatsoever has an energy below this.
+    converged : list of bool
+        Whether a method ended by itself, within the asked gap.
+    iterations : list of int
+        Iterations made.
+    """
+
+    labels: Tensor
+    marginals: Tensor
+    energy: list[float]
+    lower_bound: list[float | None]
+    converged: list[bool]
+    iterations: list[int]
+
+    @property
+    def gap(self) -> list[float | None]:
+        """(energy - lower_bound) / max(1, abs(energy)) of each item."""
+        return [relative_gap(e, b) for e, b in zip(self.energy, self.lower_bound, strict=True)]
+
+
+class DenseCRF(nn.Module):
+    r"""Refine a network's logits with a fully connected CRF.
+
+    Unaries are -log softmax(logits); pairwise potentials those of `densecrf.Spatial` and
+    `densecrf.Bilateral`.
+
+    Parameters
+    ----------
+    spatial_sigma, spatial_weight
+        Standard deviation (pixels; one, or one for each axis) and weight of the smoothness kernel.
+        Weight 0 leaves it out.
+    bilateral_sigma_xy, bilateral_sigma_color, bilateral_weight
+        Standard deviations of position (pixels) and colour (in the units of `image`: the default
+        is for 0 to 255), and weight of the appearance kernel. Weight 0 leaves it out.
+    compatibility : Tensor, optional
+        (C, C) costs of pairs of labels, symmetric; Potts by default. For mean field and dc-neg.
+    normalization : {"symmetric", "none"}
+        As for `densecrf.DenseCRF`.
+    method : {"mf", "dc-neg", "prox-lp", "lp"}
+        What `forward` runs.
+    iterations : int
+        Of mean field in `forward`. The other methods run as far as they do in `solve`.
+    learn : iterable of {"weights", "sigmas", "compatibility"}
+        What becomes a parameter. Weights and sigmas are stored as logarithms, so they stay
+        positive. To learn a compatibility, give one to start from.
+
+    Notes
+    -----
+    Gradients of mean field are those of the unrolled iterations, exact for the filter that is
+    computed (see `densecrf.torch.autograd`). The other methods end in an exact minimum or nearly
+    so, often a vertex, and are solved without a record; the gradient is that of one more step
+    :math:`P_\Delta(y - (\phi + r) / s)` from there, in which the projection and the filter are
+    differentiated, the solution y and the order of its scores held fixed. Pixels in the interior
+    of the simplex pass it on, pixels that are certain do not (with dc-neg, nearly all are).
+
+    `torch.compile` leaves this layer out and compiles what is around it.
+
+    Examples
+    --------
+    >>> crf = DenseCRF(spatial_sigma=1.0, bilateral_sigma_xy=4.0)
+    >>> logits = torch.zeros(2, 3, 8, 8)
+    >>> logits[:, 1, :, :4] = 1.0
+    >>> crf(logits=logits, image=torch.zeros(2, 3, 8, 8)).shape
+    torch.Size([2, 3, 8, 8])
+    """
+
+    log_spatial_weight: Tensor | None
+    log_bilateral_weight: Tensor | None
+    costs: Tensor | None
+
+    def __init__(
+        self,
+        *,
+        spatial_sigma: Sigma = 3.0,
+        spatial_weight: float = 3.0,
+        bilateral_sigma_xy: Sigma = 60.0,
+        bilateral_sigma_color: Sigma = 13.0,
+        bilateral_weight: float = 10.0,
+        compatibility: Tensor | None = None,
+        normalization: str = "symmetric",
+        method: str = "mf",
+        iterations: int = 5,
+        learn: Iterable[str] = (),
+    ) -> None:
+        super().__init__()
+        self.method = check_choice("method", method, ("mf", "dc-neg", "prox-lp", "lp"))
+        self.iterations = check_integer("iterations", iterations, at_least=1)
+        self.normalization = check_choice("normalization", normalization, ("symmetric", "none"))
+        self._learn = frozenset(check_choice("learn", each, LEARNABLE) for each in learn)
+        self._weight("spatial_weight", spatial_weight)
+        self._weight("bilateral_weight", bilateral_weight)
+        self._sigma("spatial_sigma", spatial_sigma)
+        self._sigma("bilateral_sigma_xy", bilateral_sigma_xy)
+        self._sigma("bilateral_sigma_color", bilateral_sigma_color)
+        costs = None
+        if compatibility is not None:
+            costs = torch.as_tensor(compatibility, dtype=torch.float32).clone()
+            if costs.ndim != 2 or costs.shape[0] != costs.shape[1]:
+                raise ValueError(f"compatibility: shape {tuple(costs.shape)}; give (C, C)")
+        elif "compatibility" in self._learn:
+            raise ValueError("learn='compatibility': give the compatibility to start from")
+        self._store("costs", costs, "compatibility")
+
+    def _store(self, name: str, value: Tensor | None, what: str) -> None:
+        if what in self._learn:
+            self.register_parameter(name, None if value is None else nn.Parameter(value))
+        else:
+            self.register_buffer(name, value)
+
+    def _weight(self, name: str, value: float) -> None:
+        number = check_non_negative(name, value)
+        log = torch.tensor(number).log() if number > 0 else None
+        self._store(f"log_{name}", log, "weights")
+
+    def _sigma(self, name: str, value: Sigma) -> None:
+        values = list(value) if isinstance(value, Sequence) else value
+        each = values if isinstance(values, list) else [values]
+        for number in each:
+            check_positive(name, number)
+        self._store(f"log_{name}", torch.tensor(values, dtype=torch.float32).log(), "sigmas")
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, *, logits: Tensor, image: Tensor) -> Tensor:
+        """Return refined log-probabilities, (N, C, *spatial), of the logits' dtype.
+
+        Parameters
+        ----------
+        logits : Tensor
+            (N, C, *spatial) scores; float64 is worked on as such, everything else in float32.
+        image : Tensor
+            (N, k, *spatial) on the same device, any number of channels, any real dtype.
+        """
+        check_scores(logits)
+        check_image(image, logits)
+        with torch.autocast(logits.device.type, enabled=False):
+            return within_memory(
+                lambda workspace: self._refined(logits, image, workspace),
+                f"logits of shape {tuple(logits.shape)}",
+            )
+
+    def solve(
+        self,
+        *,
+        logits: Tensor,
+        image: Tensor,
+        method: str = "lp",
+        gap: float | None = None,
+        time_limit: float | None = None,
+        max_iterations: int | None = None,
+        **options: Any,
+    ) -> BatchResult:
+        """Minimise the energy of each item; labels, energies and bounds, without gradients.
+
+        Parameters
+        ----------
+        logits, image
+            As for `forward`.
+        method : str
+            A method of `densecrf.DenseCRF.solve`: "mf5", "mf", "dc-neg", "prox-lp", "lp", ...
+        gap, time_limit, max_iterations, **options
+            As there; the time limit is for each item.
+        """
+        check_scores(logits)
+        check_image(image, logits)
+        check_choice("method", method, METHODS)
+
+        def attempt(workspace: int | None) -> list[Outcome]:
+            outcomes = []
+            for item in range(len(logits)):
+                one = slice(item, item + 1)
+                problem: Any = self.problem(logits[one], image[one], workspace)
+                limits = Limits(gap, time_limit, max_iterations)
+                outcomes.append(minimise(problem, method, limits, None, options))
+            return outcomes
+
+        with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
+            outcomes = within_memory(attempt, f"logits of shape {tuple(logits.shape)}")
+        grid = logits.shape[2:]
+        return BatchResult(
+            labels=torch.stack([each.labels.view(grid) for each in outcomes]),
+            marginals=torch.stack([each.y.view(-1, *grid) for each in outcomes]),
+            energy=[each.energy for each in outcomes],
+            lower_bound=[each.lower_bound for each in outcomes],
+            converged=[each.converged for each in outcomes],
+            iterations=[each.iterations for each in outcomes],
+        )
+
+    def problem(self, logits: Tensor, image: Tensor, workspace: int | None = None) -> TorchProblem:
+        """Return the problem of a whole batch as one: its items lie one after the other.
+
+        Parameters
+        ----------
+        logits, image
+            As for `forward`.
+        workspace : int, optional
+            Bytes of scratch memory for the filters.
+        """
+        dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        classes = logits.shape[1]
+        scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(classes, -1)
+        unary = -torch.log_softmax(scores, 0)
+        features, weights = self._kernels(image, dtype)
+        pairwise = Pairwise.build(
+            features,
+            weights,
+            unary,
+            normalized=self.normalization == "symmetric",
+            workspace=workspace,
+        )
+        if self.costs is None:
+            return TorchProblem(unary, pairwise)
+        if len(self.costs) != classes:
+            raise ValueError(f"logits: {classes} classes, but a compatibility of {len(self.costs)}")
+        return TorchProblem(unary, pairwise, ((self.costs + self.costs.T) / 2).to(dtype))
+
+    def _kernels(self, image: Tensor, dtype: torch.dtype) -> tuple[list[Tensor], Tensor]:
+        """Return the features and the weight of each kernel."""
+        grid = image.shape[2:]
+        features, weights = [], []
+        if self.log_spatial_weight is not None:
+            sigma = self._deviations("spatial_sigma", len(grid), "axes", dtype)
+            features.append(positions(grid, sigma).expand(image.shape[0], -1, -1))
+            weights.append(self.log_spatial_weight)
+        if self.log_bilateral_weight is not None:
+            sigma_xy = self._deviations("bilateral_sigma_xy", len(grid), "axes", dtype)
+            channels = image.shape[1]
+            color = self._deviations("bilateral_sigma_color", channels, "channels", dtype)
+            features.append(bilateral(image, sigma_xy, color))
+            weights.append(self.log_bilateral_weight)
+        stacked = torch.stack(weights).exp().to(dtype) if weights else torch.zeros(0)
+        return features, stacked
+
+    def _deviations(self, name: str, count: int, of_what: str, dtype: torch.dtype) -> Tensor:
+        log: Tensor = getattr(self, f"log_{name}")
+        if log.ndim and len(log) != count:
+            raise ValueError(f"{name}: {len(log)} numbers for an image of {count} {of_what}")
+        return log.exp().to(dtype)
+
+    def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
+        if self.method == "mf":
+            problem: Any = self.problem(logits, image, workspace)
+            y = problem.softmax(-problem.unary)
+            for step in mean_field(problem, y, iterations=self.iterations - 1, tolerance=0.0):
+                y = step.y
+            # The last update in logarithms, which keep what a probability would round to zero.
+            log_y = torch.log_softmax(-problem.unary - problem.messages(y), 0)
+            return _batched(log_y, logits)
+        parts = []
+        for item in range(len(logits)):
+            one = slice(item, item + 1)
+            problem = self.problem(logits[one], image[one], workspace)
+            with torch.no_grad():
+                y = minimise(problem, self.method, Limits()).y
+            parts.append(smoothed_log(final_step(problem, y, self.method)))
+        return torch.cat([_batched(part, logits[:1]) for part in parts])
+
+    def extra_repr(self) -> str:
+        """Return the settings."""
+        return f"method={self.method!r}, iterations={self.iterations}"
+
+
+def _batched(values: Tensor, logits: Tensor) -> Tensor:
+    """Return label-major (C, N n) values in the shape and dtype of the logits."""
+    items, classes = logits.shape[:2]
+    by_item = values.view(classes, items, -1).transpose(0, 1)
+    return by_item.reshape(logits.shape).to(logits.dtype)

@@ -1,0 +1,346 @@
+r"""The problem on torch tensors: what `densecrf.problem.Problem` is on NumPy arrays.
+
+The solvers are the same text for both. Tensors are label-major, (labels, n). Where unaries, weights
+or features want gradients, the operations that mean field and the last step of the linear programs
+are made of (`apply`, `messages`, `softmax`, `project`, `dual_point`) pass them on.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from densecrf.problem import Calls
+from densecrf.torch.autograd import projected
+from densecrf.torch.pairwise import Pairwise
+from densecrf.torch.pixelwise import lower_bound, project_simplex
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from densecrf.compatibility import LabelTree
+    from densecrf.model import DenseCRF
+
+__all__ = ["TorchProblem"]
+
+_RAMPS = 4  # Triton's kernels are compiled for multiples of this many ramps
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class TorchProblem:
+    """A model's energy and its relaxations, on the device of its tensors.
+
+    Parameters
+    ----------
+    unary : Tensor
+        (labels, n) energies, float32 or float64.
+    pairwise : Pairwise
+        The matrix K over the same pixels.
+    compatibility : Tensor, optional
+        (labels, labels) costs; Potts by default.
+    tree : LabelTree, optional
+        The tree whose metric `compatibility` is.
+    crf : DenseCRF, optional
+        The model on NumPy arrays that this one came from.
+
+    Examples
+    --------
+    >>> unary = torch.tensor([[0.0, 0.6, 0.0], [1.0, 0.5, 1.0]])
+    >>> features = torch.arange(3.0).reshape(3, 1)
+    >>> problem = TorchProblem(unary, Pairwise.build([features], [1.0], unary))
+    >>> round(problem.energy(torch.tensor([0, 0, 0])), 3)
+    0.6
+    """
+
+    def __init__(
+        self,
+        unary: Tensor,
+        pairwise: Pairwise,
+        compatibility: Tensor | None = None,
+        tree: LabelTree | None = None,
+        crf: DenseCRF | None = None,
+    ) -> None:
+        self.unary, self.pairwise, self.compatibility, self.crf = (
+            unary,
+            pairwise,
+            compatibility,
+            crf,
+        )
+        self.labels, self.n = int(unary.shape[0]), int(unary.shape[1])
+        self.calls = Calls()
+        self._members: Tensor | None = None
+        self._lengths: Tensor | None = None
+        if tree is not None:
+            used = tree.lengths > 0
+            self._members = self.from_numpy(tree.members[used])
+            self._lengths = self.from_numpy(tree.lengths[used])
+
+    @classmethod
+    def from_model(
+        cls, crf: DenseCRF, device: torch.device, workspace: int | None = None
+    ) -> TorchProblem:
+        """Bring a model on NumPy arrays to a device.
+
+        Parameters
+        ----------
+        crf : DenseCRF
+            The model, with filter "lattice" (or "auto").
+        device : torch.device
+            Where to.
+        workspace : int, optional
+            Bytes of scratch memory for the filters.
+        """
+        if crf.filter not in ("auto", "lattice"):
+            raise ValueError(
+                f"device={str(device)!r}: works with the lattice, not with filter={crf.filter!r}; "
+                'use filter="lattice"'
+            )
+
+        def move(array: Any) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+        unary = move(crf.unary)
+        pairwise = Pairwise.build(
+            [move(kernel.features(crf.shape)).float() for kernel in crf.kernels],
+            [kernel.weight for kernel in crf.kernels],
+            unary,
+            normalized=crf.normalization == "symmetric",
+            order="forward" if crf.blur == "forward" else "symmetric",
+            workspace=workspace,
+        )
+        costs = None if crf.compatibility is None else move(crf.compatibility)
+        return cls(unary, pairwise, costs, crf.tree, crf)
+
+    @property
+    def mass(self) -> Tensor:
+        r"""Row sums :math:`\sum_b K_{ab}`."""
+        return self.pairwise.mass
+
+    @property
+    def diagonal(self) -> Tensor:
+        """Self terms :math:`K_{aa}`."""
+        return self.pairwise.diagonal
+
+    @property
+    def potts(self) -> bool:
+        """Whether every two different labels cost 1."""
+        return self.compatibility is None
+
+    @property
+    def tree(self) -> bool:
+        """Whether the costs of pairs of labels are a tree metric (or Potts)."""
+        return self.potts or self._members is not None
+
+    # --- filtering --------------------------------------------------------------------------
+
+    def apply(self, y: Tensor) -> Tensor:
+        r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
+        self.calls.plain += 1
+        return self.pairwise.apply(y)
+
+    def costs(self, y: Tensor) -> Tensor:
+        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""
+        return y.sum(0) - y if self.compatibility is None else self.compatibility @ y
+
+    def messages(self, y: Tensor) -> Tensor:
+        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the others' wishes."""
+        return self.costs(torch.addcmul(self.apply(y), self.diagonal, y, value=-1))
+
+    def messages_of(self, labels: Tensor) -> Tensor:
+        """Return the messages of a labelling (n,), filtering only the labels that occur."""
+        self.calls.plain += 1
+        present = self._present(labels)
+        own = (labels == present.unsqueeze(1)).to(self.unary.dtype)
+        received = torch.addcmul(self.pairwise.apply(own), self.diagonal, own, value=-1)
+        if self.compatibility is not None:
+            return self.compatibility[:, present] @ received
+        total = received.sum(0)
+        out = total.expand(self.labels, -1).clone()
+        out[present] -= received
+        return out
+
+    def _present(self, labels: Tensor) -> Tensor:
+        """Return the labels that occur and some others: one of a few counts, for the kernels."""
+        occurs = torch.bincount(labels, minlength=self.labels) > 0
+        order = torch.argsort(occurs.int(), descending=True, stable=True)
+        count = int(occurs.sum())
+        if self._triton:
+            count = 1 << (count - 1).bit_length() if count <= 8 else -(-count // 8) * 8
+        return order[:count]
+
+    @property
+    def _triton(self) -> bool:
+        return any(lattice.triton for lattice in self.pairwise.lattices)
+
+    def dual_point(
+        self, y: Tensor, levels: int = 10, order: str = "soft", rescale: bool = True
+    ) -> Tensor:
+        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(y_{ai}, y_{bi})`.
+
+        See `densecrf.problem.Problem.dual_point`. Gradients hold the order fixed.
+        """
+        if order not in ("soft", "hard"):
+            raise ValueError(f"order={order!r}: on tensors, use 'soft' or 'hard'")
+        nodes = self.nodes(y)
+        low, high = _extent(nodes) if rescale else (0.0, 1.0)
+        if (high - low) * _LARGEST <= levels - 1:
+            return self.leaves(0 * nodes)  # a range below what float32 can divide by is no order
+        return self._ordered(nodes, levels, low, high, soft=order == "soft")
+
+    def flow(self, u: Tensor, cells: float) -> Tensor:
+        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` of potentials `u`.
+
+        See `densecrf.problem.Problem.flow`.
+        """
+        low, high = _extent(u)
+        ramps = max(1, ceil((high - low) * cells - 1e-3))
+        if self._triton:
+            ramps = -(-ramps // _RAMPS) * _RAMPS  # ramps above the highest potential stay empty
+        return self._ordered(u, ramps + 1, low, low + ramps / cells, soft=True)
+
+    def _ordered(self, nodes: Tensor, levels: int, low: float, high: float, soft: bool) -> Tensor:
+        self.calls.ordered += 1
+        mirrored = (
+            self.potts and len(nodes) == self.labels == 2
+        )  # the second's order is the first's
+        some = nodes[:1] if mirrored else nodes
+        r = 0.5 * self.pairwise.ordered(some, levels=levels, low=low, high=high, soft=soft)
+        r = self._balanced(r)
+        return torch.cat([r, -r]) if mirrored else self.leaves(r)
+
+    def _balanced(self, r: Tensor) -> Tensor:
+        """Return `r` without the rounding errors that keep it from adding up to 0 over pixels."""
+        excess = r.sum(1, dtype=torch.float64) / self._total_mass.clamp(min=1e-300)
+        return torch.addcmul(r, excess.to(r.dtype).unsqueeze(1), self.mass, value=-1)
+
+    @cached_property
+    def _total_mass(self) -> Tensor:
+        return self.mass.detach().sum(dtype=torch.float64)
+
+    def nodes(self, y: Tensor) -> Tensor:
+        """Return the scores that the LP orders: the labels', or their sums below tree nodes."""
+        return y if self._members is None else self._members @ y
+
+    def leaves(self, r: Tensor) -> Tensor:
+        """Return what dual points of the nodes mean for the labels."""
+        if self._members is None or self._lengths is None:
+            return r
+        return self._members.T @ (self._lengths.unsqueeze(1) * r)
+
+    # --- values -----------------------------------------------------------------------------
+
+    def energy(self, labels: Tensor) -> float:
+        """Return the energy of a labelling (n,)."""
+        received = self.chosen(self.messages_of(labels), labels)
+        return self.total(self.chosen(self.unary, labels) + 0.5 * received)
+
+    def lower_bound(self, r: Tensor) -> float:
+        r"""Return :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`, a bound on every energy."""
+        return float(lower_bound(self.unary, r)) - self.rounding_allowance
+
+    @cached_property
+    def rounding_allowance(self) -> float:
+        """What a bound gives away for the filters' rounding: half an ulp of all pairwise mass."""
+        return 0.5 * float(np.finfo(np.float32).eps) * float(self._total_mass)
+
+    @cached_property
+    def stiffness(self) -> Tensor:
+        """Curvature of the LP's pairwise term smoothed over one unit, a bound for each pixel."""
+        spectrum = 1.0
+        if self._members is not None and self._lengths is not None:
+            gram = self._members.T @ (self._lengths.unsqueeze(1) * self._members)
+            spectrum = float(torch.linalg.eigvalsh(gram.double().cpu())[-1])
+        mass = self.mass.detach()
+        return 0.5 * spectrum * torch.maximum(mass, 1e-6 * mass.max()).clamp(min=1e-12)
+
+    def inner(self, u: Tensor, v: Tensor) -> float:
+        """Return the inner product, summed in double."""
+        return float((u * v).sum(dtype=torch.float64))
+
+    def total(self, values: Tensor) -> float:
+        """Return the sum, in double."""
+        return float(values.sum(dtype=torch.float64))
+
+    def fold(self, z: Tensor, span: float, edge: float) -> Tensor:
+        """Return potentials squeezed into `span`, each label's two ends of width `edge` kept.
+
+        See `densecrf.problem.Problem.fold`.
+        """
+        top = z.amax(1, keepdim=True)
+        slope = (span - 2 * edge) / (top - 2 * edge).clamp(min=1e-6)
+        middle = edge + (z - edge) * slope
+        folded = torch.where(z >= top - edge, z - (top - span), middle)
+        return torch.where((top <= span) | (z <= edge), z, folded)
+
+    def best_constant(self) -> tuple[int, float]:
+        """Return the best constant labelling's label and energy."""
+        energies = self.unary.sum(1, dtype=torch.float64)
+        if self.compatibility is not None and not self.tree:
+            pairs = 0.5 * (self.mass - self.diagonal).sum(dtype=torch.float64)
+            energies = energies + self.compatibility.diagonal().double() * pairs
+        least, label = energies.min(0)
+        return int(label), float(least)
+
+    # --- pixelwise --------------------------------------------------------------------------
+
+    def project(self, z: Tensor) -> Tensor:
+        """Return the nearest point in the product of simplices."""
+        if torch.is_grad_enabled() and z.requires_grad:
+            return projected(z)
+        return project_simplex(z)
+
+    def softmax(self, z: Tensor) -> Tensor:
+        """Return exp(z) normalised over labels."""
+        return torch.softmax(z, 0)
+
+    def argmax(self, y: Tensor) -> Tensor:
+        """Return the largest label of each pixel, (n,)."""
+        return y.argmax(0)
+
+    def indicator(self, labels: Tensor) -> Tensor:
+        """Return the labelling as a vertex of the product of simplices."""
+        names = torch.arange(self.labels, device=labels.device).unsqueeze(1)
+        return (names == labels).to(self.unary.dtype)
+
+    def chosen(self, values: Tensor, labels: Tensor) -> Tensor:
+        """Return each pixel's value at its label, (n,)."""
+        return values.gather(0, labels.unsqueeze(0))[0]
+
+    def moved(self, labels: Tensor, others: Tensor, gain: Tensor, halvings: int) -> Tensor | None:
+        """Return `labels` with `others` where those gain, or None where none does.
+
+        See `densecrf.problem.Problem.moved`.
+        """
+        gains = gain > 0
+        count = int(gains.sum()) >> halvings
+        if count == 0:
+            return None
+        if halvings == 0:
+            return torch.where(gains, others, labels)
+        movers = torch.argsort(gain, descending=True, stable=True)[:count]
+        out = labels.clone()
+        out[movers] = others[movers]
+        return out
+
+    def constant(self, label: int) -> Tensor:
+        """Return the labelling of one label everywhere."""
+        return torch.full((self.n,), label, device=self.unary.device)
+
+    def to_numpy(self, array: Tensor) -> Any:
+        """Return the tensor as NumPy's array."""
+        return array.detach().cpu().numpy()
+
+    def from_numpy(self, array: Any) -> Tensor:
+        """Return NumPy's array as a tensor of the problem's."""
+        tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self.unary.device)
+        return tensor.to(self.unary.dtype) if tensor.is_floating_point() else tensor
+
+
+def _extent(values: Tensor) -> tuple[float, float]:
+    """Return the least and the greatest value, waiting for the device once."""
+    low, high = torch.stack(torch.aminmax(values.detach())).tolist()
+    return low, high

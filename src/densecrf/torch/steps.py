@@ -1,0 +1,54 @@
+"""The last step of a solved problem, which carries its gradient."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from densecrf.solvers.dc_neg import SMALLEST_STRENGTH
+from densecrf.solvers.quadratic import label_eigenvalues
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from densecrf.torch.problem import TorchProblem
+
+LEVELS = 10
+CELLS = 4.0
+SMOOTHING = 1e-4
+
+
+def final_step(problem: TorchProblem, y: Tensor, method: str) -> Tensor:
+    r"""Return `y`, with the gradient of one more projected step of the method from there.
+
+    The step is :math:`P_\Delta(y - (\phi + r) / s)`: r is what the pairwise term pulls with
+    (messages for dc-neg, the ordered filtering of `y` for the linear programs), s the strength of
+    the method's proximal term. The projection and r as a function of weights and features are
+    differentiated; `y`, the order of its scores and s are held fixed.
+
+    Parameters
+    ----------
+    problem : TorchProblem
+        The problem, attached to what wants gradients.
+    y : Tensor
+        (labels, n), its solution, detached.
+    method : str
+        The method that found it.
+    """
+    if not torch.is_grad_enabled():
+        return y
+    if method == "dc-neg":
+        _low, high = label_eigenvalues(problem)  # type: ignore[arg-type]
+        strength = max(high, 0.0) * problem.diagonal.detach() + SMALLEST_STRENGTH
+        pull = problem.messages(y)
+    else:
+        strength = CELLS * problem.stiffness
+        pull = problem.dual_point(y, LEVELS, rescale=False)
+    step = problem.project(y - (problem.unary + pull) / strength)
+    return y + (step - step.detach())
+
+
+def smoothed_log(y: Tensor) -> Tensor:
+    """Return logarithms of probabilities that may be zero, mixed with a little of the uniform."""
+    return ((1 - SMOOTHING) * y + SMOOTHING / y.shape[0]).log()

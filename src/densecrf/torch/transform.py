@@ -1,0 +1,77 @@
+"""A dictionary transform in the manner of MONAI's, which is not needed for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from densecrf.torch.module import DenseCRF
+from densecrf.validation import check_choice
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from torch import Tensor
+
+__all__ = ["DenseCRFd"]
+
+
+class DenseCRFd:
+    """Refine one entry of a dictionary of channel-first arrays by the image in another.
+
+    Parameters
+    ----------
+    pred_key, image_key : hashable
+        Where the scores (C, *spatial) and the image (k, *spatial) are. The scores are replaced.
+    scores : {"logits", "probabilities"}
+        What the scores are.
+    output : {"log_probabilities", "probabilities", "labels"}
+        What replaces them; labels have one channel, (1, *spatial).
+    **options
+        Passed to `DenseCRF`.
+
+    Examples
+    --------
+    >>> transform = DenseCRFd("pred", "image", output="labels", bilateral_sigma_xy=4.0)
+    >>> data = {"pred": torch.randn(3, 8, 8), "image": torch.zeros(1, 8, 8), "name": "case 1"}
+    >>> refined = transform(data)
+    >>> tuple(refined["pred"].shape), refined["name"]
+    ((1, 8, 8), 'case 1')
+    """
+
+    def __init__(
+        self,
+        pred_key: Hashable = "pred",
+        image_key: Hashable = "image",
+        *,
+        scores: str = "logits",
+        output: str = "labels",
+        **options: Any,
+    ) -> None:
+        self.pred_key, self.image_key = pred_key, image_key
+        self.scores = check_choice("scores", scores, ("logits", "probabilities"))
+        self.output = check_choice(
+            "output", output, ("log_probabilities", "probabilities", "labels")
+        )
+        self.crf = DenseCRF(**options)
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """Return a copy of the dictionary with the scores replaced."""
+        out = dict(data)
+        for key in (self.pred_key, self.image_key):
+            if key not in out:
+                raise KeyError(f"{key!r} is not in the data; it has {list(out)}")
+        pred = torch.as_tensor(out[self.pred_key])
+        image = torch.as_tensor(out[self.image_key])
+        if self.scores == "probabilities":
+            pred = pred.clamp(min=1e-5).log()
+        with torch.no_grad():
+            refined = self.crf.to(pred.device)(logits=pred[None], image=image[None])[0]
+        out[self.pred_key] = self._finished(refined)
+        return out
+
+    def _finished(self, refined: Tensor) -> Tensor:
+        if self.output == "labels":
+            return refined.argmax(0, keepdim=True)
+        return refined if self.output == "log_probabilities" else refined.exp()

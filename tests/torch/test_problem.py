@@ -1,0 +1,144 @@
+"""The problem on tensors and on NumPy arrays: the same operations, the same answers."""
+
+import numpy as np
+import pytest
+import torch
+
+import densecrf
+from densecrf.problem import Problem
+from densecrf.torch.problem import TorchProblem
+
+pytest.importorskip("densecrf._native")
+
+LABELS, SHAPE = 4, (9, 11)
+TREE = densecrf.LabelTree(LABELS, [([0, 1], 1.0)], leaf=0.5)
+COSTS = np.array([[0, 1, 2, 1], [1, 0, 1, 1], [2, 1, 0, 3], [1, 1, 3, 0.5]])
+
+
+def model(compatibility=None, labels=LABELS, normalization="symmetric"):
+    rng = np.random.default_rng(labels)
+    image = 255 * rng.random((*SHAPE, 3))
+    kernels = [densecrf.Spatial(2, weight=1.5), densecrf.Bilateral(image, 5, 60, weight=2)]
+    unary = 2 * rng.random((labels, *SHAPE))
+    return densecrf.DenseCRF(unary, kernels, normalization, compatibility=compatibility)
+
+
+@pytest.fixture(params=[None, TREE, COSTS], ids=["potts", "tree", "matrix"])
+def both(request, device):
+    crf = model(request.param)
+    return Problem(crf), TorchProblem.from_model(crf, device)
+
+
+def agree(ours, theirs, rtol=2e-5, atol=2e-5):
+    ours = ours.cpu().numpy() if isinstance(ours, torch.Tensor) else ours
+    np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=atol)
+
+
+def test_operations(both):
+    plain, ours = both
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=plain.unary.shape).astype(np.float32)
+    y = plain.softmax(z)
+    labels = plain.argmax(z)
+    tz, ty, tl = (ours.from_numpy(x) for x in (z, y, labels))
+    agree(ours.mass, plain.mass)
+    agree(ours.diagonal, plain.diagonal)
+    agree(ours.stiffness, plain.stiffness)
+    agree(ours.rounding_allowance, plain.rounding_allowance)
+    for name in ("apply", "messages", "softmax", "project", "argmax", "nodes"):
+        agree(getattr(ours, name)(tz), getattr(plain, name)(z))
+    for name in ("indicator", "messages_of", "energy"):
+        agree(getattr(ours, name)(tl), getattr(plain, name)(labels))
+    agree(ours.inner(tz, ty), plain.inner(z, y))
+    agree(ours.total(tz), plain.total(z))
+    agree(ours.chosen(tz, tl), plain.chosen(z, labels))
+    agree(ours.fold(4 * tz + 8, 5.0, 2.0), plain.fold(4 * z + 8, 5.0, 2.0))
+    agree(ours.lower_bound(tz), plain.lower_bound(z))
+    assert ours.best_constant() == pytest.approx(plain.best_constant())
+    agree(ours.constant(2), plain.constant(2))
+    assert (ours.potts, ours.tree) == (plain.potts, plain.tree)
+
+
+def test_ordered_operations(both):
+    plain, ours = both
+    if not plain.tree:
+        return
+    y = plain.softmax(np.random.default_rng(1).normal(size=plain.unary.shape).astype(np.float32))
+    ty = ours.from_numpy(y)
+    agree(ours.dual_point(ty, 7), plain.dual_point(y, 7))
+    agree(ours.dual_point(ty, 7, rescale=False), plain.dual_point(y, 7, rescale=False))
+    agree(ours.flow(3 * ours.nodes(ty), 4.0), plain.flow(3 * plain.nodes(y), 4.0))
+    assert not ours.dual_point(0 * ty).any()
+
+
+def test_moved(both):
+    plain, ours = both
+    rng = np.random.default_rng(2)
+    labels, others = rng.integers(0, LABELS, (2, plain.n))
+    gain = rng.normal(size=plain.n).astype(np.float32)
+    arguments = [ours.from_numpy(x) for x in (labels, others, gain)]
+    for halvings in (0, 1, 3):
+        agree(ours.moved(*arguments, halvings), plain.moved(labels, others, gain, halvings))
+    assert ours.moved(*arguments, 20) is None
+    assert plain.moved(labels, others, gain, 20) is None
+
+
+def test_two_labels_mirror_each_other(device):
+    crf = model(labels=2)
+    plain, ours = Problem(crf), TorchProblem.from_model(crf, device)
+    y = plain.softmax(-plain.unary)
+    agree(ours.dual_point(ours.from_numpy(y)), plain.dual_point(y))
+
+
+def test_no_kernels(device):
+    crf = densecrf.DenseCRF(np.array([[[0.0, 1.0]], [[1.0, 0.4]]]), [])
+    result = crf.solve("lp", device=device)
+    assert result.labels.tolist() == [[0, 1]]
+    assert result.energy == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(
+    "method", ["unary", "mf5", "mf", "qp", "qp-cccp", "dc-neg", "prox-lp", "lp"]
+)
+@pytest.mark.parametrize("normalization", ["symmetric", "none"])
+@pytest.mark.filterwarnings("ignore:the constant labelling")
+def test_every_method_agrees_with_numpy(method, normalization, device):
+    crf = model(normalization=normalization)
+    plain, ours = crf.solve(method), crf.solve(method, device=device)
+    assert ours.energy == pytest.approx(plain.energy, rel=1e-5)
+    assert (ours.labels == plain.labels).mean() > 0.98
+    assert ours.iterations == plain.iterations
+    if plain.lower_bound is not None:
+        assert ours.lower_bound == pytest.approx(plain.lower_bound, rel=1e-4)
+    assert ours.energy == pytest.approx(crf.energy(ours.labels), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:the constant labelling")
+def test_starting_points(device):
+    crf = model()
+    first = crf.solve("mf", device=device)
+    for init in (first, first.labels, "qp"):
+        result = crf.solve("lp", init=init, device=device)
+        assert result.gap < 0.05
+
+
+@pytest.mark.needs_shared
+@pytest.mark.parametrize("name", ["2_14_s", "4_11_s"])
+@pytest.mark.parametrize("labels", [2, 21])
+@pytest.mark.filterwarnings("ignore:the constant labelling")
+def test_parity_on_photographs(name, labels, shared_data, device):
+    data = np.load(shared_data / "msrc_paper" / f"{name}.npz")
+    crop = np.s_[60:108, 60:124]
+    kept = np.argsort(-data["probs"][crop].sum((0, 1)))[:labels]
+    unary = -np.log(np.moveaxis(data["probs"][crop][..., kept], 2, 0) + 1e-5)
+    kernels = [
+        densecrf.Spatial(3, weight=3),
+        densecrf.Bilateral(data["image"][crop], 60, 13, weight=10),
+    ]
+    crf = densecrf.DenseCRF(unary, kernels)
+    for method in ("mf5", "dc-neg", "lp"):
+        plain, ours = crf.solve(method), crf.solve(method, device=device)
+        assert ours.energy == pytest.approx(plain.energy, rel=1e-5)
+        assert (ours.labels == plain.labels).mean() >= 0.999
+        if plain.lower_bound is not None:
+            assert ours.lower_bound == pytest.approx(plain.lower_bound, rel=1e-4)
