@@ -129,7 +129,12 @@ class Bilateral:
             image = np.moveaxis(image, axis, -1)
         object.__setattr__(self, "image", image)
         sigmas("sigma_xy", self.sigma_xy, as_real_array("sigma_xy", self.sigma_xy).size, "axes")
-        sigmas("sigma_color", self.sigma_color, as_real_array("sigma_color", self.sigma_color).size, "channels")
+        sigmas(
+            "sigma_color",
+            self.sigma_color,
+            as_real_array("sigma_color", self.sigma_color).size,
+            "channels",
+        )
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse an image of another grid, and standard deviations that do not fit it."""

@@ -97,12 +97,10 @@ def test_strong_weights_on_many_labels(shared_data: Path, name: str) -> None:
 
 @pytest.mark.parametrize("normalization", ["symmetric", "none"])
 @pytest.mark.parametrize("name", ["2_14_s", "4_11_s"])
-def test_no_labelling_is_below_any_bound(
-    shared_data: Path, name: str, normalization: str
-) -> None:
+def test_no_labelling_is_below_any_bound(shared_data: Path, name: str, normalization: str) -> None:
     crf = paper_model(shared_data, name, DC, normalization, "unary")
     results = [crf.solve(method) for method in METHODS]
-    lowest = min(min(r.energy for r in results), float(crf.constant_energies().min()))
+    lowest = min(*(r.energy for r in results), float(crf.constant_energies().min()))
     bounds = [r.lower_bound for r in results if r.lower_bound is not None]
     assert len(bounds) >= 6
     assert max(bounds) <= lowest
