@@ -137,7 +137,8 @@ def test_linear_programs_pass_gradients_to_everything(method, inputs):
     (crf(logits=0.3 * logits, image=image) * torch.randn_like(logits)).sum().backward()
     assert logits.grad.abs().sum() > 0
     for name, parameter in crf.named_parameters():
-        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
         assert parameter.grad.abs().sum() > 0, name
 
 
