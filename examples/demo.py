@@ -40,10 +40,11 @@ def main() -> None:
         confidence=0.55,
     )
     print(crf, end="\n\n")
-    solutions = {m: crf.solve(m, threads=arguments.threads) for m in ("mf5", "mf")}
+    solutions = {m: crf.solve(m, threads=arguments.threads) for m in ("mf5", "mf", "lp")}
     show_energies(crf, truth, solutions)
+    print(f"\n{solutions['lp']}")
     show_filters(crf)
-    draw(image, truth, noisy, solutions["mf"].labels, arguments.output)
+    draw(image, truth, noisy, solutions["lp"].labels, arguments.output)
     print(f"\npicture: {arguments.output}")
 
 
@@ -68,7 +69,7 @@ def show_energies(
     crf: densecrf.DenseCRF, truth: np.ndarray, solutions: dict[str, densecrf.Result]
 ) -> None:
     """Print the energy of each labelling, and how much of the truth it found."""
-    print(f"{'labelling':<22}{'energy':>12}{'right':>9}{'seconds':>10}")
+    print(f"{'labelling':<22}{'energy':>12}{'right':>9}{'seconds':>10}   proven within")
     constants = crf.constant_energies()
     best = int(constants.argmin())
     print(f"{f'all of tone {best}':<22}{constants[best]:>12,.0f}{(truth == best).mean():>9.1%}")
@@ -76,7 +77,8 @@ def show_energies(
     print(f"{'best unaries':<22}{crf.energy(unary):>12,.0f}{(truth == unary).mean():>9.1%}")
     for method, result in solutions.items():
         right = (result.labels == truth).mean()
-        print(f"{method:<22}{result.energy:>12,.0f}{right:>9.1%}{result.seconds:>10.3f}")
+        proven = "" if result.gap is None else f"   {result.gap:.3%} of the optimum"
+        print(f"{method:<22}{result.energy:>12,.0f}{right:>9.1%}{result.seconds:>10.3f}{proven}")
     print(f"{'the truth':<22}{crf.energy(truth):>12,.0f}{1:>9.1%}")
 
 
@@ -136,7 +138,7 @@ def draw(
     panels = {
         "photograph": image,
         f"labels given ({given} right; white: none)": np.ma.masked_equal(noisy, 255),
-        f"mean field ({right} right)": found,
+        f"certified linear program ({right} right)": found,
         "the truth": truth,
     }
     for axis, (title, picture) in zip(axes.flat, panels.items(), strict=True):
