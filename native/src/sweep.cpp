@@ -11,7 +11,7 @@ constexpr int kArrays = 3;
 }  // namespace
 
 std::int64_t Sweep::floats(const Lattice& lattice, int width, bool windowed) {
-  return ((windowed ? 1 : kArrays) * static_cast<std::int64_t>(lattice.vertices()) + 1) * width;
+  return (windowed ? 1 : kArrays) * (static_cast<std::int64_t>(lattice.vertices()) + 1) * width;
 }
 
 Sweep::Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone)
@@ -66,7 +66,7 @@ bool Sweep::keep_windows() {
   for (const Stage& stage : stages_)
     rows +=
         kBlock * static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(stage.window)));
-  if (rows > vertices_) return false;
+  if (rows >= vertices_) return false;
   memory_ = topology_.shelf.take(rows * width_);
   float* at = memory_.data();
   for (Stage& stage : stages_) {
@@ -83,8 +83,10 @@ bool Sweep::keep_windows() {
 // the other order has the remaining two. A stage overwrites what others have read, so the stages
 // can only be run one after the other: see by_stages().
 void Sweep::keep_all() {
-  const std::int64_t size = vertices_ * width_;
+  const std::int64_t size = (vertices_ + 1) * width_;  // with a row of zeros
   memory_ = topology_.shelf.take(kArrays * size);
+  for (int i = 1; i <= kArrays; ++i)
+    std::fill(memory_.data() + i * size - width_, memory_.data() + i * size, 0.0f);
   const std::size_t chain = static_cast<std::size_t>(topology_.dimension) + 1;
   const std::size_t result = chain % 2 == 1 ? 1 : 2;
   stages_[0].rows = memory_.data();

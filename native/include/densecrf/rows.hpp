@@ -31,8 +31,8 @@ struct Rows {
   void (*splat_levels)(const LatticeView&, const float* t, float* out, int slots, int lanes,
                        std::int64_t begin, std::int64_t end);
 
-  // out_v = own_v + ½ (in_next + in_previous) [+ add_v], along one axis; `zeros` stands for a
-  // neighbour numbered `vertices`, which is none.
+  // out_v = own_v + ½ (in_next + in_previous) [+ add_v], along one axis. A neighbour numbered
+  // `vertices` is none: its row is `zeros`, or zeros behind the last row where all are kept.
   void (*blur)(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
                const float* own, const float* add, float* out, int width, std::int64_t begin,
                std::int64_t end);

@@ -69,7 +69,7 @@ struct Vec {
   DENSECRF_INLINE void store(float* p) const { std::memcpy(p, &v, sizeof v); }
 };
 
-constexpr std::int64_t kPrefetch = 12;  // rows ahead
+constexpr std::int64_t kPrefetch = 256;  // floats ahead
 
 inline void prefetch(const float* p) {
 #if defined(__GNUC__) || defined(__clang__)
@@ -129,20 +129,28 @@ void splat_levels_lanes(const LatticeView& t, const float* level, float* out, in
   }
 }
 
-template <int W>
-void blur_blocks(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
-                 const float* own, const float* add, float* out, int width, std::int64_t begin,
-                 std::int64_t end) {
+// Where all rows are kept, the missing neighbour's row of zeros lies behind the last; in a window
+// it lies elsewhere.
+template <int W, bool Window>
+void blur_rows(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
+               const float* own, const float* add, float* out, int width, std::int64_t begin,
+               std::int64_t end) {
   const Vec<W> half = Vec<W>::fill(0.5f);
-  const auto row = [&](std::int32_t v) {
-    return v == vertices ? zeros : in.rows + (v & in.mask) * width;
+  const auto row = [&](std::int64_t v) {
+    if (Window && v == vertices) return zeros;
+    return in.rows + (Window ? v & in.mask : v) * width;
   };
+  const std::int64_t distance = kPrefetch > width ? kPrefetch / width : 1;
   for (std::int64_t v = begin; v < end; ++v) {
-    const std::int64_t ahead = v + kPrefetch < end ? v + kPrefetch : v;
     const float* next = row(axis[2 * v]);
     const float* previous = row(axis[2 * v + 1]);
-    prefetch(row(axis[2 * ahead]));
-    prefetch(row(axis[2 * ahead + 1]));
+    if (!Window && v + distance < end) {
+      const float* later[2] = {row(axis[2 * (v + distance)]), row(axis[2 * (v + distance) + 1])};
+      for (int at = 0; at < width; at += 16) {
+        prefetch(later[0] + at);
+        prefetch(later[1] + at);
+      }
+    }
     const std::int64_t offset = (v - begin) * width;
     for (int at = 0; at < width; at += W) {
       Vec<W> sum = Vec<W>::load(own + offset + at) +
@@ -151,6 +159,14 @@ void blur_blocks(const std::int32_t* axis, std::int32_t vertices, RowsView in, c
       sum.store(out + offset + at);
     }
   }
+}
+
+template <int W>
+void blur_blocks(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
+                 const float* own, const float* add, float* out, int width, std::int64_t begin,
+                 std::int64_t end) {
+  (in.mask < vertices ? blur_rows<W, true> : blur_rows<W, false>)(axis, vertices, in, zeros, own,
+                                                                  add, out, width, begin, end);
 }
 
 template <int W>
