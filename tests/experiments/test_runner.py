@@ -145,10 +145,11 @@ def test_paper_weights_are_doubled():
 
 @pytest.mark.slow
 def test_the_paper_protocol_returns_the_authors_mean_field(shared_data):
-    data = np.load(shared_data / "msrc_paper" / "2_14_s.npz")
+    dataset = Dataset.open(shared_data / "msrc_paper", kind="energies", classes="msrc")
+    sample = dataset.items["2_14_s"].load()
     theirs = np.load(shared_data / "reference" / "2_14_s_dc.npz")["mf5"]
     own = get_protocol("paper").minimised("mf5")
-    model = own.model(data["unary"], data["image"], get_parameters("msrc-dc"))
+    model = own.model(sample.scores.energies(), sample.image, get_parameters("msrc-dc"))
     labels = model.solve("mf5", **own.options).labels
     assert (labels.ravel() == theirs.ravel()).mean() > 0.9999
 

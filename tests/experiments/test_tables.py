@@ -51,7 +51,7 @@ def test_markdown_marks_the_best(table: Comparison) -> None:
     lines = table.to_markdown().splitlines()
     assert lines[1].startswith("| --- | ---: |")
     assert "| **15.0** |" not in lines[2]
-    assert "| **0.200** |" in lines[2]
+    assert "| **0.20** |" in lines[2]
     assert "| **14.0** |" in lines[3]
     assert "| - |" in lines[2]
 
@@ -73,8 +73,8 @@ def test_latex_is_escaped_and_regular(table: Comparison) -> None:
     assert r"prox-lp\_l" in text
     assert r"accuracy (\%)" in text
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert {line.replace(r"\&", "").count("&") for line in body[1:]} == {8}
-    assert "{lrrrrrrrr}" in text
+    assert {line.replace(r"\&", "").count("&") for line in body[1:]} == {9}
+    assert "{lrrrrrrrrr}" in text
 
 
 def test_every_format_renders_and_others_are_refused(table: Comparison) -> None:

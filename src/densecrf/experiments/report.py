@@ -36,6 +36,7 @@ figcaption, .note { color: #555; font-size: 13px }
 _COLUMNS: dict[str, tuple[str, float, str]] = {
     "energy": ("mean energy", 1, ",.1f"),
     "seconds": ("time (s)", 1, ".2f"),
+    "cpu_seconds": ("CPU (s)", 1, ".2f"),
     "accuracy": ("accuracy (%)", 100, ".2f"),
     "iou": ("IoU (%)", 100, ".2f"),
     "gap": ("mean gap (%)", 100, ".3f"),

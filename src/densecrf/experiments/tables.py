@@ -38,6 +38,8 @@ class Row:
         Share of images where its energy is strictly lower than each method's, in table order.
     energy, seconds
         Means over the images.
+    cpu_seconds
+        Mean processor time, or None where it was not kept.
     accuracy, iou
         Of all pixels together, or None without ground truth.
     gap, median_gap
@@ -48,6 +50,7 @@ class Row:
     lower: tuple[float, ...]
     energy: float
     seconds: float
+    cpu_seconds: float | None
     accuracy: float | None
     iou: float | None
     gap: float | None
@@ -208,7 +211,8 @@ def _gap(value: float) -> str:
 
 _COLUMNS: dict[str, _Column] = {
     "energy": _Column("mean energy", "{:,.1f}".format),
-    "seconds": _Column("time (s)", "{:.3f}".format),
+    "seconds": _Column("time (s)", "{:.2f}".format),
+    "cpu_seconds": _Column("CPU (s)", "{:.2f}".format),
     "accuracy": _Column("accuracy (%)", _percent, higher=True),
     "iou": _Column("IoU (%)", _percent, higher=True),
     "gap": _Column("mean gap (%)", _gap),
@@ -258,6 +262,7 @@ def compare(outcomes: Iterable[Outcome], methods: Sequence[str] | None = None) -
 
 
 def _row(method: str, lower: tuple[float, ...], done: list[Outcome]) -> Row:
+    spent = [o.details["cpu_seconds"] for o in done if "cpu_seconds" in o.details]
     gaps = [outcome.gap for outcome in done if outcome.gap is not None]
     counts = [outcome.confusion for outcome in done if outcome.confusion is not None]
     total = np.sum(counts, axis=0) if counts else np.zeros((1, 1))
@@ -267,6 +272,7 @@ def _row(method: str, lower: tuple[float, ...], done: list[Outcome]) -> Row:
         lower,
         energy=fmean(outcome.energy for outcome in done),
         seconds=fmean(outcome.seconds for outcome in done),
+        cpu_seconds=fmean(spent) if len(spent) == len(done) else None,
         accuracy=float(accuracy(total)) if known else None,
         iou=float(mean_iou(total)) if known else None,
         gap=fmean(gaps) if gaps else None,
