@@ -28,8 +28,8 @@ __all__ = [
     "check_non_negative",
     "check_pixels",
     "check_positive",
-    "check_threads",
     "check_share",
+    "check_threads",
     "sigmas",
 ]
 
