@@ -6,7 +6,7 @@ the same operations on tensors. Each operation that filters is counted.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from densecrf.validation import FloatArray, IntArray
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
-__all__ = ["Calls", "Problem"]
+__all__ = ["Alternatives", "Calls", "Problem"]
 
 
 @dataclass
@@ -27,6 +27,27 @@ class Calls:
 
     plain: int = 0
     ordered: int = 0
+
+
+class Alternatives(NamedTuple):
+    """What each pixel would rather be.
+
+    Attributes
+    ----------
+    labels : array, (n,)
+        Its best label given all others', or its own where that is no worse.
+    gain : array, (n,)
+        By how much moving there alone lowers the energy.
+    movers : int
+        How many gain.
+    energy : float
+        The energy as it is.
+    """
+
+    labels: Any
+    gain: Any
+    movers: int
+    energy: float
 
 
 class Problem:
@@ -100,10 +121,6 @@ class Problem:
         """
         return self.costs(self.apply(y) - self.diagonal * y)
 
-    def messages_of(self, labels: IntArray) -> FloatArray:
-        """Return the messages of a labelling (n,)."""
-        return self.messages(self.indicator(labels))
-
     def dual_point(
         self, y: FloatArray, levels: int = 10, order: str = "soft", rescale: bool = True
     ) -> FloatArray:
@@ -166,10 +183,6 @@ class Problem:
 
     # --- values -----------------------------------------------------------------------------
 
-    def total(self, values: FloatArray) -> float:
-        """Return the sum, in double."""
-        return float(values.sum(dtype=np.float64))
-
     def energy(self, labels: IntArray) -> float:
         """Return the energy of a labelling (n,)."""
         self.calls.plain += 1
@@ -226,11 +239,29 @@ class Problem:
         """Return the nearest point in the product of simplices."""
         return projections.simplex(z, threads=self.threads)
 
+    def descend(
+        self, v: FloatArray, r: FloatArray, step: FloatArray, previous: FloatArray
+    ) -> tuple[FloatArray, float, float, float]:
+        r"""Take a projected gradient step :math:`y = P_\Delta(v - \text{step}\,(\phi + r))`.
+
+        Returns y, the `lower_bound` of r, :math:`\langle\phi + r, v\rangle`, and
+        :math:`\langle s(v - y), y - \text{previous}\rangle` with the stiffness s, which is
+        positive where the last move points uphill.
+        """
+        gradient = self.unary + r
+        y = self.project(v - step * gradient)
+        uphill = self.inner(self.stiffness * (v - y), y - previous)
+        return y, self.lower_bound(r), self.inner(gradient, v), uphill
+
     def softmax(self, z: FloatArray) -> FloatArray:
         """Return exp(z) normalised over labels."""
         e = np.exp(z - z.max(0))
         e /= e.sum(0)
         return np.asarray(e)
+
+    def response(self, messages: FloatArray) -> FloatArray:
+        r"""Return the mean field that answers messages m, :math:`\propto \exp(-\phi - m)`."""
+        return self.softmax(-self.unary - messages)
 
     def argmax(self, y: FloatArray) -> IntArray:
         """Return the largest label of each pixel, (n,)."""
@@ -240,23 +271,25 @@ class Problem:
         """Return the labelling as a vertex of the product of simplices."""
         return np.asarray(np.arange(self.labels)[:, None] == labels[None, :], np.float32)
 
-    def chosen(self, values: FloatArray, labels: IntArray) -> FloatArray:
-        """Return each pixel's value at its label, (n,)."""
-        return np.asarray(np.take_along_axis(values, labels[None, :], 0)[0])
+    def alternatives(self, labels: IntArray) -> Alternatives:
+        r"""Find each pixel's best label given all others, with one filtering.
 
-    def moved(
-        self, labels: IntArray, others: IntArray, gain: FloatArray, halvings: int
-    ) -> IntArray | None:
-        """Return `labels` with `others` where those gain, or None where none does.
-
-        With `halvings`, only the half (quarter, …) of those pixels moves that gains most.
+        It is :math:`\arg\min_i \phi_a(i) + \sum_{b \ne a} K_{ab}\, \mu(i, x_b)`.
         """
-        movers = np.flatnonzero(gain > 0)
-        movers = movers[np.argsort(-gain[movers], kind="stable")][: movers.size >> halvings]
-        if not movers.size:
-            return None
+        received = self.messages(self.indicator(labels))
+        pairs = _chosen(received, labels).sum(dtype=np.float64)
+        unary = _chosen(self.unary, labels).sum(dtype=np.float64)
+        costs = self.unary + received
+        best = costs.argmin(0)
+        gain = _chosen(costs, labels) - _chosen(costs, best)
+        best = np.where(gain > 0, best, labels)
+        return Alternatives(best, gain, int((gain > 0).sum()), float(unary + 0.5 * pairs))
+
+    def moved(self, labels: IntArray, others: Alternatives, most: int) -> IntArray:
+        """Return `labels` with the alternatives of the pixels that gain most."""
+        movers = np.argsort(-others.gain, kind="stable")[:most]
         out: IntArray = labels.copy()
-        out[movers] = others[movers]
+        out[movers] = others.labels[movers]
         return out
 
     def best_constant(self) -> tuple[int, float]:
@@ -276,3 +309,8 @@ class Problem:
     def from_numpy(self, array: Any) -> Any:
         """Return NumPy's array as one of the problem's."""
         return array
+
+
+def _chosen(values: FloatArray, labels: IntArray) -> FloatArray:
+    """Return each pixel's value at its label, (n,)."""
+    return np.asarray(np.take_along_axis(values, labels[None, :], 0)[0])

@@ -1,13 +1,12 @@
 r"""From marginals to a labelling, and from a labelling to a better one."""
 
-from itertools import count
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from densecrf.problem import Problem
-from densecrf.validation import FloatArray, IntArray, as_real_array, check_finite, check_integer
+from densecrf.validation import IntArray, as_real_array, check_finite, check_integer
 
 __all__ = ["argmax", "icm", "interval"]
 
@@ -110,27 +109,20 @@ def icm(problem: Problem, labels: IntArray, max_sweeps: int = 10) -> tuple[IntAr
         Its energy.
     """
     check_integer("max_sweeps", max_sweeps, at_least=0)
-    costs, energy = _conditional_costs(problem, labels)
+    others = problem.alternatives(labels)
     for _ in range(max_sweeps):
-        best = problem.argmax(-costs)
-        gain = problem.chosen(costs, labels) - problem.chosen(costs, best)
-        for halvings in count():
-            trial = problem.moved(labels, best, gain, halvings)
-            if trial is None:
-                return labels, energy
-            trial_costs, trial_energy = _conditional_costs(problem, trial)
-            if trial_energy < energy:
-                labels, costs, energy = trial, trial_costs, trial_energy
+        movers = others.movers
+        while movers:
+            everyone = movers == others.movers
+            trial = others.labels if everyone else problem.moved(labels, others, movers)
+            then = problem.alternatives(trial)
+            if then.energy < others.energy:
+                labels, others = trial, then
                 break
-    return labels, energy
-
-
-def _conditional_costs(problem: Problem, labels: IntArray) -> tuple[FloatArray, float]:
-    """Return what every label would cost every pixel, all others fixed, and the energy."""
-    received = problem.messages_of(labels)
-    pairs = problem.total(problem.chosen(received, labels))
-    unary = problem.total(problem.chosen(problem.unary, labels))
-    return problem.unary + received, unary + 0.5 * pairs
+            movers //= 2
+        else:
+            break
+    return labels, others.energy
 
 
 def _scores(y: Any) -> npt.NDArray[Any]:

@@ -89,9 +89,8 @@ def test_kernels_of_triton_have_the_same_gradients(engine, device, generator):
         (filtered(lattice, v, barycentric(f, lattice)) ** 2).sum().backward()
         return f.grad, v.grad
 
-    for ours, exact in zip(
-        gradients(torch.float32, engine), gradients(torch.float64, "torch"), strict=False
-    ):
+    pairs = zip(gradients(torch.float32, engine), gradients(torch.float64, "torch"), strict=True)
+    for ours, exact in pairs:
         torch.testing.assert_close(ours.double(), exact, rtol=1e-3, atol=1e-3)
 
 
@@ -123,10 +122,8 @@ def test_final_step_with_the_order_held_fixed(method, generator):
     expected = torch.autograd.grad((step(unary, weights) * direction).sum(), arguments)
     ours = final_step(problem, y, method)
     torch.testing.assert_close(ours.detach(), y)
-    for got, want in zip(
-        torch.autograd.grad((ours * direction).sum(), arguments), expected, strict=False
-    ):
-        torch.testing.assert_close(got, want)
+    got = torch.autograd.grad((ours * direction).sum(), arguments)
+    torch.testing.assert_close(got, expected)
 
 
 @pytest.mark.parametrize("method", ["lp", "prox-lp"])
@@ -137,7 +134,6 @@ def test_linear_programs_pass_gradients_to_everything(method, inputs):
     (crf(logits=0.3 * logits, image=image) * torch.randn_like(logits)).sum().backward()
     assert logits.grad.abs().sum() > 0
     for name, parameter in crf.named_parameters():
-        assert parameter.grad is not None, name
         assert torch.isfinite(parameter.grad).all(), name
         assert parameter.grad.abs().sum() > 0, name
 

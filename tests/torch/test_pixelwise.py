@@ -4,10 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from densecrf.torch.pixelwise import (
+    alternatives,
+    descend,
+    inner,
     lower_bound,
     mean_field_update,
     project_simplex,
-    proximal_step,
+    row_sums,
 )
 
 
@@ -55,24 +58,42 @@ def test_lower_bound(items, engine, device, generator):
 
 
 @pytest.mark.parametrize("labels", [2, 21])
-def test_proximal_step(labels, engine, device, generator):
-    centre, previous, phi, r = (
+def test_descend(labels, engine, device, generator):
+    v, previous, phi, r = (
         torch.randn(labels, 120, generator=generator).to(device) for _ in range(4)
     )
-    step = torch.rand(120, generator=generator).to(device)
-    momentum = torch.tensor([0.0, 0.7, 0.9], device=device)
-    y, ahead, bound = proximal_step(
-        centre, previous, phi, r, step, momentum, factor=0.5, engine=engine
-    )
-    gradient = phi + 0.5 * r
-    expected = project_simplex(centre - step * gradient, engine="torch")
+    step, stiffness = (torch.rand(120, generator=generator).to(device) for _ in range(2))
+    y, sums = descend(v, phi, r, previous, step, stiffness, engine=engine)
+    expected = project_simplex(v - step * (phi + r), engine="torch")
     torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(
-        ahead,
-        expected + momentum.repeat_interleave(40) * (expected - previous),
-        atol=1e-5,
-        rtol=1e-5,
-    )
-    torch.testing.assert_close(
-        bound, lower_bound(phi, r, factor=0.5, items=3, engine=engine), rtol=1e-6, atol=1e-6
-    )
+    turn = (stiffness * (v - expected) * (expected - previous)).double().sum()
+    wanted = [lower_bound(phi, r)[0], ((phi + r) * v).double().sum(), turn]
+    torch.testing.assert_close(sums, torch.stack(wanted), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [1, -1, 0, -1, -1]])
+def test_alternatives(rows, engine, device, generator):
+    phi = torch.randn(5, 130, generator=generator).to(device)
+    received = torch.rand(max(rows) + 1, 130, generator=generator).to(device)
+    labels = torch.randint(0, 5, (130,), generator=generator).to(device)
+    row = torch.tensor(rows, dtype=torch.int32, device=device)
+    best, gain, sums = alternatives(phi, received, row, labels, engine=engine)
+    agreeing = torch.stack([received[i] if i >= 0 else 0 * received[0] for i in rows])
+    cost = phi - agreeing
+    own = cost.gather(0, labels[None])[0]
+    torch.testing.assert_close(gain, own - cost.amin(0))
+    torch.testing.assert_close(best, torch.where(gain > 0, cost.argmin(0), labels))
+    expected = [
+        phi.gather(0, labels[None]).sum(),
+        agreeing.gather(0, labels[None]).sum(),
+        agreeing.sum(),
+        (gain > 0).sum(),
+        (row[labels] < 0).sum(),
+    ]
+    torch.testing.assert_close(sums, torch.stack([x.double() for x in expected]))
+
+
+def test_sums(engine, device, generator):
+    u, v = (torch.randn(3, 5000, generator=generator).to(device) for _ in range(2))
+    torch.testing.assert_close(row_sums(u, engine=engine), u.double().sum(1))
+    torch.testing.assert_close(inner(u, v, engine=engine), (u.double() * v.double()).sum())

@@ -84,7 +84,7 @@ def lp(
     check_integer("round_every", round_every, at_least=1)
     check_positive("cells", cells)
     check_non_negative("accuracy", accuracy)
-    phi, step = problem.unary, 1 / (cells * problem.stiffness)
+    step = 1 / (cells * problem.stiffness)
     best = _Best(problem, polish)
     z = 0 * problem.nodes(y)
     v, momentum, inner, bound = y, 1.0, 0, -float("inf")
@@ -92,11 +92,11 @@ def lp(
         if iteration > iterations:
             return
         r = problem.flow(problem.nodes(v) + z, cells)
-        proven = problem.lower_bound(r)
+        previous = y
+        y, proven, value, uphill = problem.descend(v, r, step, previous)
         bound = max(bound, proven)
-        left = problem.inner(phi + r, v) - proven  # duality gap of the inner problem
-        previous, y = y, problem.project(v - step * (phi + r))
-        if problem.inner(problem.stiffness * (v - y), y - previous) > 0:
+        left = value - proven  # duality gap of the inner problem
+        if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
         v = y + ((momentum - 1) / following) * (y - previous)

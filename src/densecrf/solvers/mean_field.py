@@ -34,7 +34,7 @@ def mean_field(
     for _ in range(iterations):
         messages = problem.costs(problem.apply(y)) if self_term else problem.messages(y)
         previous = y
-        y = problem.softmax(-problem.unary - messages)
+        y = problem.response(messages)
         yield Step(y)
         if tolerance > 0 and float(abs(y - previous).max()) <= tolerance:
             return

@@ -23,6 +23,8 @@ def diagonal(lattice: Lattice) -> Tensor:
     mean over both serves either `order`.
     """
     topology = lattice.topology
+    if lattice.triton and not lattice.corner_weight.requires_grad:
+        return _diagonal_by_triton(lattice)
     first, second = torch.triu_indices(
         topology.dimension + 1, topology.dimension + 1, device=lattice.device
     )
@@ -81,3 +83,20 @@ def _shares_by_triton(topology: Topology) -> Tensor:
         {"D": d, "BLOCK": block},
     )
     return out.T
+
+
+def _diagonal_by_triton(lattice: Lattice) -> Tensor:
+    from densecrf.torch import geometry_kernels as kernels
+
+    topology = lattice.topology
+    n = topology.pixels
+    out = torch.empty(n, dtype=torch.float32, device=lattice.device)
+    block = 128
+    tensors = (topology.corner, topology.rank, topology.neighbour, lattice.corner_weight, out)
+    launch(
+        kernels.diagonal,
+        (-(-n // block),),
+        (*tensors, n, topology.vertices, lattice.scale),
+        {"D": topology.dimension, "BLOCK": block},
+    )
+    return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,9 +30,8 @@ def positions(shape: Sequence[int], sigma: Tensor) -> Tensor:
             [0.5000, 0.0000],
             [1.0000, 0.0000]])
     """
-    lines = [torch.arange(length, device=sigma.device, dtype=sigma.dtype) for length in shape]
-    grid = torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).reshape(-1, len(shape))
-    return (grid / sigma).flip(1)
+    sigma = sigma.flip(0) if sigma.ndim else sigma
+    return _grid(tuple(shape), sigma.device, sigma.dtype) / sigma
 
 
 def bilateral(image: Tensor, sigma_xy: Tensor, sigma_color: Tensor) -> Tensor:
@@ -47,3 +47,11 @@ def bilateral(image: Tensor, sigma_xy: Tensor, sigma_color: Tensor) -> Tensor:
     where = positions(image.shape[2:], sigma_xy).expand(image.shape[0], -1, -1)
     colours = image.flatten(2).transpose(1, 2).to(sigma_color.dtype) / sigma_color
     return torch.cat([where, colours], 2)
+
+
+@lru_cache(maxsize=4)
+def _grid(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the positions of a grid in pixels, (n, axes), last axis first."""
+    lines = [torch.arange(length, device=device, dtype=dtype) for length in shape]
+    grid = torch.stack(torch.meshgrid(*lines, indexing="ij")[::-1], -1)
+    return grid.reshape(-1, len(shape))

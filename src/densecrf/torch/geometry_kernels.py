@@ -157,31 +157,62 @@ def find_neighbours(
     tl.store(plus + vertices + low, v, mask=found)
 
 
+@triton.jit
+def _share(corner, rank, neighbour, row, live, k, m, vertices, D: tl.constexpr):
+    """Blur between corners k <= m of each pixel, both ways: see `diagonal`."""
+    start = tl.load(corner + row + k, mask=live, other=-1)
+    end = tl.load(corner + row + m, mask=live, other=-2)
+    share = tl.where(live, tl.where(k == m, -1.0, 0.0), 0.0)
+    # Up the axes between the corners, or down the others; in either order of the axes.
+    for way in range(4):
+        at = start
+        weight = tl.where(live, 1.0, 0.0)
+        for step in range(D + 1):
+            axis = step + (way // 2) * (D - 2 * step)
+            place = tl.load(rank + row + axis, mask=live, other=0).to(tl.int32)
+            between = (place > D - m) & (place <= D - k)
+            taken = between.to(tl.int32) != way % 2
+            table = neighbour + (axis * 2 + 1 - way % 2) * vertices.to(tl.int64)
+            there = tl.load(table + at, mask=taken & (at >= 0), other=-1)
+            at = tl.where(taken, there, at)
+            weight = tl.where(taken, 0.5 * weight, weight)
+        share += tl.where(at == end, weight, 0.0)
+    return share
+
+
 @triton.jit(do_not_specialize=["n", "vertices"])
 def pair_shares(corner, rank, neighbour, out, n, vertices, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Blur between corner k (plane 1 of the grid) and each m >= k, both ways: see `diagonal`."""
+    """Blur between corner k (plane 1 of the grid) and each m >= k, both ways."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     k = tl.program_id(1)
-    live = p < n
     row = p.to(tl.int64) * (D + 1)
-    start = tl.load(corner + row + k, mask=live, other=-1)
     first = k * (D + 1) - k * (k - 1) // 2  # pairs before (k, k)
     for m in range(k, D + 1):
-        end = tl.load(corner + row + m, mask=live, other=-2)
-        share = tl.where(p < 0, 1.0, 0.0)
-        # Up the axes between the corners, or down the others; in either order of the axes.
-        for way in range(4):
-            at = start
-            weight = tl.where(live, 1.0, 0.0)
-            for step in range(D + 1):
-                axis = step + (way // 2) * (D - 2 * step)
-                place = tl.load(rank + row + axis, mask=live, other=0).to(tl.int32)
-                between = (place > D - m) & (place <= D - k)
-                taken = between.to(tl.int32) != way % 2
-                table = neighbour + (axis * 2 + 1 - way % 2) * vertices.to(tl.int64)
-                there = tl.load(table + at, mask=taken & (at >= 0), other=-1)
-                at = tl.where(taken, there, at)
-                weight = tl.where(taken, 0.5 * weight, weight)
-            share += tl.where(at == end, weight, 0.0)
-        share -= tl.where(k == m, 1.0, 0.0)
-        tl.store(out + (first + m - k) * n.to(tl.int64) + p, share, mask=live)
+        share = _share(corner, rank, neighbour, row, p < n, k, m, vertices, D)
+        tl.store(out + (first + m - k) * n.to(tl.int64) + p, share, mask=p < n)
+
+
+@triton.jit(do_not_specialize=["n", "vertices"])
+def diagonal(
+    corner,
+    rank,
+    neighbour,
+    weight,
+    out,
+    n,
+    vertices,
+    scale,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum over pairs of corners of their weights and the blur between them."""
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = p.to(tl.int64) * (D + 1)
+    total = tl.zeros([BLOCK], tl.float32)
+    for k in range(D + 1):
+        first = tl.load(weight + row + k, mask=p < n, other=0)
+        for m in range(k, D + 1):
+            second = tl.load(weight + row + m, mask=p < n, other=0)
+            share = _share(corner, rank, neighbour, row, p < n, k, m, vertices, D)
+            total += share * first * second
+    tl.store(out + p, total * scale, mask=p < n)

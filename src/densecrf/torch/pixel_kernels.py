@@ -98,38 +98,103 @@ def lower_bound(
 
 
 @triton.jit(do_not_specialize=["n", "per_item"])
-def proximal_step(
-    centre,
-    previous,
+def descend(
+    v,
     phi,
     r,
+    previous,
     step,
-    momentum,
+    stiffness,
     out,
-    out_centre,
     parts,
     n,
     per_item,
-    factor,
     LABELS: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Accelerated projected gradient step and, from the same loads, the bound's partial sum."""
+    """Projected gradient step from v, and this tile's sums of `pixelwise.descend`, in float64."""
     offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
-    pixel = tl.program_id(1).to(tl.int64) * per_item
-    pixel += tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    gradient = tl.load(phi + offset, mask=mask, other=0)
-    gradient += factor * tl.load(r + offset, mask=mask, other=0)
-    least = tl.min(tl.where(mask, gradient, float("inf")), axis=0)
-    least = tl.where(live, least, 0.0).to(tl.float64)
-    at = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-    tl.store(parts + at, tl.sum(least, axis=0))
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    gradient = tl.load(phi + offset, mask=mask, other=0) + tl.load(r + offset, mask=mask, other=0)
+    at = tl.load(v + offset, mask=mask, other=0)
     size = tl.load(step + pixel, mask=live, other=0)
-    z = tl.load(centre + offset, mask=mask, other=0) - size[None, :] * gradient
-    z = tl.where(live[None, :], tl.where(mask, z, float("-inf")), 0.0)
+    z = tl.where(live[None, :], tl.where(mask, at - size[None, :] * gradient, float("-inf")), 0.0)
     y = _projected(z, LABELS)
     tl.store(out + offset, y, mask=mask)
-    beta = tl.load(momentum + tl.program_id(1))
-    ahead = y + beta * (y - tl.load(previous + offset, mask=mask, other=0))
-    tl.store(out_centre + offset, ahead, mask=mask)
+    least = tl.min(tl.where(mask, gradient, float("inf")), axis=0)
+    value = tl.sum(gradient.to(tl.float64) * at.to(tl.float64), axis=0)
+    back = tl.load(previous + offset, mask=mask, other=0)
+    turn = tl.sum(tl.where(mask, (at - y) * (y - back), 0.0), axis=0)
+    turn *= tl.load(stiffness + pixel, mask=live, other=0)
+    to = parts + 3 * tl.program_id(0)
+    tl.store(to, tl.sum(tl.where(live, least, 0.0).to(tl.float64), axis=0))
+    tl.store(to + 1, tl.sum(value, axis=0))
+    tl.store(to + 2, tl.sum(turn.to(tl.float64), axis=0))
+
+
+@triton.jit(do_not_specialize=["n", "per_item"])
+def alternatives(
+    phi,
+    received,
+    row,
+    labels,
+    best,
+    gain,
+    parts,
+    n,
+    per_item,
+    LABELS: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Best label of each pixel given the others', its gain, and the tile's sums (Potts).
+
+    `received` holds what label `row[l]` of the filtered ones gets at each pixel; -1 where none of
+    that label is about. Sums: unary energy, mass of agreeing pairs, all mass received, movers,
+    pixels whose own label was not filtered.
+    """
+    offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    lane = tl.arange(0, LANES)
+    place = tl.load(row + lane, mask=lane < LABELS, other=-1)
+    there = mask & (place >= 0)[:, None]
+    at = received + place.to(tl.int64)[:, None] * n + pixel[None, :]
+    agreeing = tl.load(at, mask=there, other=0)
+    unary = tl.load(phi + offset, mask=mask, other=0)
+    cost = tl.where(mask, unary - agreeing, float("inf"))
+    own = tl.load(labels + pixel, mask=live, other=0).to(tl.int32)
+    is_own = lane[:, None] == own[None, :]
+    own_cost = tl.sum(tl.where(is_own, unary - agreeing, 0.0), axis=0)
+    least, choice = tl.min(cost, axis=0, return_indices=True, return_indices_tie_break_left=True)
+    gained = tl.where(live, own_cost - least, 0.0)
+    moves = live & (gained > 0)
+    tl.store(best + pixel, tl.where(moves, choice, own).to(tl.int64), mask=live)
+    tl.store(gain + pixel, gained, mask=live)
+    to = parts + 5 * tl.program_id(0)
+    mine = is_own & mask
+    tl.store(to, tl.sum(tl.sum(tl.where(mine, unary, 0.0), axis=0).to(tl.float64), axis=0))
+    tl.store(to + 1, tl.sum(tl.sum(tl.where(mine, agreeing, 0.0), axis=0).to(tl.float64), axis=0))
+    tl.store(to + 2, tl.sum(tl.sum(agreeing, axis=0).to(tl.float64), axis=0))
+    tl.store(to + 3, tl.sum(tl.where(moves, 1.0, 0.0), axis=0).to(tl.float64))
+    missing = tl.sum(tl.where(mine & (place < 0)[:, None], 1.0, 0.0), axis=0)
+    tl.store(to + 4, tl.sum(missing, axis=0).to(tl.float64))
+
+
+@triton.jit(do_not_specialize=["n"])
+def row_sums(values, parts, n, BLOCK: tl.constexpr):
+    """Sum a block of row `program_id(1)` in float64."""
+    p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.program_id(1)
+    value = tl.load(values + row.to(tl.int64) * n + p, mask=p < n, other=0).to(tl.float64)
+    tl.store(parts + row * tl.num_programs(0) + tl.program_id(0), tl.sum(value, axis=0))
+
+
+@triton.jit(do_not_specialize=["size"])
+def inner(u, v, parts, size, BLOCK: tl.constexpr):
+    """Sum a block of u·v in float64."""
+    p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = p < size
+    product = tl.load(u + p, mask=mask, other=0).to(tl.float64)
+    product *= tl.load(v + p, mask=mask, other=0).to(tl.float64)
+    tl.store(parts + tl.program_id(0), tl.sum(product, axis=0))

@@ -94,56 +94,134 @@ def lower_bound(
     return parts.sum(1)
 
 
-def proximal_step(
-    centre: Tensor,
-    previous: Tensor,
+def descend(
+    v: Tensor,
     phi: Tensor,
     r: Tensor,
+    previous: Tensor,
     step: Tensor,
-    momentum: Tensor,
+    stiffness: Tensor,
     *,
-    factor: float = 1.0,
     engine: Engine = "auto",
-) -> tuple[Tensor, Tensor, Tensor]:
-    """One step of accelerated projected gradient (FISTA) on all pixels.
-
-    With the gradient G = phi + factor · r at `centre`:
-    y = P_Δ(centre - step · G), next centre = y + momentum · (y - previous), bound = Σ_a min_i G_ai.
+) -> tuple[Tensor, Tensor]:
+    """Project v - step · G onto the simplices, G = phi + r.
 
     Parameters
     ----------
-    centre, previous : Tensor
-        (labels, n), where the gradient was taken, and the last y.
-    phi, r : Tensor
-        (labels, n), unary and pairwise part of the gradient.
-    step : Tensor
-        (n,), each pixel's step.
-    momentum : Tensor
-        (items,), each item's momentum.
+    v, phi, r, previous : Tensor
+        (labels, n).
+    step, stiffness : Tensor
+        (n,).
 
     Returns
     -------
-    y, next_centre : Tensor
-        (labels, n).
-    bound : Tensor
-        (items,) float64, the certificate of r.
+    y : Tensor
+        (labels, n), the projection.
+    sums : Tensor
+        (3,) float64: Σ_a min_i G_ai, ⟨G, v⟩, ⟨stiffness (v - y), y - previous⟩.
     """
-    items = momentum.shape[0]
-    if not use_triton(centre, engine):
-        gradient = phi + factor * r
-        y = _projected(centre - step * gradient)
-        beta = momentum.repeat_interleave(centre.shape[1] // items)
-        return y, y + beta * (y - previous), _bound(gradient, items)
+    if not use_triton(v, engine):
+        gradient = phi + r
+        y = _projected(v - step * gradient)
+        turn = (stiffness * (v - y)).double() * (y - previous).double()
+        sums = [gradient.amin(0).double().sum(), (gradient.double() * v.double()).sum(), turn.sum()]
+        return y, torch.stack(sums)
     from densecrf.torch import pixel_kernels as kernels
 
-    centre, previous, phi, r = (x.contiguous() for x in (centre, previous, phi, r))
-    n = centre.shape[1]
-    y, ahead = torch.empty_like(centre), torch.empty_like(centre)
-    grid, tile, warps = _tiles(centre, items)
-    parts = torch.empty(items, grid[0], dtype=torch.float64, device=centre.device)
-    tensors = (centre, previous, phi, r, step, momentum, y, ahead, parts)
-    launch(kernels.proximal_step, grid, (*tensors, n, n // items, factor), tile, warps)
-    return y, ahead, parts.sum(1)
+    v, phi, r, previous = (x.contiguous() for x in (v, phi, r, previous))
+    n = v.shape[1]
+    y = torch.empty_like(v)
+    grid, tile, warps = _tiles(v, 1)
+    parts = torch.empty(grid[0], 3, dtype=torch.float64, device=v.device)
+    tensors = (v, phi, r, previous, step, stiffness, y, parts)
+    launch(kernels.descend, grid, (*tensors, n, n), tile, warps)
+    return y, parts.sum(0)
+
+
+def alternatives(
+    phi: Tensor, received: Tensor, row: Tensor, labels: Tensor, *, engine: Engine = "auto"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Find each pixel's best label in the Potts model, given all others.
+
+    Parameters
+    ----------
+    phi : Tensor
+        (labels, n) unaries.
+    received : Tensor
+        (rows, n), the mass that agreeing with each filtered label brings a pixel.
+    row : Tensor
+        (labels,) int32, each label's row of `received`, or -1.
+    labels : Tensor
+        (n,) int64.
+
+    Returns
+    -------
+    best : Tensor
+        (n,) int64, the best labels; the own ones where none gains.
+    gain : Tensor
+        (n,), what they gain.
+    sums : Tensor
+        (5,) float64: unary energy, mass of agreeing pairs, all mass received, movers, and pixels
+        whose own label has no row.
+    """
+    if not use_triton(phi, engine):
+        agreeing = torch.where((row >= 0).unsqueeze(1), received[row.long().clamp(min=0)], 0.0)
+        cost = phi - agreeing
+        least, best = cost.min(0)
+        index = labels.unsqueeze(0)
+        gain = cost.gather(0, index)[0] - least
+        best = torch.where(gain > 0, best, labels)
+        own = [x.gather(0, index).sum(dtype=torch.float64) for x in (phi, agreeing)]
+        counts = [(gain > 0).sum().double(), (row[labels] < 0).sum().double()]
+        total = agreeing.sum(dtype=torch.float64)
+        return best, gain, torch.stack([*own, total, *counts])
+    from densecrf.torch import pixel_kernels as kernels
+
+    n = phi.shape[1]
+    best, gain = torch.empty_like(labels), torch.empty_like(phi[0])
+    grid, tile, warps = _tiles(phi, 1)
+    parts = torch.empty(grid[0], 5, dtype=torch.float64, device=phi.device)
+    tensors = (phi.contiguous(), received.contiguous(), row, labels, best, gain, parts)
+    launch(kernels.alternatives, grid, (*tensors, n, n), tile, warps)
+    return best, gain, parts.sum(0)
+
+
+def row_sums(values: Tensor, *, engine: Engine = "auto") -> Tensor:
+    """Sum each row of (rows, n) values in float64.
+
+    Examples
+    --------
+    >>> row_sums(torch.ones(2, 3))
+    tensor([3., 3.], dtype=torch.float64)
+    """
+    if not use_triton(values, engine):
+        return values.sum(1, dtype=torch.float64)
+    from densecrf.torch import pixel_kernels as kernels
+
+    rows, n = values.shape
+    blocks = -(-n // _ELEMENTS)
+    parts = torch.empty(rows, blocks, dtype=torch.float64, device=values.device)
+    launch(kernels.row_sums, (blocks, rows), (values.contiguous(), parts, n), {"BLOCK": _ELEMENTS})
+    return parts.sum(1)
+
+
+def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
+    """Return the inner product, a float64 scalar on the device.
+
+    Examples
+    --------
+    >>> inner(torch.ones(2, 2), torch.ones(2, 2))
+    tensor(4., dtype=torch.float64)
+    """
+    if not use_triton(u, engine):
+        return (u.double() * v.double()).sum()
+    from densecrf.torch import pixel_kernels as kernels
+
+    blocks = -(-u.numel() // _ELEMENTS)
+    parts = torch.empty(blocks, dtype=torch.float64, device=u.device)
+    tensors = (u.contiguous(), v.contiguous(), parts)
+    launch(kernels.inner, (blocks,), (*tensors, u.numel()), {"BLOCK": _ELEMENTS})
+    return parts.sum()
 
 
 def _tiles(values: Tensor, items: int) -> tuple[tuple[int, int], dict[str, int], int]:

@@ -14,10 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from densecrf.problem import Calls
+from densecrf.problem import Alternatives, Calls
 from densecrf.torch.autograd import projected
 from densecrf.torch.pairwise import Pairwise
-from densecrf.torch.pixelwise import lower_bound, project_simplex
+from densecrf.torch.pixelwise import (
+    alternatives,
+    descend,
+    inner,
+    lower_bound,
+    mean_field_update,
+    project_simplex,
+)
+from densecrf.torch.replay import Replays
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,6 +80,8 @@ class TorchProblem:
         )
         self.labels, self.n = int(unary.shape[0]), int(unary.shape[1])
         self.calls = Calls()
+        self._replays = Replays()
+        self._occurring: tuple[Tensor, Tensor] | None = None
         self._members: Tensor | None = None
         self._lengths: Tensor | None = None
         if tree is not None:
@@ -140,7 +150,7 @@ class TorchProblem:
     def apply(self, y: Tensor) -> Tensor:
         r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
         self.calls.plain += 1
-        return self.pairwise.apply(y)
+        return self._replays("apply", self.pairwise.apply, y)
 
     def costs(self, y: Tensor) -> Tensor:
         r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""
@@ -148,29 +158,12 @@ class TorchProblem:
 
     def messages(self, y: Tensor) -> Tensor:
         r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the others' wishes."""
-        return self.costs(torch.addcmul(self.apply(y), self.diagonal, y, value=-1))
-
-    def messages_of(self, labels: Tensor) -> Tensor:
-        """Return the messages of a labelling (n,), filtering only the labels that occur."""
         self.calls.plain += 1
-        present = self._present(labels)
-        own = (labels == present.unsqueeze(1)).to(self.unary.dtype)
-        received = torch.addcmul(self.pairwise.apply(own), self.diagonal, own, value=-1)
-        if self.compatibility is not None:
-            return self.compatibility[:, present] @ received
-        total = received.sum(0)
-        out = total.expand(self.labels, -1).clone()
-        out[present] -= received
-        return out
+        return self._replays("messages", lambda y: self.costs(self._from_others(y)), y)
 
-    def _present(self, labels: Tensor) -> Tensor:
-        """Return the labels that occur and some others: one of a few counts, for the kernels."""
-        occurs = torch.bincount(labels, minlength=self.labels) > 0
-        order = torch.argsort(occurs.int(), descending=True, stable=True)
-        count = int(occurs.sum())
-        if self._triton:
-            count = 1 << (count - 1).bit_length() if count <= 8 else -(-count // 8) * 8
-        return order[:count]
+    def _from_others(self, y: Tensor) -> Tensor:
+        r"""Return :math:`\sum_{b \ne a} K_{ab} y_{bi}`."""
+        return torch.addcmul(self.pairwise.apply(y), self.diagonal, y, value=-1)
 
     @property
     def _triton(self) -> bool:
@@ -219,7 +212,7 @@ class TorchProblem:
 
     @cached_property
     def _total_mass(self) -> Tensor:
-        return self.mass.detach().sum(dtype=torch.float64)
+        return self.mass.detach().sum(dtype=torch.float64).clamp(min=1e-300)
 
     def nodes(self, y: Tensor) -> Tensor:
         """Return the scores that the LP orders: the labels', or their sums below tree nodes."""
@@ -235,8 +228,61 @@ class TorchProblem:
 
     def energy(self, labels: Tensor) -> float:
         """Return the energy of a labelling (n,)."""
-        received = self.chosen(self.messages_of(labels), labels)
-        return self.total(self.chosen(self.unary, labels) + 0.5 * received)
+        return self.alternatives(labels).energy
+
+    def alternatives(self, labels: Tensor) -> Alternatives:
+        """Find each pixel's best label given all others, with one filtering.
+
+        See `densecrf.problem.Problem.alternatives`.
+        """
+        self.calls.plain += 1
+        if self.compatibility is not None:
+            return self._dear_alternatives(labels)
+        # Only labels that occur are filtered. They rarely change: those of the last time are taken
+        # on trust, which the kernel checks, since looking first would wait for the device.
+        answer = None if self._occurring is None else self._cheap_alternatives(labels)
+        if answer is None:
+            self._occurring = self._find_occurring(labels)
+            answer = self._cheap_alternatives(labels)
+        assert answer is not None
+        return answer
+
+    def _cheap_alternatives(self, labels: Tensor) -> Alternatives | None:
+        """Return the alternatives in the Potts model; None if some label was not filtered."""
+        assert self._occurring is not None
+        names, row = self._occurring
+        own = (labels == names.unsqueeze(1)).to(self.unary.dtype)
+        received = self._replays("others", self._from_others, own)
+        best, gain, sums = alternatives(self.unary, received, row, labels)
+        unary, agreeing, mass, movers, missing = sums.tolist()
+        if missing:
+            return None
+        return Alternatives(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
+
+    def _find_occurring(self, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the labels that occur, and some more, and each label's place among them."""
+        counts = torch.bincount(labels, minlength=self.labels).tolist()
+        order = sorted(range(self.labels), key=lambda label: counts[label] == 0)
+        some = sum(count > 0 for count in counts)
+        # Triton's kernels are compiled for a few numbers of labels only.
+        some = 1 << (some - 1).bit_length() if some <= 8 else -(-some // 8) * 8
+        names = order[:some]
+        row = [names.index(label) if label in names else -1 for label in range(self.labels)]
+        device = labels.device
+        return torch.tensor(names, device=device), torch.tensor(
+            row, dtype=torch.int32, device=device
+        )
+
+    def _dear_alternatives(self, labels: Tensor) -> Alternatives:
+        """Return the alternatives under any compatibility."""
+        received = self.costs(self._replays("others", self._from_others, self.indicator(labels)))
+        costs = self.unary + received
+        index = labels.unsqueeze(0)
+        least, best = costs.min(0)
+        gain = costs.gather(0, index)[0] - least
+        best = torch.where(gain > 0, best, labels)
+        energy = (self.unary + 0.5 * received).gather(0, index).sum(dtype=torch.float64)
+        return Alternatives(best, gain, int((gain > 0).sum()), float(energy))
 
     def lower_bound(self, r: Tensor) -> float:
         r"""Return :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`, a bound on every energy."""
@@ -259,11 +305,7 @@ class TorchProblem:
 
     def inner(self, u: Tensor, v: Tensor) -> float:
         """Return the inner product, summed in double."""
-        return float((u * v).sum(dtype=torch.float64))
-
-    def total(self, values: Tensor) -> float:
-        """Return the sum, in double."""
-        return float(values.sum(dtype=torch.float64))
+        return float(inner(u, v))
 
     def fold(self, z: Tensor, span: float, edge: float) -> Tensor:
         """Return potentials squeezed into `span`, each label's two ends of width `edge` kept.
@@ -293,9 +335,23 @@ class TorchProblem:
             return projected(z)
         return project_simplex(z)
 
+    def descend(
+        self, v: Tensor, r: Tensor, step: Tensor, previous: Tensor
+    ) -> tuple[Tensor, float, float, float]:
+        """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
+        y, sums = descend(v, self.unary, r, previous, step, self.stiffness)
+        least, value, uphill = sums.tolist()
+        return y, least - self.rounding_allowance, value, uphill
+
     def softmax(self, z: Tensor) -> Tensor:
         """Return exp(z) normalised over labels."""
         return torch.softmax(z, 0)
+
+    def response(self, messages: Tensor) -> Tensor:
+        r"""Return the mean field that answers messages m, :math:`\propto \exp(-\phi - m)`."""
+        if torch.is_grad_enabled():
+            return torch.softmax(-self.unary - messages, 0)
+        return mean_field_update(self.unary, messages, factor=-1.0)
 
     def argmax(self, y: Tensor) -> Tensor:
         """Return the largest label of each pixel, (n,)."""
@@ -306,24 +362,11 @@ class TorchProblem:
         names = torch.arange(self.labels, device=labels.device).unsqueeze(1)
         return (names == labels).to(self.unary.dtype)
 
-    def chosen(self, values: Tensor, labels: Tensor) -> Tensor:
-        """Return each pixel's value at its label, (n,)."""
-        return values.gather(0, labels.unsqueeze(0))[0]
-
-    def moved(self, labels: Tensor, others: Tensor, gain: Tensor, halvings: int) -> Tensor | None:
-        """Return `labels` with `others` where those gain, or None where none does.
-
-        See `densecrf.problem.Problem.moved`.
-        """
-        gains = gain > 0
-        count = int(gains.sum()) >> halvings
-        if count == 0:
-            return None
-        if halvings == 0:
-            return torch.where(gains, others, labels)
-        movers = torch.argsort(gain, descending=True, stable=True)[:count]
+    def moved(self, labels: Tensor, others: Alternatives, most: int) -> Tensor:
+        """Return `labels` with the alternatives of the pixels that gain most."""
+        movers = torch.argsort(others.gain, descending=True, stable=True)[:most]
         out = labels.clone()
-        out[movers] = others[movers]
+        out[movers] = others.labels[movers]
         return out
 
     def constant(self, label: int) -> Tensor:
