@@ -1,6 +1,6 @@
 """All methods on the images that the paper's authors published unaries for, and on hard MSRC ones.
 
-    python -m benchmarks.methods --data ../shared/data --write docs/methods-table.md
+    python -m benchmarks.methods --data ../shared/data --write docs/methods.md
 
 Energies, bounds, gaps, filterings and seconds, all of one declared energy. A method's seconds
 include its starting point but not the construction of the lattices, which all share.
@@ -17,6 +17,7 @@ from densecrf import METHODS, Bilateral, DenseCRF, Spatial
 
 DC = (3.535267, 4.494162, 31.232626, 7.94997, 3.398022)
 MF = (1.0, 14.935692, 35.865959, 11.209644, 8.057546)
+MARK = "<!-- tables: written by benchmarks.methods -->"
 HARD = ("10_19_s", "12_5_s", "15_8_s", "18_10_s", "1_2_s", "3_6_s", "6_21_s", "9_15_s")
 
 
@@ -80,7 +81,9 @@ def main() -> None:
         lines += [f"### {heading}", "", *table(crf, tuple(arguments.methods)), ""]
         print("\n".join(lines[-len(arguments.methods) - 6 :]), flush=True)
     if arguments.write:
-        arguments.write.write_text("\n".join(lines))
+        page = arguments.write.read_text() if arguments.write.exists() else ""
+        head, mark, _ = page.partition(MARK)
+        arguments.write.write_text(f"{head}{mark or MARK}\n\n" + "\n".join(lines))
 
 
 if __name__ == "__main__":
