@@ -62,6 +62,14 @@ def median_seconds(
     return statistics.median(taken)
 
 
+def median_seconds_in_turn(*calls: Callable[[], Any], repeat: int = 7) -> list[float]:
+    """Return the median CPU time of each call, run in turn so that disturbances hit all alike."""
+    for call in calls:
+        call()
+    rounds = [[_timed(call, time.process_time) for call in calls] for _ in range(repeat)]
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+
+
 def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> float:
     started = clock()
     call()

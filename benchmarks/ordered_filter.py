@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from benchmarks.harness import (
     LABELS,
     Section,
     median_seconds,
+    median_seconds_in_turn,
     milliseconds,
     photograph,
     standard_kernels,
@@ -17,6 +18,9 @@ from benchmarks.harness import (
 )
 from densecrf.filters import LatticeFilter
 from densecrf.filters.base import Levels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TEXT = """
 Ordered filtering of 21 labels with random scores, H = 10 levels, lattice built beforehand, in
@@ -40,45 +44,36 @@ def run(scale: str) -> Section:
 def _rows(n: int, *, fine: bool, halves: int) -> list[tuple[Any, ...]]:
     image = photograph(n)
     y = np.random.default_rng(0).random((LABELS, n), dtype=np.float32)
+    return [
+        _row(name, LatticeFilter(kernel.features(image.shape[:2])), y, halves)
+        for name, kernel in standard_kernels(image).items()
+        if fine or name != "bilateral 1/1"
+    ]
+
+
+def _row(name: str, operator: LatticeFilter, y: np.ndarray, halves: int) -> tuple[Any, ...]:
     out = np.empty_like(y)
-    hard, soft = Levels(10, 0.0, 9.0, True), Levels(10, 0.0, 9.0, False)
-    rows = []
-    for name, kernel in standard_kernels(image).items():
-        if name == "bilateral 1/1" and not fine:
-            continue
-        operator = LatticeFilter(kernel.features(image.shape[:2]))
+    n = y.shape[1]
 
-        def one_pass(levels: Levels, threads: int, operator: LatticeFilter = operator) -> float:
-            return median_seconds(
-                lambda: operator.ordered_planes(y, out, levels, threads=threads),
-                threads=threads,
-                repeat=7,
-            )
+    def one_pass(threads: int, *, hard: bool) -> Callable[[], None]:
+        levels = Levels(10, 0.0, 9.0, hard)
+        return lambda: operator.ordered_planes(y, out, levels, threads=threads)
 
-        def baseline(order: str, labels: int, operator: LatticeFilter = operator) -> float:
-            some, result = y[:labels], out[:labels]
-            seconds = median_seconds(
-                lambda: operator.ordered_exactly(some, result, order, 10, threads=1),
-                repeat=5,
-                budget=6.0,
-            )
-            return seconds * LABELS / labels
+    def baseline(order: str, labels: int) -> Callable[[], None]:
+        some, result = y[:labels], out[:labels]
+        return lambda: operator.ordered_exactly(some, result, order, 10, threads=1)
 
-        alone = one_pass(hard, 1)
-        literal = baseline("literal", LABELS)
-        conquer = baseline("divide-and-conquer", halves)
-        rows.append(
-            (
-                f"{n:,}",
-                name,
-                f"{operator.vertices / n:.2f}",
-                milliseconds(alone),
-                milliseconds(one_pass(hard, 2)),
-                milliseconds(one_pass(soft, 1)),
-                milliseconds(literal),
-                milliseconds(conquer),
-                times(literal / alone),
-                times(conquer / alone),
-            )
-        )
-    return rows
+    alone, soft, literal = median_seconds_in_turn(
+        one_pass(1, hard=True), one_pass(1, hard=False), baseline("literal", LABELS)
+    )
+    both = median_seconds(one_pass(2, hard=True), threads=2)
+    conquer = median_seconds(baseline("divide-and-conquer", halves), budget=6.0)
+    conquer *= LABELS / halves
+    return (
+        f"{n:,}",
+        name,
+        f"{operator.vertices / n:.2f}",
+        *map(milliseconds, (alone, both, soft, literal, conquer)),
+        times(literal / alone),
+        times(conquer / alone),
+    )
