@@ -250,10 +250,14 @@ class TorchProblem:
         if self._triton:
             names = _rounded_up(names, self.labels)
         row = [names.index(label) if label in names else -1 for label in range(self.labels)]
-        device = labels.device
-        return torch.tensor(names, device=device), torch.tensor(
-            row, dtype=torch.int32, device=device
-        )
+        return self._index(names), torch.tensor(row, dtype=torch.int32, device=labels.device)
+
+    def _index(self, rows: list[int]) -> Tensor:
+        """Return a list of rows as a tensor, kept: sending it to the device takes time."""
+        key = tuple(rows)
+        if key not in self._indices:
+            self._indices[key] = torch.tensor(rows, dtype=torch.int64, device=self.unary.device)
+        return self._indices[key]
 
     def _dear_alternatives(self, labels: Tensor) -> Alternatives:
         """Return the alternatives under any compatibility."""
