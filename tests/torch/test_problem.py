@@ -6,7 +6,7 @@ import torch
 
 import densecrf
 from densecrf.problem import Problem
-from densecrf.torch.problem import TorchProblem
+from densecrf.torch.device import problem_on
 
 pytest.importorskip("densecrf._native")
 
@@ -26,7 +26,7 @@ def model(compatibility=None, labels=LABELS, normalization="symmetric"):
 @pytest.fixture(params=[None, TREE, COSTS], ids=["potts", "tree", "matrix"])
 def both(request, device):
     crf = model(request.param)
-    return Problem(crf), TorchProblem.from_model(crf, device)
+    return Problem(crf), problem_on(crf, device)
 
 
 def agree(ours, theirs, rtol=2e-5, atol=2e-5):
@@ -95,7 +95,7 @@ def test_descend(both):
 
 def test_two_labels_mirror_each_other(device):
     crf = model(labels=2)
-    plain, ours = Problem(crf), TorchProblem.from_model(crf, device)
+    plain, ours = Problem(crf), problem_on(crf, device)
     y = plain.softmax(-plain.unary)
     agree(ours.dual_point(ours.from_numpy(y)), plain.dual_point(y))
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 
 from densecrf.solvers.door import minimise
+from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
 from densecrf.validation import check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from torch import Tensor
 
     from densecrf.model import DenseCRF
     from densecrf.solvers.loop import Limits, Outcome
@@ -46,11 +50,45 @@ def minimise_on(
     check_choice(f"method on device {str(where)!r}", method, METHODS)
 
     def attempt(workspace: int | None) -> tuple[TorchProblem, Outcome]:
-        problem: Any = TorchProblem.from_model(crf, where, workspace)
+        problem: Any = problem_on(crf, where, workspace)
         return problem, minimise(problem, method, limits, init, options)
 
     with torch.no_grad():
         return within_memory(attempt, f"{crf.n} pixels with {crf.labels} labels")
+
+
+def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None) -> TorchProblem:
+    """Bring a model on NumPy arrays to a device.
+
+    Parameters
+    ----------
+    crf : DenseCRF
+        The model, with filter "lattice" (or "auto").
+    device : torch.device
+        Where to.
+    workspace : int, optional
+        Bytes of scratch memory for the filters.
+    """
+    if crf.filter not in ("auto", "lattice"):
+        raise ValueError(
+            f"device={str(device)!r}: works with the lattice, not with filter={crf.filter!r}; "
+            'use filter="lattice"'
+        )
+
+    def move(array: Any) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+    unary = move(crf.unary)
+    pairwise = Pairwise.build(
+        [move(kernel.features(crf.shape)).float() for kernel in crf.kernels],
+        [kernel.weight for kernel in crf.kernels],
+        unary,
+        normalized=crf.normalization == "symmetric",
+        order="forward" if crf.blur == "forward" else "symmetric",
+        workspace=workspace,
+    )
+    costs = None if crf.compatibility is None else move(crf.compatibility)
+    return TorchProblem(unary, pairwise, costs, crf.tree, crf)
 
 
 def checked_device(device: Any) -> torch.device:

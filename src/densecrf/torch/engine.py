@@ -7,6 +7,7 @@ Triton serves float32 tensors on a CUDA device, and CPU tensors when its interpr
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
@@ -23,6 +24,7 @@ def has_triton() -> bool:
     return find_spec("triton") is not None
 
 
+@cache
 def interpreted() -> bool:
     """Whether Triton's kernels run in its interpreter, on the CPU."""
     return os.environ.get("TRITON_INTERPRET", "0") == "1"

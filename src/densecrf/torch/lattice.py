@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from densecrf.torch.plans import Plans
+
 Order = Literal["symmetric", "forward"]
 
 SMALLEST_MASS = 1e-20
@@ -249,8 +251,16 @@ class Lattice:
         return diagonal(self)
 
 
-def apply_sum(lattices: Sequence[Lattice], factors: Sequence[float], values: Tensor) -> Tensor:
+def apply_sum(
+    lattices: Sequence[Lattice],
+    factors: Sequence[float],
+    values: Tensor,
+    *,
+    plans: Plans | None = None,
+) -> Tensor:
     """Filter plainly with Σ_c factor_c k_c; `Lattice.apply` for a sum of kernels.
+
+    With `plans`, which belong to these lattices and factors, repeated filterings cost less.
 
     Examples
     --------
@@ -258,7 +268,7 @@ def apply_sum(lattices: Sequence[Lattice], factors: Sequence[float], values: Ten
     >>> twice = apply_sum([lattice, lattice], [1.0, 1.0], torch.ones(3, 20))
     >>> torch.testing.assert_close(twice, 2 * lattice.apply(torch.ones(3, 20)))
     """
-    return _filter(lattices, factors, values, None)
+    return _planned(lattices, factors, values, None, plans)
 
 
 def ordered_sum(
@@ -270,6 +280,7 @@ def ordered_sum(
     soft: bool = True,
     low: float = 0.0,
     high: float = 1.0,
+    plans: Plans | None = None,
 ) -> Tensor:
     """Filter in order with Σ_c factor_c k_c; `Lattice.ordered` for a sum of kernels."""
     if levels < 2:
@@ -277,7 +288,22 @@ def ordered_sum(
     if not high > low:
         raise ValueError(f"high={high} is not above low={low}")
     ramps = levels - 1
-    return _filter(lattices, factors, scores, Levels(ramps, low, ramps / (high - low), soft))
+    spread = Levels(ramps, low, ramps / (high - low), soft)
+    return _planned(lattices, factors, scores, spread, plans)
+
+
+def _planned(
+    lattices: Sequence[Lattice],
+    factors: Sequence[float],
+    values: Tensor,
+    levels: Levels | None,
+    plans: Plans | None,
+) -> Tensor:
+    if plans is None or not lattices or not lattices[0].triton:
+        return _filter(lattices, factors, values, levels)
+    spread = (levels.low, levels.scale) if levels else (0.0, 1.0)
+    key = (levels.ramps, levels.soft) if levels else None
+    return plans.run(key, values, spread, lambda: _filter(lattices, factors, values, levels))
 
 
 def _filter(

@@ -7,16 +7,60 @@ here by what their code depends on, and launched directly, with addresses in the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from densecrf.torch.engine import interpreted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _compiled: dict[tuple[Any, ...], Any] = {}
+_local = threading.local()
+
+
+class Launch(NamedTuple):
+    """A launch that can be repeated: see `repeat`.
+
+    `arguments` are addresses and numbers, `tensors` what the addresses belong to.
+    """
+
+    compiled: Any
+    grid: tuple[int, int, int]
+    arguments: list[Any]
+    constants: tuple[Any, ...]
+    tensors: list[torch.Tensor]
+
+
+@contextmanager
+def recorded() -> Iterator[list[Launch]]:
+    """Collect the launches that this thread makes meanwhile."""
+    launches: list[Launch] = []
+    _local.launches = launches
+    try:
+        yield launches
+    finally:
+        _local.launches = None
+
+
+def repeat(launches: Sequence[Launch], device: int) -> None:
+    """Launch again, on the current stream of the device."""
+    stream = torch._C._cuda_getCurrentRawStream(device)
+    for compiled, grid, arguments, constants, _ in launches:
+        compiled.run(
+            *grid,
+            stream,
+            compiled.function,
+            compiled.packed_metadata,
+            None,
+            None,
+            None,
+            *arguments,
+            *constants,
+        )
 
 
 def launch(
@@ -46,23 +90,28 @@ def launch(
         return
     traits: list[Any] = []
     plain: list[Any] = []
+    tensors: list[torch.Tensor] = []
     for a in arguments:
         if isinstance(a, torch.Tensor):
             address = a.data_ptr()
             traits.append(a.dtype)
             traits.append(address & 15)
             plain.append(address)
+            tensors.append(a)
         else:
             traits.append(type(a) is int and a.bit_length() > 31)
             plain.append(a)
-    device = arguments[0].device.index
+    device = tensors[0].device.index
     values = tuple(constants.values())
     key = (id(kernel), warps, device, *traits, *values)
     compiled = _compiled.get(key)
-    if compiled is None:
-        _compiled[key] = kernel[tuple(grid)](*arguments, **constants, num_warps=warps)
-        return
     x, y, z = (*grid, 1, 1)[:3]
-    stream = torch._C._cuda_getCurrentRawStream(device)
-    code, packed = compiled.function, compiled.packed_metadata
-    compiled.run(x, y, z, stream, code, packed, None, None, None, *plain, *values)
+    if compiled is None:
+        compiled = _compiled[key] = kernel[tuple(grid)](*arguments, **constants, num_warps=warps)
+        once = Launch(compiled, (x, y, z), plain, values, tensors)
+    else:
+        once = Launch(compiled, (x, y, z), plain, values, tensors)
+        repeat((once,), device)
+    launches = getattr(_local, "launches", None)
+    if launches is not None:
+        launches.append(once)

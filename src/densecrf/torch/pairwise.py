@@ -10,6 +10,7 @@ import torch
 
 from densecrf.torch.autograd import barycentric, filtered
 from densecrf.torch.lattice import SMALLEST_MASS, Lattice, apply_sum, ordered_sum
+from densecrf.torch.plans import Plans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,6 +121,7 @@ class Pairwise:
             weights.tolist() if isinstance(weights, torch.Tensor) else [float(w) for w in weights]
         )
         self._like = like
+        self._plans = Plans()
         self._kept: dict[tuple[str, bool], Tensor] = {}
 
     @classmethod
@@ -199,7 +201,7 @@ class Pairwise:
             return torch.zeros_like(values)
         if self._attached(values):
             return self._sum([kernel.apply(values) for kernel in self.kernels])
-        return apply_sum(self.lattices, self.factors, values)
+        return apply_sum(self.lattices, self.factors, values, plans=self._plans)
 
     def ordered(
         self, scores: Tensor, *, levels: int, low: float, high: float, soft: bool = True
@@ -216,6 +218,7 @@ class Pairwise:
                 soft=soft,
                 low=low,
                 high=high,
+                plans=self._plans,
             )
         ramps = levels - 1
         t = ((scores.detach() - low) * (ramps / (high - low))).clamp(0, ramps)

@@ -8,6 +8,7 @@ are made of (`apply`, `messages`, `softmax`, `project`, `dual_point`) pass them 
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ import torch
 
 from densecrf.problem import Alternatives, Calls
 from densecrf.torch.autograd import projected
-from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.pixelwise import (
     alternatives,
     descend,
@@ -24,14 +24,15 @@ from densecrf.torch.pixelwise import (
     lower_bound,
     mean_field_update,
     project_simplex,
+    row_sums,
 )
-from densecrf.torch.replay import Replays
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from densecrf.compatibility import LabelTree
     from densecrf.model import DenseCRF
+    from densecrf.torch.pairwise import Pairwise
 
 __all__ = ["TorchProblem"]
 
@@ -57,6 +58,7 @@ class TorchProblem:
 
     Examples
     --------
+    >>> from densecrf.torch.pairwise import Pairwise
     >>> unary = torch.tensor([[0.0, 0.6, 0.0], [1.0, 0.5, 1.0]])
     >>> features = torch.arange(3.0).reshape(3, 1)
     >>> problem = TorchProblem(unary, Pairwise.build([features], [1.0], unary))
@@ -80,7 +82,7 @@ class TorchProblem:
         )
         self.labels, self.n = int(unary.shape[0]), int(unary.shape[1])
         self.calls = Calls()
-        self._replays = Replays()
+        self._indices: dict[tuple[int, ...], Tensor] = {}
         self._occurring: tuple[Tensor, Tensor] | None = None
         self._members: Tensor | None = None
         self._lengths: Tensor | None = None
@@ -88,42 +90,6 @@ class TorchProblem:
             used = tree.lengths > 0
             self._members = self.from_numpy(tree.members[used])
             self._lengths = self.from_numpy(tree.lengths[used])
-
-    @classmethod
-    def from_model(
-        cls, crf: DenseCRF, device: torch.device, workspace: int | None = None
-    ) -> TorchProblem:
-        """Bring a model on NumPy arrays to a device.
-
-        Parameters
-        ----------
-        crf : DenseCRF
-            The model, with filter "lattice" (or "auto").
-        device : torch.device
-            Where to.
-        workspace : int, optional
-            Bytes of scratch memory for the filters.
-        """
-        if crf.filter not in ("auto", "lattice"):
-            raise ValueError(
-                f"device={str(device)!r}: works with the lattice, not with filter={crf.filter!r}; "
-                'use filter="lattice"'
-            )
-
-        def move(array: Any) -> Tensor:
-            return torch.from_numpy(np.ascontiguousarray(array)).to(device)
-
-        unary = move(crf.unary)
-        pairwise = Pairwise.build(
-            [move(kernel.features(crf.shape)).float() for kernel in crf.kernels],
-            [kernel.weight for kernel in crf.kernels],
-            unary,
-            normalized=crf.normalization == "symmetric",
-            order="forward" if crf.blur == "forward" else "symmetric",
-            workspace=workspace,
-        )
-        costs = None if crf.compatibility is None else move(crf.compatibility)
-        return cls(unary, pairwise, costs, crf.tree, crf)
 
     @property
     def mass(self) -> Tensor:
@@ -150,7 +116,7 @@ class TorchProblem:
     def apply(self, y: Tensor) -> Tensor:
         r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
         self.calls.plain += 1
-        return self._replays("apply", self.pairwise.apply, y)
+        return self.pairwise.apply(y)
 
     def costs(self, y: Tensor) -> Tensor:
         r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""
@@ -159,7 +125,7 @@ class TorchProblem:
     def messages(self, y: Tensor) -> Tensor:
         r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the others' wishes."""
         self.calls.plain += 1
-        return self._replays("messages", lambda y: self.costs(self._from_others(y)), y)
+        return self.costs(self._from_others(y))
 
     def _from_others(self, y: Tensor) -> Tensor:
         r"""Return :math:`\sum_{b \ne a} K_{ab} y_{bi}`."""
@@ -182,32 +148,50 @@ class TorchProblem:
         low, high = _extent(nodes) if rescale else (0.0, 1.0)
         if (high - low) * _LARGEST <= levels - 1:
             return self.leaves(0 * nodes)  # a range below what float32 can divide by is no order
-        return self._ordered(nodes, levels, low, high, soft=order == "soft")
+        return self._ordered(nodes, levels, low, high - low, soft=order == "soft")
 
     def flow(self, u: Tensor, cells: float) -> Tensor:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` of potentials `u`.
 
         See `densecrf.problem.Problem.flow`.
         """
-        low, high = _extent(u)
+        ends = torch.stack(torch.aminmax(u, dim=1)).tolist()
+        low, high = min(ends[0]), max(ends[1])
         ramps = max(1, ceil((high - low) * cells - 1e-3))
         if self._triton:
             ramps = -(-ramps // _RAMPS) * _RAMPS  # ramps above the highest potential stay empty
-        return self._ordered(u, ramps + 1, low, low + ramps / cells, soft=True)
-
-    def _ordered(self, nodes: Tensor, levels: int, low: float, high: float, soft: bool) -> Tensor:
+        # Most labels are nowhere to be seen after a while: without an order, r is zero.
+        varied = [row for row, (least, most) in enumerate(zip(*ends, strict=True)) if least < most]
+        if self._triton:
+            varied = _rounded_up(varied, len(u))
+        if len(varied) == len(u):
+            return self._ordered(u, ramps + 1, low, ramps / cells)
         self.calls.ordered += 1
-        mirrored = (
-            self.potts and len(nodes) == self.labels == 2
-        )  # the second's order is the first's
-        some = nodes[:1] if mirrored else nodes
-        r = 0.5 * self.pairwise.ordered(some, levels=levels, low=low, high=high, soft=soft)
-        r = self._balanced(r)
+        rows = self._index(varied)
+        out = torch.zeros_like(u)
+        if varied:
+            some = u.index_select(0, rows)
+            out.index_copy_(0, rows, self._dual(some, ramps + 1, low, ramps / cells))
+        return self.leaves(out)
+
+    def _ordered(
+        self, nodes: Tensor, levels: int, low: float, span: float, *, soft: bool = True
+    ) -> Tensor:
+        self.calls.ordered += 1
+        mirrored = soft and self.potts and self.labels == 2 == len(nodes)
+        r = self._dual(nodes[:1] if mirrored else nodes, levels, low, span, soft=soft)
         return torch.cat([r, -r]) if mirrored else self.leaves(r)
+
+    def _dual(
+        self, nodes: Tensor, levels: int, low: float, span: float, *, soft: bool = True
+    ) -> Tensor:
+        """Return r of some nodes, balanced."""
+        r = self.pairwise.ordered(nodes, levels=levels, low=low, high=low + span, soft=soft)
+        return self._balanced(0.5 * r)
 
     def _balanced(self, r: Tensor) -> Tensor:
         """Return `r` without the rounding errors that keep it from adding up to 0 over pixels."""
-        excess = r.sum(1, dtype=torch.float64) / self._total_mass.clamp(min=1e-300)
+        excess = row_sums(r.detach()) / self._total_mass
         return torch.addcmul(r, excess.to(r.dtype).unsqueeze(1), self.mass, value=-1)
 
     @cached_property
@@ -252,7 +236,7 @@ class TorchProblem:
         assert self._occurring is not None
         names, row = self._occurring
         own = (labels == names.unsqueeze(1)).to(self.unary.dtype)
-        received = self._replays("others", self._from_others, own)
+        received = self._from_others(own)
         best, gain, sums = alternatives(self.unary, received, row, labels)
         unary, agreeing, mass, movers, missing = sums.tolist()
         if missing:
@@ -262,20 +246,22 @@ class TorchProblem:
     def _find_occurring(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the labels that occur, and some more, and each label's place among them."""
         counts = torch.bincount(labels, minlength=self.labels).tolist()
-        order = sorted(range(self.labels), key=lambda label: counts[label] == 0)
-        some = sum(count > 0 for count in counts)
-        # Triton's kernels are compiled for a few numbers of labels only.
-        some = 1 << (some - 1).bit_length() if some <= 8 else -(-some // 8) * 8
-        names = order[:some]
+        names = [label for label in range(self.labels) if counts[label] > 0]
+        if self._triton:
+            names = _rounded_up(names, self.labels)
         row = [names.index(label) if label in names else -1 for label in range(self.labels)]
-        device = labels.device
-        return torch.tensor(names, device=device), torch.tensor(
-            row, dtype=torch.int32, device=device
-        )
+        return self._index(names), torch.tensor(row, dtype=torch.int32, device=labels.device)
+
+    def _index(self, rows: list[int]) -> Tensor:
+        """Return a list of rows as a tensor, kept: sending it to the device takes time."""
+        key = tuple(rows)
+        if key not in self._indices:
+            self._indices[key] = torch.tensor(rows, dtype=torch.int64, device=self.unary.device)
+        return self._indices[key]
 
     def _dear_alternatives(self, labels: Tensor) -> Alternatives:
         """Return the alternatives under any compatibility."""
-        received = self.costs(self._replays("others", self._from_others, self.indicator(labels)))
+        received = self.costs(self._from_others(self.indicator(labels)))
         costs = self.unary + received
         index = labels.unsqueeze(0)
         least, best = costs.min(0)
@@ -387,3 +373,17 @@ def _extent(values: Tensor) -> tuple[float, float]:
     """Return the least and the greatest value, waiting for the device once."""
     low, high = torch.stack(torch.aminmax(values.detach())).tolist()
     return low, high
+
+
+def _rounded_up(chosen: list[int], of: int) -> list[int]:
+    """Return `chosen` and some others below `of`: Triton's kernels are compiled for a few counts.
+
+    Examples
+    --------
+    >>> _rounded_up([1, 4, 5], 9)
+    [1, 4, 5, 0]
+    """
+    count = len(chosen)
+    wanted = 1 << (count - 1).bit_length() if 0 < count <= 8 else -(-count // 8) * 8
+    others = (i for i in range(of) if i not in chosen)
+    return [*chosen, *islice(others, wanted - count)]
