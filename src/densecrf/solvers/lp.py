@@ -84,7 +84,7 @@ def lp(
     check_integer("round_every", round_every, at_least=1)
     check_positive("cells", cells)
     check_non_negative("accuracy", accuracy)
-    step = 1 / (cells * problem.stiffness)
+    step: Any = 1 / (cells * problem.stiffness)
     best = _Best(problem, polish)
     z = 0 * problem.nodes(y)
     v, momentum, inner, bound = y, 1.0, 0, -float("inf")

@@ -226,7 +226,7 @@ class SomePixels:
         self, y: FloatArray, levels: int, order: str
     ) -> tuple[FloatArray, float]:
         r"""Return r and :math:`c = \tfrac12 \sum_{abi} K_{ab} \sigma_{abi} y_{bi}`, b frozen."""
-        return self.problem.dual_point(y, levels, order), self.problem.constant(y, levels, order)
+        return self.problem.dual_point(y, levels, order), self.problem.offset(y, levels, order)
 
     def _prepare_energy(self) -> None:
         """Store how much mass of each frozen label reaches the pixels, and the frozen energy."""
@@ -304,7 +304,7 @@ class _PixelProblem(Problem):
         r *= np.float32(0.5)
         return self.leaves(r)
 
-    def constant(self, y: FloatArray, levels: int, order: str) -> float:
+    def offset(self, y: FloatArray, levels: int, order: str) -> float:
         """Return what r, as a linear function, leaves out: the frozen pixels' own scores in it."""
         spread = Levels(levels, 0.0, float(levels - 1), order == "hard")
         signed = _signed_mass(self._masses(spread, scored=True), spread.of(self.nodes(y)))
