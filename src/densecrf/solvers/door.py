@@ -23,7 +23,13 @@ from densecrf.solvers.qp import qp
 from densecrf.solvers.qp_cccp import qp_cccp
 from densecrf.solvers.sg_lp import sg_lp
 from densecrf.solvers.unary import unary
-from densecrf.validation import check_choice, check_integer, check_non_negative, check_threads
+from densecrf.validation import (
+    as_real_array,
+    check_choice,
+    check_integer,
+    check_non_negative,
+    check_threads,
+)
 
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
@@ -260,7 +266,8 @@ def _starting_point(
     crf = problem.crf
     if isinstance(init, Result):
         init = init.marginals
-    if np.shape(init) in (crf.shape, (crf.n,)):
+    init = as_real_array("init", init)
+    if init.shape in (crf.shape, (crf.n,)):
         return Step(problem.indicator(problem.from_numpy(crf.check_labels(init)))), ""
     y = crf.check_marginals("init", init)
     if y.min() < -1e-3 or np.abs(y.sum(0) - 1).max() > 1e-3:

@@ -114,7 +114,7 @@ def projected(z: Tensor) -> Tensor:
     --------
     >>> z = torch.tensor([[0.9], [0.3], [-2.0]], requires_grad=True)
     >>> projected(z)[0].sum().backward()
-    >>> z.grad.ravel().tolist()
+    >>> (z.grad.ravel() + 0).tolist()
     [0.5, -0.5, 0.0]
     """
     out: Tensor = _Projected.apply(z)  # type: ignore[no-untyped-call]
