@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_panel"]
 
 CONFIDENT = 0.95  # pixels with a score below this are in doubt (section 5.1)
+WIDTH, CAPTION = 1.75, 0.55  # inches of a picture, and of the lines above it
 Picture = tuple[Any, str]
 
 
@@ -50,16 +51,19 @@ def draw_panel(
                 progress(number * len(plan.methods) + done, total, f"{image}: {method}")
 
         rows.append(_row(plan, image, uncertain, tell))
-    sample_height, sample_width = rows[0][0][0].shape[:2]
-    width = 1.75
-    height = width * sample_height / sample_width + 0.55
-    figure = new_figure(width * len(rows[0]), height * len(rows))
-    axes = figure.subplots(len(rows), len(rows[0]), squeeze=False)
+    heights = [WIDTH * row[0][0].shape[0] / row[0][0].shape[1] + CAPTION for row in rows]
+    figure = new_figure(WIDTH * len(rows[0]), sum(heights))
+    axes = figure.subplots(
+        len(rows), len(rows[0]), squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
     for line, pictures in zip(axes, rows, strict=True):
         for axis, (picture, caption) in zip(line, pictures, strict=True):
             axis.imshow(picture, interpolation="nearest")
             axis.set_title(caption, fontsize=7)
-            axis.set_axis_off()
+            axis.set_xticks([])
+            axis.set_yticks([])
+            for edge in axis.spines.values():
+                edge.set_color("0.7")
     return figure
 
 

@@ -182,6 +182,10 @@ def draw_speedup(points: list[Point], title: str = "") -> Figure:
             axis.grid(alpha=0.3, which="both")
             if sweep == "std":
                 axis.set_xscale("log", base=2)
+                axis.set_xticks([p.value for p in own], [f"{p.value:g}" for p in own])
+            else:
+                axis.locator_params(axis="x", nbins=5)
+                axis.xaxis.set_major_formatter("{x:,.0f}")
         row[0].set_ylabel(f"{kernel} (d = {KERNELS[kernel]})\ntimes faster")
     axes[0][0].legend(fontsize="x-small")
     if title:
