@@ -247,7 +247,7 @@ class DenseCRF(nn.Module):
         scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(classes, -1)
         unary = -torch.log_softmax(scores, 0)
         features, weights = self._kernels(image, dtype)
-        pairwise = Pairwise.build(
+        pairwise = Pairwise(
             features,
             weights,
             unary,

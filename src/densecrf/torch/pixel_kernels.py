@@ -190,6 +190,22 @@ def row_sums(values, parts, n, BLOCK: tl.constexpr):
     tl.store(parts + row * tl.num_programs(0) + tl.program_id(0), tl.sum(value, axis=0))
 
 
+@triton.jit(do_not_specialize=["n"])
+def balance(values, parts, mass, total, n, BLOCK: tl.constexpr, TILE: tl.constexpr):
+    """Subtract from a block of row `program_id(1)` its share of the row's sum, by mass."""
+    row = tl.program_id(1)
+    excess = tl.zeros([TILE], tl.float64)
+    for first in range(0, tl.num_programs(0), TILE):
+        b = first + tl.arange(0, TILE)
+        at = parts + row * tl.num_programs(0) + b
+        excess += tl.load(at, mask=b < tl.num_programs(0), other=0)
+    share = (tl.sum(excess, axis=0) / tl.load(total)).to(tl.float32)
+    p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    at = values + row.to(tl.int64) * n + p
+    value = tl.load(at, mask=p < n, other=0) - share * tl.load(mass + p, mask=p < n, other=0)
+    tl.store(at, value, mask=p < n)
+
+
 @triton.jit(do_not_specialize=["size"])
 def inner(u, v, parts, size, BLOCK: tl.constexpr):
     """Sum a block of u·v in float64."""

@@ -186,23 +186,36 @@ def alternatives(
     return best, gain, parts.sum(0)
 
 
-def row_sums(values: Tensor, *, engine: Engine = "auto") -> Tensor:
-    """Sum each row of (rows, n) values in float64.
+def balanced(values: Tensor, mass: Tensor, total: Tensor, *, engine: Engine = "auto") -> Tensor:
+    """Subtract a multiple of `mass` from each row so that it sums to zero.
+
+    Parameters
+    ----------
+    values : Tensor
+        (rows, n); may be overwritten.
+    mass : Tensor
+        (n,).
+    total : Tensor
+        Sum of `mass`, a float64 scalar on the device.
 
     Examples
     --------
-    >>> row_sums(torch.ones(2, 3))
-    tensor([3., 3.], dtype=torch.float64)
+    >>> balanced(torch.tensor([[1.0, 3.0]]), torch.ones(2), torch.tensor(2.0).double())
+    tensor([[-1.,  1.]])
     """
     if not use_triton(values, engine):
-        return values.sum(1, dtype=torch.float64)
+        excess = values.sum(1, dtype=torch.float64) / total
+        return torch.addcmul(values, excess.to(values.dtype).unsqueeze(1), mass, value=-1)
     from densecrf.torch import pixel_kernels as kernels
 
+    values = values.contiguous()
     rows, n = values.shape
     blocks = -(-n // _ELEMENTS)
     parts = torch.empty(rows, blocks, dtype=torch.float64, device=values.device)
-    launch(kernels.row_sums, (blocks, rows), (values.contiguous(), parts, n), {"BLOCK": _ELEMENTS})
-    return parts.sum(1)
+    sizes = {"BLOCK": _ELEMENTS, "TILE": 64}
+    launch(kernels.row_sums, (blocks, rows), (values, parts, n), {"BLOCK": _ELEMENTS})
+    launch(kernels.balance, (blocks, rows), (values, parts, mass, total, n), sizes)
+    return values
 
 
 def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:

@@ -19,12 +19,12 @@ from densecrf.problem import Alternatives, Calls
 from densecrf.torch.autograd import projected
 from densecrf.torch.pixelwise import (
     alternatives,
+    balanced,
     descend,
     inner,
     lower_bound,
     mean_field_update,
     project_simplex,
-    row_sums,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class TorchProblem:
     >>> from densecrf.torch.pairwise import Pairwise
     >>> unary = torch.tensor([[0.0, 0.6, 0.0], [1.0, 0.5, 1.0]])
     >>> features = torch.arange(3.0).reshape(3, 1)
-    >>> problem = TorchProblem(unary, Pairwise.build([features], [1.0], unary))
+    >>> problem = TorchProblem(unary, Pairwise([features], [1.0], unary))
     >>> round(problem.energy(torch.tensor([0, 0, 0])), 3)
     0.6
     """
@@ -133,7 +133,7 @@ class TorchProblem:
 
     @property
     def _triton(self) -> bool:
-        return any(lattice.triton for lattice in self.pairwise.lattices)
+        return self.pairwise.merged is not None and self.pairwise.merged.triton
 
     def dual_point(
         self, y: Tensor, levels: int = 10, order: str = "soft", rescale: bool = True
@@ -187,11 +187,13 @@ class TorchProblem:
     ) -> Tensor:
         """Return r of some nodes, balanced."""
         r = self.pairwise.ordered(nodes, levels=levels, low=low, high=low + span, soft=soft)
-        return self._balanced(0.5 * r)
+        return self._balanced(r)
 
     def _balanced(self, r: Tensor) -> Tensor:
         """Return `r` without the rounding errors that keep it from adding up to 0 over pixels."""
-        excess = row_sums(r.detach()) / self._total_mass
+        if not r.requires_grad:
+            return balanced(r, self.mass.detach(), self._total_mass)
+        excess = r.detach().sum(1, dtype=torch.float64) / self._total_mass
         return torch.addcmul(r, excess.to(r.dtype).unsqueeze(1), self.mass, value=-1)
 
     @cached_property
