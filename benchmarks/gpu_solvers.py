@@ -159,7 +159,7 @@ def single(folder, table):
             started = time.perf_counter()
             call()
             first = time.perf_counter() - started
-            ms, result = timed(call, 15, 5)
+            ms, result = timed(call, 25, 10)
             table[name] = {"ms": ms, "first call s": first}
             if name.startswith("lp"):
                 table[name].update(described(result))

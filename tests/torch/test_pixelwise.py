@@ -41,10 +41,11 @@ def test_projection_is_idempotent(labels, seed):
 
 
 def test_mean_field_update(engine, device, generator):
-    phi, message = (torch.randn(21, 90, generator=generator).to(device) for _ in range(2))
+    phi, received, y = (torch.randn(21, 90, generator=generator).to(device) for _ in range(3))
+    own = torch.rand(90, generator=generator).to(device)
     torch.testing.assert_close(
-        mean_field_update(phi, message, factor=2.0, engine=engine),
-        torch.softmax(2 * message - phi, 0),
+        mean_field_update(phi, received, y, own, engine=engine),
+        torch.softmax(received - own * y - phi, 0),
     )
 
 

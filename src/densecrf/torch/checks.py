@@ -17,7 +17,7 @@ def check_scores(logits: Any) -> None:
         )
     if logits.shape[1] < 2:
         raise ValueError(f"logits: shape {tuple(logits.shape)} has fewer than 2 classes on axis 1")
-    _check_finite("logits", logits)
+    check_finite("logits", logits)
 
 
 def check_image(image: Any, logits: torch.Tensor) -> None:
@@ -38,7 +38,6 @@ def check_image(image: Any, logits: torch.Tensor) -> None:
         )
     if image.is_complex():
         raise ValueError(f"image: dtype {image.dtype} holds no real numbers")
-    _check_finite("image", image)
 
 
 def check_mask(name: str, mask: Any, logits: torch.Tensor) -> torch.Tensor:
@@ -67,7 +66,8 @@ def _check_tensor(name: str, value: Any, form: str) -> None:
         raise ValueError(f"{name}: shape {tuple(value.shape)} holds nothing; skip empty batches")
 
 
-def _check_finite(name: str, value: torch.Tensor) -> None:
+def check_finite(name: str, value: torch.Tensor) -> None:
+    """Refuse NaN and infinities, naming the first."""
     if not value.is_floating_point():
         return
     if bool(torch.isfinite(value.detach().sum(dtype=torch.float32))):

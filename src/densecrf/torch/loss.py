@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from densecrf.torch.autograd import filtered
-from densecrf.torch.checks import check_image, check_mask, check_scores
+from densecrf.torch.checks import check_finite, check_image, check_mask, check_scores
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
@@ -133,11 +133,11 @@ class DenseCRFLoss(nn.Module):
         weights, features = [], []
 
         def deviation(value: float) -> Tensor:
-            return torch.tensor(value, dtype=mask.dtype, device=mask.device)
+            return torch.tensor(value, dtype=mask.dtype)
 
         if self.spatial_weight > 0:
             weights.append(self.spatial_weight)
-            each = positions(image.shape[2:], deviation(self.spatial_sigma))
+            each = positions(image.shape[2:], deviation(self.spatial_sigma), image.device)
             features.append(each.expand(image.shape[0], -1, -1))
         if self.bilateral_weight > 0:
             weights.append(self.bilateral_weight)
@@ -145,7 +145,12 @@ class DenseCRFLoss(nn.Module):
             features.append(bilateral(image, sigma_xy, deviation(self.bilateral_sigma_color)))
         if not features:
             return []
-        lattices = [each.normalized().scaled(mask) for each in Lattice.build_all(features)]
+        try:
+            built = Lattice.build_all(features)
+        except ValueError:
+            check_finite("image", image)  # the lattice only knows of features
+            raise
+        lattices = [each.normalized().scaled(mask) for each in built]
         return list(zip(weights, lattices, strict=True))
 
     def extra_repr(self) -> str:

@@ -7,18 +7,22 @@ the corners that the sum is read from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from densecrf.torch.geometry import SEGMENT, Topology
 from densecrf.torch.lattice import SMALLEST_MASS, Lattice
+from densecrf.torch.launch import launch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+
+_BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,36 +57,136 @@ def merge(
     >>> torch.testing.assert_close(both.apply(v), 2 * a.apply(v) + 3 * b.apply(v))
     """
     first = lattices[0]
-    raw = MergedLattice(
-        _topology([each.topology for each in lattices]),
-        torch.cat([each.corner_weight for each in lattices], 1),
-        _aligned([each.entry_weight for each in lattices]),
-        first.items,
-        first.order,
-        first.workspace,
-        first.triton,
-    )
-    corners = [each.corner_weight.shape[1] for each in lattices]
-    if normalized:
-        ones = torch.ones(1, first.n, dtype=raw.corner_weight.dtype, device=raw.device)
-        at_corners = raw.blurred(ones)[:, 0][raw.topology.corner.long()]
-        shares = torch.split(at_corners * raw.corner_weight, corners, 1)
-        g = [
-            (share.sum(1) * each.scale).clamp(min=SMALLEST_MASS).rsqrt()
-            for share, each in zip(shares, lattices, strict=True)
-        ]
-        entry = [
-            each.entry_weight * factor[each.topology.entry_pixel]
-            for each, factor in zip(lattices, g, strict=True)
-        ]
-    else:
-        g = [torch.ones_like(first.corner_weight[:, 0]) for _ in lattices]
-        entry = [each.entry_weight for each in lattices]
+    engine = _merge_by_triton if first.triton else _merge_by_torch
+    topology, corner_weight, entry_weight, g = engine(lattices, factors, normalized)
+    settings = (first.items, first.order, first.workspace, first.triton)
+    return MergedLattice(topology, corner_weight, entry_weight, *settings), g
+
+
+Parts = tuple[Topology, "Tensor", "Tensor", "list[Tensor]"]
+
+
+def _merge_by_torch(
+    lattices: Sequence[Lattice], factors: Sequence[float], normalized: bool
+) -> Parts:
+    g = [
+        each.mass.clamp(min=SMALLEST_MASS).rsqrt() if normalized else torch.ones_like(each.mass)
+        for each in lattices
+    ]
+    entries = [
+        each.entry_weight * own[each.topology.entry_pixel]
+        for each, own in zip(lattices, g, strict=True)
+    ]
     read = [
         each.corner_weight * (own * (factor * each.scale)).unsqueeze(1)
         for each, own, factor in zip(lattices, g, factors, strict=True)
     ]
-    return replace(raw, corner_weight=torch.cat(read, 1), entry_weight=_aligned(entry)), g
+    topology = _topology([each.topology for each in lattices])
+    return topology, torch.cat(read, 1), _aligned(entries), g
+
+
+def _merge_by_triton(
+    lattices: Sequence[Lattice], factors: Sequence[float], normalized: bool
+) -> Parts:
+    from densecrf.torch import merge_kernels as kernels
+
+    first = lattices[0]
+    places = _places([each.topology for each in lattices])
+    total = places[-1]
+    topology, entry_weight = _empty(first, places)
+    for each, at in zip(lattices, places, strict=False):
+        part = each.topology
+        entries = len(part.entry_pixel)
+        sizes = (entries, _padded(entries), part.vertices, len(part.segment_vertex))
+        source = (part.corner, part.row_begin, part.entry_pixel, each.entry_weight)
+        target = (topology.corner, topology.row_begin, topology.entry_pixel, entry_weight)
+        launch(
+            kernels.place,
+            (-(-max(_padded(entries), part.vertices + 1) // _BLOCK),),
+            (
+                *(*source, part.segment_vertex, part.neighbour),
+                *(*target, topology.segment_vertex, topology.neighbour),
+                *(*sizes, at.entry, at.vertex, at.segment, total.vertex),
+            ),
+            {
+                "CORNERS": part.dimension + 1,
+                "FIRST_CORNER": at.corner,
+                "ALL_CORNERS": total.corner,
+                "AXES": topology.dimension + 1,
+                "BLOCK": _BLOCK,
+            },
+        )
+    corner_weight = torch.empty(first.n, total.corner, device=first.device)
+    settings = (first.items, first.order, first.workspace, first.triton)
+    raw = MergedLattice(topology, corner_weight, entry_weight, *settings)
+    blurred = corner_weight  # stands in where it is not needed
+    if normalized:
+        blurred = raw.blurred(torch.ones(1, first.n, device=first.device))
+    g = []
+    for each, factor, at, after in zip(lattices, factors, places, places[1:], strict=False):
+        g.append(torch.empty(first.n, device=first.device))
+        launch(
+            kernels.read_weights,
+            (-(-first.n // _BLOCK),),
+            (
+                *(blurred, topology.corner, each.corner_weight, g[-1], corner_weight),
+                *(first.n, each.scale, float(factor)),
+            ),
+            {
+                "NORMALIZED": normalized,
+                "CORNERS": each.dimension + 1,
+                "FIRST_CORNER": at.corner,
+                "ALL_CORNERS": total.corner,
+                "BLOCK": _BLOCK,
+            },
+        )
+        own = slice(at.entry, after.entry)
+        weights = (topology.entry_pixel[own], entry_weight[own], g[-1], after.entry - at.entry)
+        blocks = -(-(after.entry - at.entry) // _BLOCK)
+        launch(kernels.scale_entries, (blocks,), weights, {"BLOCK": _BLOCK})
+    return topology, corner_weight, entry_weight, g
+
+
+class _Place(NamedTuple):
+    """Where a lattice's vertices, entries, segments and corners begin among all lattices'."""
+
+    vertex: int
+    entry: int
+    segment: int
+    corner: int
+
+
+def _places(parts: Sequence[Topology]) -> list[_Place]:
+    """Return the lattices' places, and the end of the last."""
+    places = [_Place(0, 0, 0, 0)]
+    for part in parts:
+        at = places[-1]
+        entries = _padded(len(part.entry_pixel))
+        vertex, corner = at.vertex + part.vertices, at.corner + part.dimension + 1
+        places.append(_Place(vertex, at.entry + entries, at.segment + entries // SEGMENT, corner))
+    return places
+
+
+def _empty(like: Lattice, places: Sequence[_Place]) -> tuple[Topology, Tensor]:
+    """Return tensors for the incidence of all lattices, and for the entries' weights."""
+    total = places[-1]
+    axes = max(after.corner - at.corner for at, after in pairwise(places))
+
+    def integers(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.int32, device=like.device)
+
+    topology = Topology(
+        like.n,
+        axes - 1,
+        total.vertex,
+        integers(like.n, total.corner),
+        like.topology.rank[:0],
+        integers(total.vertex + 1),
+        integers(total.entry),
+        integers(total.segment),
+        integers(axes, 2, total.vertex),
+    )
+    return topology, torch.empty(total.entry, device=like.device)
 
 
 def _topology(parts: Sequence[Topology]) -> Topology:

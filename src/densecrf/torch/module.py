@@ -13,7 +13,7 @@ from densecrf.result import relative_gap
 from densecrf.solvers.door import minimise
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
-from densecrf.torch.checks import check_image, check_scores
+from densecrf.torch.checks import check_finite, check_image, check_scores
 from densecrf.torch.device import METHODS, within_memory
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.pairwise import Pairwise
@@ -149,10 +149,9 @@ class DenseCRF(nn.Module):
         self._store("costs", costs, "compatibility")
 
     def _store(self, name: str, value: Tensor | None, what: str) -> None:
-        if what in self._learn:
-            self.register_parameter(name, None if value is None else nn.Parameter(value))
-        else:
-            self.register_buffer(name, value)
+        if what in self._learn and value is not None:
+            value = nn.Parameter(value)
+        setattr(self, name, value)  # what is not learned stays on the host: no waiting to read it
 
     def _weight(self, name: str, value: float) -> None:
         number = check_non_negative(name, value)
@@ -247,18 +246,23 @@ class DenseCRF(nn.Module):
         scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(classes, -1)
         unary = -torch.log_softmax(scores, 0)
         features, weights = self._kernels(image, dtype)
-        pairwise = Pairwise(
-            features,
-            weights,
-            unary,
-            normalized=self.normalization == "symmetric",
-            workspace=workspace,
-        )
+        try:
+            pairwise = Pairwise(
+                features,
+                weights,
+                unary,
+                normalized=self.normalization == "symmetric",
+                workspace=workspace,
+            )
+        except ValueError:
+            check_finite("image", image)  # the lattice only knows of features
+            raise
         if self.costs is None:
             return TorchProblem(unary, pairwise)
         if len(self.costs) != classes:
             raise ValueError(f"logits: {classes} classes, but a compatibility of {len(self.costs)}")
-        return TorchProblem(unary, pairwise, ((self.costs + self.costs.T) / 2).to(dtype))
+        costs = ((self.costs + self.costs.T) / 2).to(unary.device, dtype)
+        return TorchProblem(unary, pairwise, costs)
 
     def _kernels(self, image: Tensor, dtype: torch.dtype) -> tuple[list[Tensor], Tensor]:
         """Return the features and the weight of each kernel."""
@@ -266,7 +270,8 @@ class DenseCRF(nn.Module):
         features, weights = [], []
         if self.log_spatial_weight is not None:
             sigma = self._deviations("spatial_sigma", len(grid), "axes", dtype)
-            features.append(positions(grid, sigma).expand(image.shape[0], -1, -1))
+            where = positions(grid, sigma, image.device)
+            features.append(where.expand(image.shape[0], -1, -1))
             weights.append(self.log_spatial_weight)
         if self.log_bilateral_weight is not None:
             sigma_xy = self._deviations("bilateral_sigma_xy", len(grid), "axes", dtype)

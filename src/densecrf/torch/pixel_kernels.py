@@ -56,20 +56,24 @@ def project_simplex(
 
 
 @triton.jit(do_not_specialize=["n", "per_item"])
-def softmax(
+def mean_field(
     phi,
-    message,
+    received,
+    y,
+    own,
     out,
     n,
     per_item,
-    factor,
     LABELS: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Mean-field update: softmax over the labels of factor · message - phi."""
+    """Mean-field update: softmax over the labels of received - own · y - phi."""
     offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
-    value = factor * tl.load(message + offset, mask=mask, other=0)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(received + offset, mask=mask, other=0)
+    part = tl.load(own + pixel, mask=live, other=0)[None, :]
+    value -= part * tl.load(y + offset, mask=mask, other=0)
     value -= tl.load(phi + offset, mask=mask, other=float("inf"))
     value = tl.where(live[None, :], value, 0.0)
     value = tl.exp(value - tl.max(value, axis=0)[None, :])

@@ -50,25 +50,33 @@ def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
 
 
 def mean_field_update(
-    phi: Tensor, message: Tensor, *, factor: float = 1.0, engine: Engine = "auto"
+    phi: Tensor, received: Tensor, y: Tensor, own: Tensor, *, engine: Engine = "auto"
 ) -> Tensor:
-    """Softmax over the labels of factor · message - phi.
+    """Softmax over the labels of received - own · y - phi.
+
+    Parameters
+    ----------
+    phi, received, y : Tensor
+        (labels, n) unaries, filtered marginals, marginals.
+    own : Tensor
+        (n,), the pixels' own part in what is received.
 
     Examples
     --------
-    >>> mean_field_update(torch.zeros(2, 1), torch.zeros(2, 1))
+    >>> zero = torch.zeros(2, 1)
+    >>> mean_field_update(zero, zero, zero, torch.ones(1))
     tensor([[0.5000],
             [0.5000]])
     """
     if not use_triton(phi, engine):
-        return torch.softmax(factor * message - phi, 0)
+        return torch.softmax(received - own * y - phi, 0)
     from densecrf.torch import pixel_kernels as kernels
 
-    phi, message = phi.contiguous(), message.contiguous()
+    phi, received, y = phi.contiguous(), received.contiguous(), y.contiguous()
     out = torch.empty_like(phi)
     grid, tile, warps = _tiles(phi, 1)
-    sizes = (phi.shape[1], phi.shape[1], factor)
-    launch(kernels.softmax, grid, (phi, message, out, *sizes), tile, warps)
+    tensors = (phi, received, y, own, out)
+    launch(kernels.mean_field, grid, (*tensors, phi.shape[1], phi.shape[1]), tile, warps)
     return out
 
 

@@ -335,11 +335,18 @@ class TorchProblem:
         """Return exp(z) normalised over labels."""
         return torch.softmax(z, 0)
 
-    def response(self, messages: Tensor) -> Tensor:
-        r"""Return the mean field that answers messages m, :math:`\propto \exp(-\phi - m)`."""
-        if torch.is_grad_enabled():
-            return torch.softmax(-self.unary - messages, 0)
-        return mean_field_update(self.unary, messages, factor=-1.0)
+    def response(self, y: Tensor, *, self_term: bool = False) -> Tensor:
+        """Return mean field's answer to `y`; see `densecrf.problem.Problem.response`."""
+        if self.compatibility is None and not torch.is_grad_enabled():
+            # The softmax does not see what all labels receive alike.
+            own = torch.zeros_like(self.diagonal) if self_term else self.diagonal
+            return mean_field_update(self.unary, self.apply(y), y, own)
+        messages = self.costs(self.apply(y)) if self_term else self.messages(y)
+        return torch.softmax(-self.unary - messages, 0)
+
+    def ahead(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
+        """Return `y` and the `share` of the last move beyond it."""
+        return torch.lerp(previous, y, 1 + share)
 
     def argmax(self, y: Tensor) -> Tensor:
         """Return the largest label of each pixel, (n,)."""
