@@ -1,4 +1,8 @@
-"""From images to features: scaled positions and colours, differentiable in the deviations."""
+"""From images to features: scaled positions and colours, differentiable in the deviations.
+
+Standard deviations come in float64, and so do features: where the next best number in float32 lies
+on the other side of a simplex's face, the lattice has other vertices.
+"""
 
 from __future__ import annotations
 

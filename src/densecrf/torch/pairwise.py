@@ -14,7 +14,7 @@ from densecrf.torch.merged import merge
 from densecrf.torch.plans import Plans
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
@@ -97,8 +97,9 @@ class Pairwise:
 
     Parameters
     ----------
-    features : sequence of Tensor
-        For each kernel, (n, d) or (items, n, d); gradients reach them.
+    features : sequence of Tensor or Lattice
+        For each kernel, (n, d) or (items, n, d), which gradients reach; or the lattice of such, not
+        normalised.
     weights : Tensor or sequence of float
         A weight for each; gradients reach them.
     like : Tensor
@@ -117,7 +118,7 @@ class Pairwise:
 
     def __init__(
         self,
-        features: Sequence[Tensor],
+        features: Sequence[Tensor | Lattice],
         weights: Tensor | Sequence[float],
         like: Tensor,
         *,
@@ -136,12 +137,16 @@ class Pairwise:
         factors: list[float] = (
             weights.tolist() if isinstance(weights, torch.Tensor) else [float(w) for w in weights]
         )
-        sources = Lattice.build_all(features, order=order, engine=engine, workspace=workspace)
+        fresh = [each for each in features if isinstance(each, torch.Tensor)]
+        built: Iterator[Lattice] = iter(())
+        if fresh:
+            built = iter(Lattice.build_all(fresh, order=order, engine=engine, workspace=workspace))
+        sources = [each if isinstance(each, Lattice) else next(built) for each in features]
         self.merged, g = merge(sources, factors, normalized=normalized)
         attached = torch.is_grad_enabled()
         for feature, source, own in zip(features, sources, g, strict=True):
             learned = None
-            if feature.requires_grad and attached:
+            if attached and isinstance(feature, torch.Tensor) and feature.requires_grad:
                 learned = replace(source, corner_weight=barycentric(feature, source))
             self.kernels.append(Kernel(source, own, learned, normalized))
 
