@@ -354,4 +354,4 @@ def _batched(values: Tensor, logits: Tensor) -> Tensor:
     """Return label-major (C, N n) values in the shape and dtype of the logits."""
     items, classes = logits.shape[:2]
     by_item = values.view(classes, items, -1).transpose(0, 1)
-    return by_item.reshape(logits.shape).to(logits.dtype)
+    return by_item.reshape(logits.shape).to(logits.dtype).contiguous()
