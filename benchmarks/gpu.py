@@ -165,7 +165,8 @@ def check(image, results):
     for labels in (1, 2, 21, 150):
         z, phi, r = (torch.randn(labels, 10_000, device="cuda", generator=rng) for _ in range(3))
         assert relative(project_simplex(z), project_simplex(z.double())) < 1e-5
-        assert relative(mean_field_update(phi, r), torch.softmax(r - phi, 0).double()) < 1e-5
+        got = mean_field_update(phi, r, z, z[0])
+        assert relative(got, torch.softmax(r - z[0] * z - phi, 0).double()) < 1e-5
         assert relative(lower_bound(phi, r), lower_bound(phi.double(), r.double())) < 1e-6
     print(f"checks passed; largest error {max(max(e) for *_, e in results):.1e}")
 
@@ -231,7 +232,7 @@ def benchmark(image, table):
     phi, r, step = torch.rand_like(dense), torch.randn_like(dense), torch.rand(n, device="cuda")
     table["pixelwise"] = {
         "project": graphed(lambda: project_simplex(phi)),
-        "mean field": graphed(lambda: mean_field_update(phi, r)),
+        "mean field": graphed(lambda: mean_field_update(phi, r, dense, step)),
         "bound": graphed(lambda: lower_bound(phi, r)),
         "step": graphed(lambda: descend(dense, phi, r, dense, step, step)),
         "floor of step": 5 * dense.nbytes / bandwidth * 1e3,

@@ -259,9 +259,17 @@ class Problem:
         e /= e.sum(0)
         return np.asarray(e)
 
-    def response(self, messages: FloatArray) -> FloatArray:
-        r"""Return the mean field that answers messages m, :math:`\propto \exp(-\phi - m)`."""
+    def response(self, y: FloatArray, *, self_term: bool = False) -> FloatArray:
+        r"""Return mean field's answer to `y`, :math:`\propto \exp(-\phi - \text{messages})`.
+
+        With `self_term`, messages include the pixel's own.
+        """
+        messages = self.costs(self.apply(y)) if self_term else self.messages(y)
         return self.softmax(-self.unary - messages)
+
+    def ahead(self, y: FloatArray, previous: FloatArray, share: float) -> FloatArray:
+        """Return `y` and the `share` of the last move beyond it."""
+        return y + share * (y - previous)
 
     def argmax(self, y: FloatArray) -> IntArray:
         """Return the largest label of each pixel, (n,)."""

@@ -41,12 +41,13 @@ LARGEST_WEIGHT = 1e20  # beyond, sums over pixels leave the range of float32
 LARGEST_FEATURE = 1e6  # the lattice's integer keys hold this at any dimension
 MOST_PIXELS = 2**31 - 1  # pixels are numbered in 32 bits
 MOST_THREADS = 1024
+_CPU, _PINNED = 1, 3  # DLPack's numbers of devices
 
 
 def as_real_array(name: str, value: Any, *, ndim: int | None = None) -> npt.NDArray[Any]:
     """Return `value` as an array of real numbers, or say why it is none."""
     try:
-        array = np.asarray(value)
+        array = _shared(name, value) if hasattr(value, "__dlpack__") else np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
         raise ValueError(f"{name}: not an array of numbers ({error})") from error
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
@@ -62,6 +63,21 @@ def as_real_array(name: str, value: Any, *, ndim: int | None = None) -> npt.NDAr
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name}: shape {array.shape} has {array.ndim} axes, not {ndim}")
     return array
+
+
+def _shared(name: str, value: Any) -> npt.NDArray[Any]:
+    """Return another library's array (torch's, JAX's, …) in this memory as NumPy's."""
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)
+    place = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _CPU
+    if place not in (_CPU, _PINNED):
+        raise ValueError(
+            f"{name}: lies on a GPU or another device; bring it to this memory first, or use "
+            "densecrf.torch, which works there"
+        )
+    if getattr(value, "requires_grad", False):
+        value = value.detach()
+    return np.from_dlpack(value)
 
 
 def check_finite(name: str, array: npt.NDArray[Any]) -> None:

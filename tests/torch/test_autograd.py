@@ -105,19 +105,19 @@ def test_final_step_with_the_order_held_fixed(method, generator):
     unary = torch.rand(3, 12, generator=generator, dtype=torch.float64)
     weights = torch.tensor([0.8], dtype=torch.float64)
     y = torch.softmax(-3 * unary, 0)
-    fixed = TorchProblem(unary, Pairwise.build([features], weights, unary))
+    fixed = TorchProblem(unary, Pairwise([features], weights, unary))
     strength = fixed.diagonal if method == "dc-neg" else 4 * fixed.stiffness
 
     def step(unary, weights):
         """The same step with everything that is held fixed in plain sight."""
-        problem = TorchProblem(unary, Pairwise.build([features], weights, unary))
+        problem = TorchProblem(unary, Pairwise([features], weights, unary))
         pull = problem.messages(y) if method == "dc-neg" else problem.dual_point(y, rescale=False)
         return problem.project(y - (unary + pull) / (strength + 1e-12))
 
     arguments = (unary.clone().requires_grad_(), weights.clone().requires_grad_())
     assert torch.autograd.gradcheck(step, arguments, eps=1e-7, atol=1e-6)
     unary, weights = arguments
-    problem = TorchProblem(unary, Pairwise.build([features], weights, unary))
+    problem = TorchProblem(unary, Pairwise([features], weights, unary))
     direction = torch.randn(3, 12, generator=generator, dtype=torch.float64)
     expected = torch.autograd.grad((step(unary, weights) * direction).sum(), arguments)
     ours = final_step(problem, y, method)

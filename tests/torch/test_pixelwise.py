@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from densecrf.torch.pixelwise import (
     alternatives,
+    balanced,
     descend,
     inner,
     lower_bound,
     mean_field_update,
     project_simplex,
-    row_sums,
 )
 
 
@@ -41,10 +41,11 @@ def test_projection_is_idempotent(labels, seed):
 
 
 def test_mean_field_update(engine, device, generator):
-    phi, message = (torch.randn(21, 90, generator=generator).to(device) for _ in range(2))
+    phi, received, y = (torch.randn(21, 90, generator=generator).to(device) for _ in range(3))
+    own = torch.rand(90, generator=generator).to(device)
     torch.testing.assert_close(
-        mean_field_update(phi, message, factor=2.0, engine=engine),
-        torch.softmax(2 * message - phi, 0),
+        mean_field_update(phi, received, y, own, engine=engine),
+        torch.softmax(received - own * y - phi, 0),
     )
 
 
@@ -95,5 +96,8 @@ def test_alternatives(rows, engine, device, generator):
 
 def test_sums(engine, device, generator):
     u, v = (torch.randn(3, 5000, generator=generator).to(device) for _ in range(2))
-    torch.testing.assert_close(row_sums(u, engine=engine), u.double().sum(1))
+    mass = torch.rand(5000, generator=generator).to(device)
+    total = mass.double().sum()
+    expected = u - (u.double().sum(1) / total).float()[:, None] * mass
+    torch.testing.assert_close(balanced(u.clone(), mass, total, engine=engine), expected)
     torch.testing.assert_close(inner(u, v, engine=engine), (u.double() * v.double()).sum())

@@ -99,7 +99,7 @@ def lp(
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
-        v = y + ((momentum - 1) / following) * (y - previous)
+        v = problem.ahead(y, previous, (momentum - 1) / following)
         momentum, inner = following, inner + 1
 
         if iteration % round_every == 0 or iteration == 1:

@@ -32,9 +32,7 @@ def mean_field(
         for speed); for parity with it.
     """
     for _ in range(iterations):
-        messages = problem.costs(problem.apply(y)) if self_term else problem.messages(y)
-        previous = y
-        y = problem.response(messages)
+        previous, y = y, problem.response(y, self_term=self_term)
         yield Step(y)
         if tolerance > 0 and float(abs(y - previous).max()) <= tolerance:
             return

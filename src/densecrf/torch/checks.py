@@ -7,8 +7,21 @@ from typing import Any
 import torch
 
 
-def check_scores(logits: Any) -> None:
-    """Refuse what is no batch of finite scores (N, C, *spatial)."""
+def as_tensor(name: str, value: Any) -> torch.Tensor:
+    """Return a tensor, sharing the memory of other libraries' arrays where they are."""
+    if isinstance(value, torch.Tensor):
+        return value
+    if not hasattr(value, "__dlpack__"):
+        raise ValueError(f"{name}: a {type(value).__name__}; give a tensor")
+    try:
+        shared: torch.Tensor = torch.utils.dlpack.from_dlpack(value)
+        return shared
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise ValueError(f"{name}: cannot be shared with torch ({error})") from error
+
+
+def check_scores(logits: torch.Tensor) -> None:
+    """Refuse what is no batch of scores (N, C, *spatial)."""
     _check_tensor("logits", logits, "(N, C, *spatial)")
     if not logits.is_floating_point():
         raise ValueError(
@@ -17,10 +30,9 @@ def check_scores(logits: Any) -> None:
         )
     if logits.shape[1] < 2:
         raise ValueError(f"logits: shape {tuple(logits.shape)} has fewer than 2 classes on axis 1")
-    _check_finite("logits", logits)
 
 
-def check_image(image: Any, logits: torch.Tensor) -> None:
+def check_image(image: torch.Tensor, logits: torch.Tensor) -> None:
     """Refuse images (N, k, *spatial) that do not go with the logits."""
     _check_tensor("image", image, "(N, k, *spatial)")
     if image.device != logits.device:
@@ -38,14 +50,12 @@ def check_image(image: Any, logits: torch.Tensor) -> None:
         )
     if image.is_complex():
         raise ValueError(f"image: dtype {image.dtype} holds no real numbers")
-    _check_finite("image", image)
 
 
 def check_mask(name: str, mask: Any, logits: torch.Tensor) -> torch.Tensor:
-    """Return a mask (N, *spatial) or (N, 1, *spatial) as one of 0 and 1, (N, *spatial)."""
+    """Return a mask (N, *spatial) or (N, 1, *spatial) as (N, *spatial) of bool."""
     grid = (logits.shape[0], *logits.shape[2:])
-    if not isinstance(mask, torch.Tensor):
-        raise ValueError(f"{name}: a {type(mask).__name__}; give a tensor {grid}")
+    mask = as_tensor(name, mask)
     if tuple(mask.shape) == (grid[0], 1, *grid[1:]):
         mask = mask[:, 0]
     if tuple(mask.shape) != grid:
@@ -56,9 +66,7 @@ def check_mask(name: str, mask: Any, logits: torch.Tensor) -> torch.Tensor:
     return inside
 
 
-def _check_tensor(name: str, value: Any, form: str) -> None:
-    if not isinstance(value, torch.Tensor):
-        raise ValueError(f"{name}: a {type(value).__name__}; give a tensor {form}")
+def _check_tensor(name: str, value: torch.Tensor, form: str) -> None:
     if value.ndim < 3:
         raise ValueError(
             f"{name}: shape {tuple(value.shape)}; give {form} (unsqueeze a batch axis)"
@@ -67,11 +75,10 @@ def _check_tensor(name: str, value: Any, form: str) -> None:
         raise ValueError(f"{name}: shape {tuple(value.shape)} holds nothing; skip empty batches")
 
 
-def _check_finite(name: str, value: torch.Tensor) -> None:
+def check_finite(name: str, value: torch.Tensor) -> None:
+    """Refuse NaN and infinities, naming the first."""
     if not value.is_floating_point():
         return
-    if bool(torch.isfinite(value.detach().sum(dtype=torch.float32))):
-        return  # one reduction; a sum that overflows is looked at closely
     finite = torch.isfinite(value)
     if not bool(finite.all()):
         index = tuple((~finite).nonzero()[0].tolist())
@@ -79,3 +86,8 @@ def _check_finite(name: str, value: torch.Tensor) -> None:
             f"{name}[{', '.join(map(str, index))}] = {float(value[index])} is not finite; clean it "
             "first (torch.nan_to_num)"
         )
+
+
+def looks_bad(value: torch.Tensor) -> torch.Tensor:
+    """Return, on the device, whether `value` may hold something that is not finite."""
+    return ~torch.isfinite(value.detach().sum(dtype=torch.float32))

@@ -79,7 +79,7 @@ def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
     unary = move(crf.unary)
-    pairwise = Pairwise.build(
+    pairwise = Pairwise(
         [move(kernel.features(crf.shape)).float() for kernel in crf.kernels],
         [kernel.weight for kernel in crf.kernels],
         unary,

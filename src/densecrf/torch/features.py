@@ -1,4 +1,8 @@
-"""From images to features: scaled positions and colours, differentiable in the deviations."""
+"""From images to features: scaled positions and colours, differentiable in the deviations.
+
+Standard deviations come in float64, and so do features: where the next best number in float32 lies
+on the other side of a simplex's face, the lattice has other vertices.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def positions(shape: Sequence[int], sigma: Tensor) -> Tensor:
+def positions(shape: Sequence[int], sigma: Tensor, device: torch.device) -> Tensor:
     """Return the positions of a grid over standard deviations, (n, axes), last axis (x) first.
 
     Parameters
@@ -22,16 +26,18 @@ def positions(shape: Sequence[int], sigma: Tensor) -> Tensor:
         The grid.
     sigma : Tensor
         One standard deviation, or one for each axis in the order of `shape`.
+    device : torch.device
+        Where to.
 
     Examples
     --------
-    >>> positions((1, 3), torch.tensor(2.0))
+    >>> positions((1, 3), torch.tensor(2.0), torch.device("cpu"))
     tensor([[0.0000, 0.0000],
             [0.5000, 0.0000],
             [1.0000, 0.0000]])
     """
-    sigma = sigma.flip(0) if sigma.ndim else sigma
-    return _grid(tuple(shape), sigma.device, sigma.dtype) / sigma
+    sigma = sigma.flip(0).to(device) if sigma.ndim else sigma
+    return _grid(tuple(shape), device, sigma.dtype) / sigma
 
 
 def bilateral(image: Tensor, sigma_xy: Tensor, sigma_color: Tensor) -> Tensor:
@@ -44,7 +50,8 @@ def bilateral(image: Tensor, sigma_xy: Tensor, sigma_color: Tensor) -> Tensor:
     sigma_xy, sigma_color : Tensor
         One standard deviation, or one for each axis and channel.
     """
-    where = positions(image.shape[2:], sigma_xy).expand(image.shape[0], -1, -1)
+    where = positions(image.shape[2:], sigma_xy, image.device).expand(image.shape[0], -1, -1)
+    sigma_color = sigma_color.to(image.device) if sigma_color.ndim else sigma_color
     colours = image.flatten(2).transpose(1, 2).to(sigma_color.dtype) / sigma_color
     return torch.cat([where, colours], 2)
 

@@ -67,7 +67,7 @@ def _plain(lattice: Lattice, rows: Tensor) -> Tensor:
     topology = lattice.topology
     blurred = blurred_rows(lattice, rows, rows.shape[1])
     result = torch.zeros_like(rows)
-    for k in range(lattice.dimension + 1):
+    for k in range(topology.corner.shape[1]):
         result += lattice.corner_weight[:, k : k + 1] * blurred[topology.corner[:, k]]
     return result * lattice.scale
 

@@ -78,7 +78,7 @@ def filter_rows(
         (-(-lattice.n // block),),
         (blurred, rows, topology.corner, lattice.corner_weight, mass, out, *sizes),
         {
-            "CORNERS": lattice.dimension + 1,
+            "CORNERS": topology.corner.shape[1],
             "LABELS": labels,
             "PITCH": rows.shape[1],
             "RAMPS": ramps,

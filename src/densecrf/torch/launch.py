@@ -88,30 +88,27 @@ def launch(
     if interpreted():
         kernel[tuple(grid)](*arguments, **constants)
         return
-    traits: list[Any] = []
+    key: list[Any] = [id(kernel), warps]
     plain: list[Any] = []
-    tensors: list[torch.Tensor] = []
     for a in arguments:
         if isinstance(a, torch.Tensor):
             address = a.data_ptr()
-            traits.append(a.dtype)
-            traits.append(address & 15)
+            key += (a.dtype, address & 15)
             plain.append(address)
-            tensors.append(a)
         else:
-            traits.append(type(a) is int and a.bit_length() > 31)
+            key.append(type(a) is int and a.bit_length() > 31)
             plain.append(a)
-    device = tensors[0].device.index
+    device = arguments[0].device.index
     values = tuple(constants.values())
-    key = (id(kernel), warps, device, *traits, *values)
-    compiled = _compiled.get(key)
+    compiled = _compiled.get(full := (device, *key, *values))
     x, y, z = (*grid, 1, 1)[:3]
     if compiled is None:
-        compiled = _compiled[key] = kernel[tuple(grid)](*arguments, **constants, num_warps=warps)
-        once = Launch(compiled, (x, y, z), plain, values, tensors)
+        compiled = _compiled[full] = kernel[tuple(grid)](*arguments, **constants, num_warps=warps)
     else:
-        once = Launch(compiled, (x, y, z), plain, values, tensors)
-        repeat((once,), device)
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        code, packed = compiled.function, compiled.packed_metadata
+        compiled.run(x, y, z, stream, code, packed, None, None, None, *plain, *values)
     launches = getattr(_local, "launches", None)
     if launches is not None:
-        launches.append(once)
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        launches.append(Launch(compiled, (x, y, z), plain, values, tensors))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from densecrf.torch.autograd import filtered
-from densecrf.torch.checks import check_image, check_mask, check_scores
+from densecrf.torch.checks import as_tensor, check_finite, check_image, check_mask, check_scores
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
@@ -96,7 +96,9 @@ class DenseCRFLoss(nn.Module):
         void : Tensor, optional
             (N, *spatial), pixels that belong to no class: they take no part either.
         """
+        logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
+        check_finite("logits", logits)
         check_image(image, logits)
         taking_part = torch.ones_like(logits[:, 0], dtype=torch.bool)
         if roi is not None:
@@ -133,19 +135,25 @@ class DenseCRFLoss(nn.Module):
         weights, features = [], []
 
         def deviation(value: float) -> Tensor:
-            return torch.tensor(value, dtype=mask.dtype, device=mask.device)
+            return torch.tensor(value, dtype=torch.float64)
 
         if self.spatial_weight > 0:
             weights.append(self.spatial_weight)
-            each = positions(image.shape[2:], deviation(self.spatial_sigma))
-            features.append(each.expand(image.shape[0], -1, -1))
+            each = positions(image.shape[2:], deviation(self.spatial_sigma), image.device)
+            features.append(each.to(mask.dtype).expand(image.shape[0], -1, -1))
         if self.bilateral_weight > 0:
             weights.append(self.bilateral_weight)
             sigma_xy = deviation(self.bilateral_sigma_xy)
-            features.append(bilateral(image, sigma_xy, deviation(self.bilateral_sigma_color)))
+            color = deviation(self.bilateral_sigma_color)
+            features.append(bilateral(image, sigma_xy, color).to(mask.dtype))
         if not features:
             return []
-        lattices = [each.normalized().scaled(mask) for each in Lattice.build_all(features)]
+        try:
+            built = Lattice.build_all(features)
+        except ValueError:
+            check_finite("image", image)  # the lattice only knows of features
+            raise
+        lattices = [each.normalized().scaled(mask) for each in built]
         return list(zip(weights, lattices, strict=True))
 
     def extra_repr(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,16 @@ from densecrf.result import relative_gap
 from densecrf.solvers.door import minimise
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
-from densecrf.torch.checks import check_image, check_scores
+from densecrf.torch.checks import (
+    as_tensor,
+    check_finite,
+    check_image,
+    check_scores,
+    looks_bad,
+)
 from densecrf.torch.device import METHODS, within_memory
 from densecrf.torch.features import bilateral, positions
+from densecrf.torch.lattice import Lattice
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.steps import final_step, smoothed_log
@@ -28,6 +35,7 @@ from densecrf.validation import (
 
 __all__ = ["BatchResult", "DenseCRF"]
 
+_MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
 LEARNABLE = ("weights", "sigmas", "compatibility")
 Sigma = float | Sequence[float]
 
@@ -111,8 +119,6 @@ class DenseCRF(nn.Module):
     torch.Size([2, 3, 8, 8])
     """
 
-    log_spatial_weight: Tensor | None
-    log_bilateral_weight: Tensor | None
     costs: Tensor | None
 
     def __init__(
@@ -134,6 +140,7 @@ class DenseCRF(nn.Module):
         self.iterations = check_integer("iterations", iterations, at_least=1)
         self.normalization = check_choice("normalization", normalization, ("symmetric", "none"))
         self._learn = frozenset(check_choice("learn", each, LEARNABLE) for each in learn)
+        self._fixed: dict[str, Tensor | None] = {}
         self._weight("spatial_weight", spatial_weight)
         self._weight("bilateral_weight", bilateral_weight)
         self._sigma("spatial_sigma", spatial_sigma)
@@ -146,25 +153,30 @@ class DenseCRF(nn.Module):
                 raise ValueError(f"compatibility: shape {tuple(costs.shape)}; give (C, C)")
         elif "compatibility" in self._learn:
             raise ValueError("learn='compatibility': give the compatibility to start from")
-        self._store("costs", costs, "compatibility")
-
-    def _store(self, name: str, value: Tensor | None, what: str) -> None:
-        if what in self._learn:
-            self.register_parameter(name, None if value is None else nn.Parameter(value))
-        else:
-            self.register_buffer(name, value)
+        learned = "compatibility" in self._learn
+        self.costs = nn.Parameter(costs) if learned and costs is not None else costs
+        self._kept: tuple[Hashable, Lattice] | None = None
 
     def _weight(self, name: str, value: float) -> None:
         number = check_non_negative(name, value)
-        log = torch.tensor(number).log() if number > 0 else None
-        self._store(f"log_{name}", log, "weights")
+        self._store(name, torch.tensor(number) if number > 0 else None, "weights")
 
     def _sigma(self, name: str, value: Sigma) -> None:
         values = list(value) if isinstance(value, Sequence) else value
-        each = values if isinstance(values, list) else [values]
-        for number in each:
+        for number in values if isinstance(values, list) else [values]:
             check_positive(name, number)
-        self._store(f"log_{name}", torch.tensor(values, dtype=torch.float32).log(), "sigmas")
+        self._store(name, torch.tensor(values, dtype=torch.float64), "sigmas")
+
+    def _store(self, name: str, value: Tensor | None, what: str) -> None:
+        """Keep a positive number: its logarithm as a parameter, or itself, on the host."""
+        if what in self._learn and value is not None:
+            self.register_parameter(f"log_{name}", nn.Parameter(value.log().float()))
+        else:
+            self._fixed[name] = value
+
+    def _value(self, name: str) -> Tensor | None:
+        log: Tensor | None = getattr(self, f"log_{name}", None)
+        return self._fixed.get(name) if log is None else log.exp()
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, *, logits: Tensor, image: Tensor) -> Tensor:
@@ -177,6 +189,7 @@ class DenseCRF(nn.Module):
         image : Tensor
             (N, k, *spatial) on the same device, any number of channels, any real dtype.
         """
+        logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
         check_image(image, logits)
         with torch.autocast(logits.device.type, enabled=False):
@@ -207,8 +220,10 @@ class DenseCRF(nn.Module):
         gap, time_limit, max_iterations, **options
             As there; the time limit is for each item.
         """
+        logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
         check_image(image, logits)
+        check_finite("logits", logits)
         check_choice("method", method, METHODS)
 
         def attempt(workspace: int | None) -> list[Outcome]:
@@ -246,42 +261,70 @@ class DenseCRF(nn.Module):
         classes = logits.shape[1]
         scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(classes, -1)
         unary = -torch.log_softmax(scores, 0)
-        features, weights = self._kernels(image, dtype)
-        pairwise = Pairwise.build(
-            features,
-            weights,
-            unary,
-            normalized=self.normalization == "symmetric",
-            workspace=workspace,
-        )
+        suspect = looks_bad(logits)
+        features, weights = self._kernels(image, dtype, workspace)
+        try:
+            pairwise = Pairwise(
+                features,
+                weights,
+                unary,
+                normalized=self.normalization == "symmetric",
+                workspace=workspace,
+            )
+        except ValueError:
+            check_finite("image", image)  # the lattice only knows of features
+            raise
+        if bool(suspect):  # asked after the lattices were built, which waits for the device anyway
+            check_finite("logits", logits)
         if self.costs is None:
             return TorchProblem(unary, pairwise)
         if len(self.costs) != classes:
             raise ValueError(f"logits: {classes} classes, but a compatibility of {len(self.costs)}")
-        return TorchProblem(unary, pairwise, ((self.costs + self.costs.T) / 2).to(dtype))
+        costs = ((self.costs + self.costs.T) / 2).to(unary.device, dtype)
+        return TorchProblem(unary, pairwise, costs)
 
-    def _kernels(self, image: Tensor, dtype: torch.dtype) -> tuple[list[Tensor], Tensor]:
-        """Return the features and the weight of each kernel."""
+    def _kernels(
+        self, image: Tensor, dtype: torch.dtype, workspace: int | None
+    ) -> tuple[list[Tensor | Lattice], Tensor]:
+        """Return the features (or their lattice) and the weight of each kernel."""
         grid = image.shape[2:]
-        features, weights = [], []
-        if self.log_spatial_weight is not None:
-            sigma = self._deviations("spatial_sigma", len(grid), "axes", dtype)
-            features.append(positions(grid, sigma).expand(image.shape[0], -1, -1))
-            weights.append(self.log_spatial_weight)
-        if self.log_bilateral_weight is not None:
-            sigma_xy = self._deviations("bilateral_sigma_xy", len(grid), "axes", dtype)
-            channels = image.shape[1]
-            color = self._deviations("bilateral_sigma_color", channels, "channels", dtype)
-            features.append(bilateral(image, sigma_xy, color))
-            weights.append(self.log_bilateral_weight)
-        stacked = torch.stack(weights).exp().to(dtype) if weights else torch.zeros(0)
+        features: list[Tensor | Lattice] = []
+        weights = []
+        spatial, appearance = self._value("spatial_weight"), self._value("bilateral_weight")
+        if spatial is not None:
+            sigma = self._deviations("spatial_sigma", len(grid), "axes")
+            where = positions(grid, sigma, image.device).to(dtype)
+            features.append(self._smoothness(where, image.shape[0], tuple(grid), workspace))
+            weights.append(spatial)
+        if appearance is not None:
+            sigma_xy = self._deviations("bilateral_sigma_xy", len(grid), "axes")
+            color = self._deviations("bilateral_sigma_color", image.shape[1], "channels")
+            features.append(bilateral(image, sigma_xy, color).to(dtype))
+            weights.append(appearance)
+        stacked = torch.stack(weights).to(dtype) if weights else torch.zeros(0)
         return features, stacked
 
-    def _deviations(self, name: str, count: int, of_what: str, dtype: torch.dtype) -> Tensor:
-        log: Tensor = getattr(self, f"log_{name}")
-        if log.ndim and len(log) != count:
-            raise ValueError(f"{name}: {len(log)} numbers for an image of {count} {of_what}")
-        return log.exp().to(dtype)
+    def _smoothness(
+        self, where: Tensor, items: int, grid: tuple[int, ...], workspace: int | None
+    ) -> Tensor | Lattice:
+        """Return the features of the smoothness kernel, or its lattice.
+
+        It is the same for all images of a size, so the last one is kept, within reason.
+        """
+        features = where.expand(items, -1, -1)
+        if "sigmas" in self._learn or features.numel() > _MOST_KEPT:
+            return features
+        key = (grid, items, where.device, where.dtype, workspace)
+        if self._kept is None or self._kept[0] != key:
+            self._kept = key, Lattice.build(features, workspace=workspace)
+        return self._kept[1]
+
+    def _deviations(self, name: str, count: int, of_what: str) -> Tensor:
+        sigma = self._value(name)
+        assert sigma is not None
+        if sigma.ndim and len(sigma) != count:
+            raise ValueError(f"{name}: {len(sigma)} numbers for an image of {count} {of_what}")
+        return sigma.double()
 
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
         if self.method == "mf":
@@ -292,6 +335,7 @@ class DenseCRF(nn.Module):
             # The last update in logarithms, which keep what a probability would round to zero.
             log_y = torch.log_softmax(-problem.unary - problem.messages(y), 0)
             return _batched(log_y, logits)
+        check_finite("logits", logits)
         parts = []
         for item in range(len(logits)):
             one = slice(item, item + 1)
@@ -310,4 +354,4 @@ def _batched(values: Tensor, logits: Tensor) -> Tensor:
     """Return label-major (C, N n) values in the shape and dtype of the logits."""
     items, classes = logits.shape[:2]
     by_item = values.view(classes, items, -1).transpose(0, 1)
-    return by_item.reshape(logits.shape).to(logits.dtype)
+    return by_item.reshape(logits.shape).to(logits.dtype).contiguous()

@@ -10,10 +10,11 @@ import torch
 
 from densecrf.torch.autograd import barycentric, filtered
 from densecrf.torch.lattice import SMALLEST_MASS, Lattice, apply_sum, ordered_sum
+from densecrf.torch.merged import merge
 from densecrf.torch.plans import Plans
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
@@ -23,63 +24,56 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One normalised kernel.
+    """One normalised kernel, for gradients.
 
     Attributes
     ----------
-    lattice : Lattice
-        The filter, normalised: what is used where nobody asks for gradients to the features.
-    source : Lattice, optional
-        The filter before it was normalised, where somebody does; its `corner_weight` is then
-        attached to the features.
+    source : Lattice
+        The filter k before it was normalised.
+    g : Tensor
+        (n,), the factors that normalise it.
+    attached : Lattice, optional
+        `source` with corners' weights as a function of the features, where these want gradients.
     normalized : bool
-        Whether `lattice` is `source` normalised.
+        Whether it is to be normalised.
     """
 
-    lattice: Lattice
-    source: Lattice | None = None
-    normalized: bool = True
+    source: Lattice
+    g: Tensor
+    attached: Lattice | None
+    normalized: bool
 
     @cached_property
-    def _g(self) -> Tensor | None:
-        """The factors m^-1/2, attached to the features."""
-        if self.source is None or not self.normalized:
-            return None
-        ones = torch.ones_like(self.source.corner_weight[:, 0])
-        return self._raw(ones.unsqueeze(0))[0].clamp(min=SMALLEST_MASS).rsqrt()
+    def _attached_g(self) -> Tensor:
+        """The factors m^-1/2 as a function of the features."""
+        ones = torch.ones_like(self.g).unsqueeze(0)
+        return self._filtered(ones)[0].clamp(min=SMALLEST_MASS).rsqrt()
 
-    def _raw(self, values: Tensor) -> Tensor:
-        assert self.source is not None
-        weight = self.source.corner_weight
-        plain = replace(self.source, corner_weight=weight.detach())
-        return filtered(plain, values, weight)
+    def _filtered(self, values: Tensor) -> Tensor:
+        weight = None if self.attached is None else self.attached.corner_weight
+        return filtered(self.source, values, weight)
+
+    @property
+    def _factors(self) -> Tensor:
+        learned = self.attached is not None and torch.is_grad_enabled()
+        return self._attached_g if learned and self.normalized else self.g
 
     def apply(self, values: Tensor) -> Tensor:
         """Filter (channels, n) values, with gradients to them and to the features."""
-        if self.source is None:
-            return filtered(self.lattice, values)
-        if self._g is None:
-            return self._raw(values)
-        return self._g * self._raw(self._g * values)
-
-    @property
-    def _attached(self) -> bool:
-        return self.source is not None and torch.is_grad_enabled()
+        g = self._factors
+        return g * self._filtered(g * values)
 
     @property
     def mass(self) -> Tensor:
         """Row sums, (n,)."""
-        if not self._attached:
-            return self.lattice.mass
-        return self.apply(torch.ones_like(self.lattice.mass).unsqueeze(0))[0]
+        return self.apply(torch.ones_like(self.g).unsqueeze(0))[0]
 
     @property
     def diagonal(self) -> Tensor:
         """Self terms, (n,)."""
-        if self.source is None or not self._attached:
-            return self.lattice.diagonal()
-        own = self.source.diagonal()
-        return own if self._g is None else self._g**2 * own
+        learned = self.attached is not None and torch.is_grad_enabled()
+        own = self.attached if learned and self.attached is not None else self.source
+        return self._factors**2 * own.diagonal()
 
     def ordered(self, t: Tensor, ramps: int) -> Tensor:
         """Filter the order of levels `t` (labels, n) in [0, ramps], which is held fixed.
@@ -103,31 +97,28 @@ class Pairwise:
 
     Parameters
     ----------
-    kernels : sequence of Kernel
-        The kernels, over the same pixels.
+    features : sequence of Tensor or Lattice
+        For each kernel, (n, d) or (items, n, d), which gradients reach; or the lattice of such, not
+        normalised.
     weights : Tensor or sequence of float
-        A weight for each.
+        A weight for each; gradients reach them.
     like : Tensor
         (…, n), for n, dtype and device where there is no kernel.
+    normalized : bool
+        Whether to divide by the square roots of row sums.
+    order, engine, workspace
+        Of `Lattice.build`.
+
+    Examples
+    --------
+    >>> v = torch.rand(2, 5)
+    >>> pairwise = Pairwise([torch.arange(5.0).reshape(5, 1)], [2.0], v)
+    >>> torch.testing.assert_close(pairwise.apply(torch.ones(1, 5))[0], pairwise.mass)
     """
 
     def __init__(
-        self, kernels: Sequence[Kernel], weights: Tensor | Sequence[float], like: Tensor
-    ) -> None:
-        self.kernels = tuple(kernels)
-        self.lattices = [kernel.lattice for kernel in kernels]
-        self.weights = weights
-        self.factors: list[float] = (
-            weights.tolist() if isinstance(weights, torch.Tensor) else [float(w) for w in weights]
-        )
-        self._like = like
-        self._plans = Plans()
-        self._kept: dict[tuple[str, bool], Tensor] = {}
-
-    @classmethod
-    def build(
-        cls,
-        features: Sequence[Tensor],
+        self,
+        features: Sequence[Tensor | Lattice],
         weights: Tensor | Sequence[float],
         like: Tensor,
         *,
@@ -135,42 +126,39 @@ class Pairwise:
         order: Order = "symmetric",
         engine: Engine = "auto",
         workspace: int | None = None,
-    ) -> Pairwise:
-        """Build the lattices of features, attached to these where they want gradients.
-
-        Parameters
-        ----------
-        features : sequence of Tensor
-            For each kernel, (n, d) or (items, n, d).
-        weights, like
-            As for the constructor.
-        normalized : bool
-            Whether to divide by the square roots of row sums.
-        order, engine, workspace
-            Of `Lattice.build`.
-        """
+    ) -> None:
+        self.weights, self._like = weights, like
+        self._kept: dict[tuple[str, bool], Tensor] = {}
+        self._plans = Plans()
+        self.merged: Lattice | None = None
+        self.kernels: list[Kernel] = []
         if not features:
-            return cls((), (), like)
-        sources = Lattice.build_all(features, order=order, engine=engine, workspace=workspace)
-        kernels = []
-        for feature, source in zip(features, sources, strict=True):
-            lattice = source.normalized() if normalized else source
-            if feature.requires_grad and torch.is_grad_enabled():
-                attached = replace(source, corner_weight=barycentric(feature, source))
-                kernels.append(Kernel(lattice, attached, normalized))
-            else:
-                kernels.append(Kernel(lattice))
-        return cls(kernels, weights, like)
+            return
+        factors: list[float] = (
+            weights.tolist() if isinstance(weights, torch.Tensor) else [float(w) for w in weights]
+        )
+        fresh = [each for each in features if isinstance(each, torch.Tensor)]
+        built: Iterator[Lattice] = iter(())
+        if fresh:
+            built = iter(Lattice.build_all(fresh, order=order, engine=engine, workspace=workspace))
+        sources = [each if isinstance(each, Lattice) else next(built) for each in features]
+        self.merged, g = merge(sources, factors, normalized=normalized)
+        attached = torch.is_grad_enabled()
+        for feature, source, own in zip(features, sources, g, strict=True):
+            learned = None
+            if attached and isinstance(feature, torch.Tensor) and feature.requires_grad:
+                learned = replace(source, corner_weight=barycentric(feature, source))
+            self.kernels.append(Kernel(source, own, learned, normalized))
 
     @cached_property
     def learned(self) -> bool:
         """Whether weights or features want gradients."""
         return (isinstance(self.weights, torch.Tensor) and self.weights.requires_grad) or any(
-            kernel.source is not None for kernel in self.kernels
+            kernel.attached is not None for kernel in self.kernels
         )
 
-    def _attached(self, values: Tensor) -> bool:
-        return torch.is_grad_enabled() and (self.learned or values.requires_grad)
+    def _by_kernel(self) -> bool:
+        return self.learned and torch.is_grad_enabled()
 
     def _sum(self, terms: Sequence[Tensor]) -> Tensor:
         total = torch.zeros_like(self._like[0]) if not terms else self.weights[0] * terms[0]
@@ -181,6 +169,8 @@ class Pairwise:
     @property
     def mass(self) -> Tensor:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
+        if self.merged is not None and not self._by_kernel():
+            return self.merged.mass
         return self._once("mass")
 
     @property
@@ -190,30 +180,33 @@ class Pairwise:
 
     def _once(self, name: str) -> Tensor:
         """Sum an attribute of the kernels; kept apart with and without gradients."""
-        key = name, self.learned and torch.is_grad_enabled()
+        key = name, self._by_kernel()
         if key not in self._kept:
             self._kept[key] = self._sum([getattr(kernel, name) for kernel in self.kernels])
         return self._kept[key]
 
     def apply(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
-        if not self.kernels:
+        if self.merged is None:
             return torch.zeros_like(values)
-        if self._attached(values):
+        if self._by_kernel():
             return self._sum([kernel.apply(values) for kernel in self.kernels])
-        return apply_sum(self.lattices, self.factors, values, plans=self._plans)
+        if torch.is_grad_enabled() and values.requires_grad:
+            return filtered(self.merged, values)
+        return apply_sum([self.merged], [1.0], values, plans=self._plans)
 
     def ordered(
         self, scores: Tensor, *, levels: int, low: float, high: float, soft: bool = True
     ) -> Tensor:
-        r"""Return :math:`\sum_b K_{ab}\, s(t_{ai}, t_{bi})` with the order held fixed."""
-        if not self.kernels:
+        r"""Return :math:`\tfrac12\sum_b K_{ab}\, s(t_{ai}, t_{bi})` with the order held fixed."""
+        scores = scores.detach()
+        if self.merged is None:
             return torch.zeros_like(scores)
-        if not self._attached(scores.detach()):
+        if not self._by_kernel():
             return ordered_sum(
-                self.lattices,
-                self.factors,
-                scores.detach(),
+                [self.merged],
+                [0.5],
+                scores,
                 levels=levels,
                 soft=soft,
                 low=low,
@@ -221,6 +214,6 @@ class Pairwise:
                 plans=self._plans,
             )
         ramps = levels - 1
-        t = ((scores.detach() - low) * (ramps / (high - low))).clamp(0, ramps)
+        t = ((scores - low) * (ramps / (high - low))).clamp(0, ramps)
         t = t if soft else t.floor()
-        return self._sum([kernel.ordered(t, ramps) for kernel in self.kernels])
+        return 0.5 * self._sum([kernel.ordered(t, ramps) for kernel in self.kernels])

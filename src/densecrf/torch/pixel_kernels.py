@@ -56,20 +56,24 @@ def project_simplex(
 
 
 @triton.jit(do_not_specialize=["n", "per_item"])
-def softmax(
+def mean_field(
     phi,
-    message,
+    received,
+    y,
+    own,
     out,
     n,
     per_item,
-    factor,
     LABELS: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Mean-field update: softmax over the labels of factor · message - phi."""
+    """Mean-field update: softmax over the labels of received - own · y - phi."""
     offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
-    value = factor * tl.load(message + offset, mask=mask, other=0)
+    pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(received + offset, mask=mask, other=0)
+    part = tl.load(own + pixel, mask=live, other=0)[None, :]
+    value -= part * tl.load(y + offset, mask=mask, other=0)
     value -= tl.load(phi + offset, mask=mask, other=float("inf"))
     value = tl.where(live[None, :], value, 0.0)
     value = tl.exp(value - tl.max(value, axis=0)[None, :])
@@ -188,6 +192,22 @@ def row_sums(values, parts, n, BLOCK: tl.constexpr):
     row = tl.program_id(1)
     value = tl.load(values + row.to(tl.int64) * n + p, mask=p < n, other=0).to(tl.float64)
     tl.store(parts + row * tl.num_programs(0) + tl.program_id(0), tl.sum(value, axis=0))
+
+
+@triton.jit(do_not_specialize=["n"])
+def balance(values, parts, mass, total, n, BLOCK: tl.constexpr, TILE: tl.constexpr):
+    """Subtract from a block of row `program_id(1)` its share of the row's sum, by mass."""
+    row = tl.program_id(1)
+    excess = tl.zeros([TILE], tl.float64)
+    for first in range(0, tl.num_programs(0), TILE):
+        b = first + tl.arange(0, TILE)
+        at = parts + row * tl.num_programs(0) + b
+        excess += tl.load(at, mask=b < tl.num_programs(0), other=0)
+    share = (tl.sum(excess, axis=0) / tl.load(total)).to(tl.float32)
+    p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    at = values + row.to(tl.int64) * n + p
+    value = tl.load(at, mask=p < n, other=0) - share * tl.load(mass + p, mask=p < n, other=0)
+    tl.store(at, value, mask=p < n)
 
 
 @triton.jit(do_not_specialize=["size"])

@@ -50,25 +50,33 @@ def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
 
 
 def mean_field_update(
-    phi: Tensor, message: Tensor, *, factor: float = 1.0, engine: Engine = "auto"
+    phi: Tensor, received: Tensor, y: Tensor, own: Tensor, *, engine: Engine = "auto"
 ) -> Tensor:
-    """Softmax over the labels of factor · message - phi.
+    """Softmax over the labels of received - own · y - phi.
+
+    Parameters
+    ----------
+    phi, received, y : Tensor
+        (labels, n) unaries, filtered marginals, marginals.
+    own : Tensor
+        (n,), the pixels' own part in what is received.
 
     Examples
     --------
-    >>> mean_field_update(torch.zeros(2, 1), torch.zeros(2, 1))
+    >>> zero = torch.zeros(2, 1)
+    >>> mean_field_update(zero, zero, zero, torch.ones(1))
     tensor([[0.5000],
             [0.5000]])
     """
     if not use_triton(phi, engine):
-        return torch.softmax(factor * message - phi, 0)
+        return torch.softmax(received - own * y - phi, 0)
     from densecrf.torch import pixel_kernels as kernels
 
-    phi, message = phi.contiguous(), message.contiguous()
+    phi, received, y = phi.contiguous(), received.contiguous(), y.contiguous()
     out = torch.empty_like(phi)
     grid, tile, warps = _tiles(phi, 1)
-    sizes = (phi.shape[1], phi.shape[1], factor)
-    launch(kernels.softmax, grid, (phi, message, out, *sizes), tile, warps)
+    tensors = (phi, received, y, own, out)
+    launch(kernels.mean_field, grid, (*tensors, phi.shape[1], phi.shape[1]), tile, warps)
     return out
 
 
@@ -186,23 +194,36 @@ def alternatives(
     return best, gain, parts.sum(0)
 
 
-def row_sums(values: Tensor, *, engine: Engine = "auto") -> Tensor:
-    """Sum each row of (rows, n) values in float64.
+def balanced(values: Tensor, mass: Tensor, total: Tensor, *, engine: Engine = "auto") -> Tensor:
+    """Subtract a multiple of `mass` from each row so that it sums to zero.
+
+    Parameters
+    ----------
+    values : Tensor
+        (rows, n); may be overwritten.
+    mass : Tensor
+        (n,).
+    total : Tensor
+        Sum of `mass`, a float64 scalar on the device.
 
     Examples
     --------
-    >>> row_sums(torch.ones(2, 3))
-    tensor([3., 3.], dtype=torch.float64)
+    >>> balanced(torch.tensor([[1.0, 3.0]]), torch.ones(2), torch.tensor(2.0).double())
+    tensor([[-1.,  1.]])
     """
     if not use_triton(values, engine):
-        return values.sum(1, dtype=torch.float64)
+        excess = values.sum(1, dtype=torch.float64) / total
+        return torch.addcmul(values, excess.to(values.dtype).unsqueeze(1), mass, value=-1)
     from densecrf.torch import pixel_kernels as kernels
 
+    values = values.contiguous()
     rows, n = values.shape
     blocks = -(-n // _ELEMENTS)
     parts = torch.empty(rows, blocks, dtype=torch.float64, device=values.device)
-    launch(kernels.row_sums, (blocks, rows), (values.contiguous(), parts, n), {"BLOCK": _ELEMENTS})
-    return parts.sum(1)
+    sizes = {"BLOCK": _ELEMENTS, "TILE": 64}
+    launch(kernels.row_sums, (blocks, rows), (values, parts, n), {"BLOCK": _ELEMENTS})
+    launch(kernels.balance, (blocks, rows), (values, parts, mass, total, n), sizes)
+    return values
 
 
 def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:

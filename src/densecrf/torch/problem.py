@@ -19,12 +19,12 @@ from densecrf.problem import Alternatives, Calls
 from densecrf.torch.autograd import projected
 from densecrf.torch.pixelwise import (
     alternatives,
+    balanced,
     descend,
     inner,
     lower_bound,
     mean_field_update,
     project_simplex,
-    row_sums,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class TorchProblem:
     >>> from densecrf.torch.pairwise import Pairwise
     >>> unary = torch.tensor([[0.0, 0.6, 0.0], [1.0, 0.5, 1.0]])
     >>> features = torch.arange(3.0).reshape(3, 1)
-    >>> problem = TorchProblem(unary, Pairwise.build([features], [1.0], unary))
+    >>> problem = TorchProblem(unary, Pairwise([features], [1.0], unary))
     >>> round(problem.energy(torch.tensor([0, 0, 0])), 3)
     0.6
     """
@@ -133,7 +133,7 @@ class TorchProblem:
 
     @property
     def _triton(self) -> bool:
-        return any(lattice.triton for lattice in self.pairwise.lattices)
+        return self.pairwise.merged is not None and self.pairwise.merged.triton
 
     def dual_point(
         self, y: Tensor, levels: int = 10, order: str = "soft", rescale: bool = True
@@ -187,11 +187,13 @@ class TorchProblem:
     ) -> Tensor:
         """Return r of some nodes, balanced."""
         r = self.pairwise.ordered(nodes, levels=levels, low=low, high=low + span, soft=soft)
-        return self._balanced(0.5 * r)
+        return self._balanced(r)
 
     def _balanced(self, r: Tensor) -> Tensor:
         """Return `r` without the rounding errors that keep it from adding up to 0 over pixels."""
-        excess = row_sums(r.detach()) / self._total_mass
+        if not r.requires_grad:
+            return balanced(r, self.mass.detach(), self._total_mass)
+        excess = r.detach().sum(1, dtype=torch.float64) / self._total_mass
         return torch.addcmul(r, excess.to(r.dtype).unsqueeze(1), self.mass, value=-1)
 
     @cached_property
@@ -333,11 +335,18 @@ class TorchProblem:
         """Return exp(z) normalised over labels."""
         return torch.softmax(z, 0)
 
-    def response(self, messages: Tensor) -> Tensor:
-        r"""Return the mean field that answers messages m, :math:`\propto \exp(-\phi - m)`."""
-        if torch.is_grad_enabled():
-            return torch.softmax(-self.unary - messages, 0)
-        return mean_field_update(self.unary, messages, factor=-1.0)
+    def response(self, y: Tensor, *, self_term: bool = False) -> Tensor:
+        """Return mean field's answer to `y`; see `densecrf.problem.Problem.response`."""
+        if self.compatibility is None and not torch.is_grad_enabled():
+            # The softmax does not see what all labels receive alike.
+            own = torch.zeros_like(self.diagonal) if self_term else self.diagonal
+            return mean_field_update(self.unary, self.apply(y), y, own)
+        messages = self.costs(self.apply(y)) if self_term else self.messages(y)
+        return torch.softmax(-self.unary - messages, 0)
+
+    def ahead(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
+        """Return `y` and the `share` of the last move beyond it."""
+        return torch.lerp(previous, y, 1 + share)
 
     def argmax(self, y: Tensor) -> Tensor:
         """Return the largest label of each pixel, (n,)."""
