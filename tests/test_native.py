@@ -113,8 +113,8 @@ def restore_isa():
 
 @pytest.mark.usefixtures("restore_isa")
 @pytest.mark.parametrize("levels", [2, 5, 10, 30])
-def test_every_instruction_set_gives_the_same_bits(levels):
-    """No fused multiply-adds and the same order of additions: nothing depends on the width."""
+def test_every_instruction_set_gives_the_same_result(levels):
+    """AVX2 and AVX-512 give the same bits; the others have no fused multiply-adds."""
     operator = LatticeFilter(image_features())
     y = np.random.default_rng(0).random((operator.n, 21), dtype=np.float32)
     results = {}
@@ -130,7 +130,11 @@ def test_every_instruction_set_gives_the_same_bits(levels):
     first = next(iter(results.values()))
     for isa, other in results.items():
         for a, b in zip(first, other, strict=True):
-            np.testing.assert_array_equal(a, b, err_msg=isa)
+            scale = np.abs(a).max()
+            np.testing.assert_allclose(b / scale, a / scale, rtol=0, atol=1e-6, err_msg=isa)
+    if "avx2" in results and "avx512" in results:
+        for a, b in zip(results["avx2"], results["avx512"], strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_unknown_instruction_sets_are_refused():

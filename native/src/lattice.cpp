@@ -239,54 +239,13 @@ Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team,
   });
   link_neighbours(*topology, table, team);
   transpose_incidence(*topology, lattice.corner_weight, lattice.entry_weight, team);
-  topology->measure_reach(team);
+  topology->prepare(team);
   lattice.topology = std::move(topology);
   return lattice;
 }
 
 template Lattice build_lattice<float>(const float*, std::int64_t, int, Team&, Arithmetic);
 template Lattice build_lattice<double>(const double*, std::int64_t, int, Team&, Arithmetic);
-
-void Topology::measure_reach(Team& team) {
-  const auto blocks_of = [](std::int64_t count) { return (count + kReachBlock - 1) / kReachBlock; };
-  const std::int64_t blocks = blocks_of(vertices), pixel_blocks = blocks_of(pixels);
-  reach.reset((dimension + 1) * blocks);
-  pixel_reach.reset(pixel_blocks);
-  last_pixel.reset(blocks);
-  const auto raise = [](std::int32_t& last, std::int64_t vertex) {
-    last = std::max(last, static_cast<std::int32_t>(vertex / kReachBlock));
-  };
-  team.run((dimension + 1) * blocks, 256, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t block = i % blocks;
-      const std::int32_t* neighbours = axis(static_cast<int>(i / blocks));
-      reach[i] = static_cast<std::int32_t>(block);
-      const std::int64_t stop = std::min<std::int64_t>(vertices, (block + 1) * kReachBlock);
-      for (std::int64_t v = 2 * block * kReachBlock; v < 2 * stop; ++v)
-        if (neighbours[v] != vertices) raise(reach[i], neighbours[v]);
-    }
-  });
-  team.run(pixel_blocks, 256, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      pixel_reach[block] = 0;
-      const std::int64_t stop = std::min(pixels, (block + 1) * kReachBlock);
-      for (int k = 0; k <= dimension; ++k)
-        for (std::int64_t a = block * kReachBlock; a < stop; ++a)
-          raise(pixel_reach[block], corner[k * pixels + a]);
-    }
-  });
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    last_pixel[block] = block > 0 ? last_pixel[block - 1] : 0;
-    const std::int64_t stop = std::min<std::int64_t>(vertices, (block + 1) * kReachBlock);
-    for (std::int64_t v = block * kReachBlock; v < stop; ++v)
-      if (row_begin[v + 1] > row_begin[v])
-        raise(last_pixel[block], entry_pixel[row_begin[v + 1] - 1]);
-  }
-  for (std::int64_t i = 1; i < reach.size(); ++i)
-    if (i % blocks != 0) reach[i] = std::max(reach[i], reach[i - 1]);
-  for (std::int64_t i = 1; i < pixel_blocks; ++i)
-    pixel_reach[i] = std::max(pixel_reach[i], pixel_reach[i - 1]);
-}
 
 float Lattice::scale() const {
   return 1.0f / (1.0f + std::ldexp(1.0f, -dimension()));

@@ -150,7 +150,7 @@ Lattice Lattice::restricted(const std::int32_t* pixels, std::int64_t count, Team
   team.run(1, 1, [&](std::int64_t, std::int64_t, int) {
     copy_entries(*this, kept, inverse(pixels, count, this->pixels(), -1), *part, out);
   });
-  part->measure_reach(team);
+  part->prepare(team);
   out.topology = std::move(part);
   return out;
 }

@@ -12,14 +12,16 @@
 
 namespace densecrf {
 
-// The splat and the blurs of a lattice as stages over blocks of vertices.
+// The splat and the blurs of a lattice.
 //
-// A stage may work on a block as soon as the stage that it reads is far enough ahead, and its rows
-// may be forgotten once those that read them are past. How far follows from the neighbours
-// (Topology::reach). Where neighbours are near each other, as in images they mostly are, one sweep
-// thus needs a few blocks a stage, which stay in the cache; pass after pass over all vertices would
-// fetch every row from memory each time. Where they are not, or where threads share the work of a
-// stage, every stage keeps all rows, in arrays that take turns.
+// As stages over blocks of vertices: a stage may work on a block as soon as the stage that it reads
+// is far enough ahead, and its rows may be forgotten once those that read them are past. How far
+// follows from the neighbours (Topology::reach). Where neighbours are near each other, as with
+// spatial kernels, one sweep thus needs a few blocks a stage, which stay in the cache; pass after
+// pass over all vertices would fetch every row from memory each time.
+//
+// Where they are not, or where threads share the work, in place along the lines of each axis: every
+// row is read and written once for an axis. Both ways compute the same bits.
 class Sweep {
  public:
   // `alone`: one thread does all of it, and may sweep.
@@ -28,15 +30,18 @@ class Sweep {
   Sweep(const Sweep&) = delete;
   Sweep& operator=(const Sweep&) = delete;
 
-  // Whether it keeps windows of rows: then in_one() is to be called, otherwise by_stages().
-  bool windowed() const { return stages_[0].mask != kEverything; }
+  // Whether it keeps windows of rows: then in_one() is to be called, otherwise by_lines().
+  bool windowed() const { return windowed_; }
 
   // Floats that a sweep allocates at most, with windows and without.
   static std::int64_t floats(const Lattice& lattice, int width, bool windowed);
 
+  // From now on rows have this many floats, no more than those it was made for.
+  void use_width(int width);
+
   // splat(rows, begin, end) fills the rows of some vertices, the first of them at `rows`;
-  // slice(rows, begin, end) reads rows for some pixels. In the symmetric order these hold the sum
-  // of both orders, not their mean. A lone sweep calls checkpoint() every now and then.
+  // slice(rows, begin, end) reads rows for some pixels. A lone sweep calls checkpoint() every now
+  // and then.
   template <class Splat, class Slice, class Checkpoint>
   void in_one(Splat&& splat, Slice&& slice, Checkpoint&& checkpoint) {
     schedule(
@@ -45,38 +50,38 @@ class Sweep {
           splat(own_rows(stages_[0], begin), begin, std::min(vertices_, begin + kBlock));
           checkpoint();
         },
-        [&](const Stage& stage, std::int64_t block) {
-          blur(stage, block * kBlock, std::min(vertices_, (block + 1) * kBlock));
-        },
+        [&](const Stage& stage, std::int64_t block) { blur_block(stage, block); },
         [&](std::int64_t block) {
           slice(result(), block * kBlock, std::min(topology_.pixels, (block + 1) * kBlock));
         });
   }
 
   template <class Splat, class Slice>
-  void by_stages(Splat&& splat, Slice&& slice, Team& team) {
+  void by_lines(Splat&& splat, Slice&& slice, Team& team) {
     constexpr std::int64_t kVertices = 512, kPixels = 2048;
+    float* forward = memory_.data();
+    float* reversed = symmetric() ? forward + vertices_ * width_ : nullptr;
     team.run(vertices_, kVertices, [&](std::int64_t begin, std::int64_t end, int) {
-      splat(own_rows(stages_[0], begin), begin, end);
+      splat(forward + begin * width_, begin, end);
+      if (reversed)
+        std::copy(forward + begin * width_, forward + end * width_, reversed + begin * width_);
     });
-    for (std::size_t s = 1; s < stages_.size(); ++s)
-      team.run(vertices_, kVertices,
-               [&](std::int64_t begin, std::int64_t end, int) { blur(stages_[s], begin, end); });
+    blur_lines(forward, false, team);
+    if (reversed) blur_lines(reversed, true, team);
+    const RowsView result{forward, kEverything};
     team.run(topology_.pixels, kPixels,
-             [&](std::int64_t begin, std::int64_t end, int) { slice(result(), begin, end); });
+             [&](std::int64_t begin, std::int64_t end, int) { slice(result, begin, end); });
   }
 
  private:
   static constexpr std::int64_t kBlock = Topology::kReachBlock;
   static constexpr std::int64_t kEverything = INT64_MAX;  // the mask of an array of all rows
-  static constexpr std::int64_t blocks_of(std::int64_t count) {
-    return (count + kBlock - 1) / kBlock;
-  }
 
   struct Stage {
     int axis = 0;
     std::size_t from = 0;  // the stage whose neighbouring rows it reads
-    std::size_t add = 0;   // a stage whose rows are added; 0: none
+    bool joins = false;    // has no rows: what it computes is averaged into the result's
+    const Topology::Runs* some = nullptr;  // the vertices it is wanted for; all where there is none
     float* rows = nullptr;
     std::int64_t mask = 0;       // a vertex's row is at its number & mask
     std::int64_t done = 0;       // blocks written
@@ -88,19 +93,25 @@ class Sweep {
   void schedule(Splat&& splat, Blur&& blur, Slice&& slice);
   void add_chain(bool reversed);
   bool keep_windows();
-  void keep_all();
+  std::int64_t window_rows(const Stage& stage) const;
   bool needed(std::size_t stage, std::int64_t block, std::int64_t sliced) const;
+  void blur_block(const Stage& stage, std::int64_t block) const;
   void blur(const Stage& stage, std::int64_t begin, std::int64_t end) const;
+  void blur_lines(float* rows, bool reversed, Team& team);
+  void join_lines(const float* reversed, Team& team);
+  bool symmetric() const { return stages_.back().joins; }
   float* own_rows(const Stage& stage, std::int64_t vertex) const {
     return stage.rows + (vertex & stage.mask) * width_;
   }
-  RowsView result() const { return {stages_.back().rows, stages_.back().mask}; }
+  RowsView result() const { return {stages_[result_].rows, stages_[result_].mask}; }
 
   const Topology& topology_;
   int width_;
   std::int64_t vertices_;
   std::int64_t blocks_;
+  std::size_t result_;         // the stage that ends with what is to be sliced
   std::vector<Stage> stages_;  // the splat, the blurs of one order, those of the other
+  bool windowed_;
   Buffer<float> memory_;
   std::vector<float> zeros_;  // the row of a vertex that is missing
 };
@@ -109,7 +120,7 @@ class Sweep {
 template <class Splat, class Blur, class Slice>
 void Sweep::schedule(Splat&& splat, Blur&& blur, Slice&& slice) {
   for (Stage& stage : stages_) stage.done = stage.forgotten = 0;
-  const std::int64_t pixel_blocks = blocks_of(topology_.pixels);
+  const std::int64_t pixel_blocks = Topology::blocks_of(topology_.pixels);
   std::int64_t sliced = 0;
   while (stages_[0].done < blocks_) {
     splat(stages_[0].done);
@@ -118,7 +129,7 @@ void Sweep::schedule(Splat&& splat, Blur&& blur, Slice&& slice) {
       Stage& stage = stages_[s];
       const std::int32_t* ahead = topology_.reach_of(stage.axis);
       for (; stage.done < blocks_ && stages_[stage.from].done > ahead[stage.done] &&
-             (stage.add == 0 || stages_[stage.add].done > stage.done);
+             (!stage.joins || stages_[result_].done > stage.done);
            ++stage.done)
         blur(stage, stage.done);
     }

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "densecrf/memory.hpp"
 #include "densecrf/parallel.hpp"
@@ -14,6 +17,12 @@ inline constexpr int kMaxDimension = 64;
 // Which vertices touch which. Independent of the barycentric weights, so that rescaled copies of a
 // lattice share it.
 struct Topology {
+  // Some of the vertices, as intervals that do not cross the borders of blocks of kReachBlock.
+  struct Runs {
+    std::vector<std::pair<std::int32_t, std::int32_t>> intervals;
+    std::vector<std::int32_t> first;  // by block, and one more: where its intervals begin
+  };
+
   std::int64_t pixels = 0;
   int dimension = 0;
   std::int32_t vertices = 0;
@@ -32,16 +41,34 @@ struct Topology {
   Buffer<std::int32_t> pixel_reach;  // blocks of pixels
   Buffer<std::int32_t> last_pixel;   // blocks of vertices: the last block of pixels that touches
                                      // anything up to and including it
-  void measure_reach(Team& team);
 
-  mutable Shelf shelf;  // for the workspaces of the filters
+  // Where the blurs of both orders agree, all vertices on every path being there, the reversed one
+  // need not be computed: what is left for its steps, or nothing where it is wanted everywhere.
+  std::vector<Runs> reversed;
 
-  const std::int32_t* reach_of(int j) const {
-    return reach.data() + j * ((vertices + kReachBlock - 1) / kReachBlock);
+  // Computes what the filters need beyond neighbours and incidence: the reach and `reversed`.
+  void prepare(Team& team);
+
+  // All vertices, in lines along one axis: each line from its first vertex on, which is written as
+  // ~v; ends with ~0. Made when first asked for.
+  const std::int32_t* lines_of(int j) const;
+
+  mutable Shelf shelf, pixel_shelf;  // for the workspaces of the filters
+
+  static constexpr std::int64_t blocks_of(std::int64_t count) {
+    return (count + kReachBlock - 1) / kReachBlock;
   }
+  const std::int32_t* reach_of(int j) const { return reach.data() + j * blocks_of(vertices); }
   const std::int32_t* axis(int j) const {
     return neighbour.data() + static_cast<std::int64_t>(j) * vertices * 2;
   }
+
+ private:
+  void measure_reach(Team& team);
+  void find_ragged(Team& team);
+
+  mutable std::once_flag lines_made_;
+  mutable Buffer<std::int32_t> lines_;  // (d+1, vertices+1)
 };
 
 // A lattice as plain pointers, for the inner loops.

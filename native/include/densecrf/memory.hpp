@@ -60,8 +60,11 @@ class Shelf {
     return held && held->size() >= size ? std::move(*held) : Buffer<float>(size);
   }
 
-  void leave(Buffer<float> buffer) {
-    if (4 * buffer.size() <= kMost) delete held_.exchange(new Buffer<float>(std::move(buffer)));
+  // Where there is no memory to keep it, it is freed instead.
+  void leave(Buffer<float> buffer) noexcept {
+    if (4 * buffer.size() > kMost) return;
+    if (auto* kept = new (std::nothrow) Buffer<float>(std::move(buffer)))
+      delete held_.exchange(kept);
   }
 
  private:

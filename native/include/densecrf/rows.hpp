@@ -17,6 +17,8 @@ struct RowsView {
 };
 
 struct Rows {
+  static constexpr int kVector = 16;  // floats of a vector, whatever the width of the registers
+
   const char* isa;
 
   // `out` and `own` point to the row of vertex (or pixel) `begin`, and the rows follow each other.
@@ -25,17 +27,24 @@ struct Rows {
   void (*splat)(const LatticeView&, const float* in, float* out, int width, std::int64_t begin,
                 std::int64_t end);
 
-  // For `lanes` labels side by side, slot l of a row: out_v[l][i] = sum of
+  // For `lanes` labels (1, 2, 4 or 8) side by side, slot l of label i is the sum of
   // w_e · clamp(t_pixel(e)[i] - l, 0, 1), the mass at or above level l + 1, where a pixel of
-  // fractional level t belongs to the two nearest levels in linear proportion.
-  void (*splat_levels)(const LatticeView&, const float* t, float* out, int slots, int lanes,
+  // fractional level t belongs to the two nearest levels in linear proportion. A row is some
+  // `vectors`; their g-th group of lanes holds the slots g · vectors, g · vectors + 1 and so on, so
+  // that the next slot is mostly in the next vector. Slots beyond the last level hold zeros.
+  void (*splat_levels)(const LatticeView&, const float* t, float* out, int vectors, int lanes,
                        std::int64_t begin, std::int64_t end);
 
-  // out_v = own_v + ½ (in_next + in_previous) [+ add_v], along one axis. A neighbour numbered
-  // `vertices` is none: its row is `zeros`, or zeros behind the last row where all are kept.
+  // out_v = own_v + ½ (in_next + in_previous) along one axis, or the mean of this and what is there
+  // already. A neighbour numbered `vertices` is none: its row is `zeros`.
   void (*blur)(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
-               const float* own, const float* add, float* out, int width, std::int64_t begin,
+               const float* own, bool mean, float* out, int width, std::int64_t begin,
                std::int64_t end);
+
+  // The same in place, for lines [begin, end) of Topology::lines_of; with `into`, there, as a mean
+  // with what that holds.
+  void (*blur_lines)(const std::int32_t* lines, std::int64_t begin, std::int64_t end, float* rows,
+                     float* into, int width);
 
   // out_a = scale · sum of w_k · in_corner(k).
   void (*slice)(const LatticeView&, RowsView in, float scale, float* out, int width,
@@ -43,9 +52,15 @@ struct Rows {
 
   // The signed mass, below minus above each pixel's level, as rows of `lanes` labels.
   void (*slice_levels)(const LatticeView&, RowsView in, const float* t, const float* mass,
-                       int slots, int lanes, float scale, float* out, std::int64_t begin,
+                       int vectors, int lanes, float scale, float* out, std::int64_t begin,
                        std::int64_t end);
 };
+
+// The vectors of a row with `slots` slots for each of `lanes` labels.
+inline int row_vectors(int slots, int lanes) {
+  const int groups = Rows::kVector / lanes;
+  return (slots + groups - 1) / groups;
+}
 
 const Rows& rows();
 

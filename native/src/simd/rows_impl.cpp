@@ -2,6 +2,7 @@
 // inline function that other files use too: the linker would merge the copies, and the wide one
 // might win. Hence plain pointers (LatticeView) and an unnamed namespace.
 #include <cstring>
+#include <utility>
 
 #include "densecrf/rows.hpp"
 
@@ -69,7 +70,82 @@ struct Vec {
   DENSECRF_INLINE void store(float* p) const { std::memcpy(p, &v, sizeof v); }
 };
 
-constexpr std::int64_t kPrefetch = 256;  // floats ahead
+constexpr int kWide = Rows::kVector;
+using Wide = Vec<kWide>;
+
+// Element i of the result is number Source::of(i) of a followed by b.
+template <class Source, int... I>
+DENSECRF_INLINE Wide permute(const Wide& a, const Wide& b, std::integer_sequence<int, I...>) {
+#if defined(__clang__)
+  return {__builtin_shufflevector(a.v, b.v, Source::of(I)...)};
+#elif defined(__GNUC__)
+  typedef int Indices __attribute__((vector_size(kWide * sizeof(int))));
+  return {__builtin_shuffle(a.v, b.v, Indices{Source::of(I)...})};
+#else
+  Wide r;
+  for (int i : {I...})
+    r.v[i] = Source::of(i) < kWide ? a.v[Source::of(i)] : b.v[Source::of(i) - kWide];
+  return r;
+#endif
+}
+template <class Source>
+DENSECRF_INLINE Wide permute(const Wide& a, const Wide& b) {
+  return permute<Source>(a, b, std::make_integer_sequence<int, kWide>{});
+}
+
+// A wide vector holds kWide / Lanes groups of Lanes labels.
+template <int Lanes>
+struct Groups {
+  struct Repeat {
+    static constexpr int of(int i) { return i % Lanes; }
+  };
+  struct Up {
+    static constexpr int of(int i) { return i < Lanes ? kWide + i : i - Lanes; }
+  };
+  struct Down {
+    static constexpr int of(int i) { return i + Lanes; }
+  };
+
+  // The labels at p, in each group. (Floats behind them may be read, and are dropped.)
+  DENSECRF_INLINE static Wide repeat(const float* p) {
+    if constexpr (Lanes == 1) return Wide::fill(*p);
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
+    return widen(Vec<Lanes>::load(p), std::make_integer_sequence<int, kWide>{});
+#else
+    const Wide some = Wide::load(p);
+    return permute<Repeat>(some, some);
+#endif
+  }
+  // Each group's number.
+  DENSECRF_INLINE static Wide number() {
+    float numbers[kWide];
+    for (int i = 0; i < kWide; ++i) numbers[i] = static_cast<float>(i / Lanes);
+    return Wide::load(numbers);
+  }
+  // Each group moves one up, or down; `first` is the new first group, zeros the new last.
+  DENSECRF_INLINE static Wide up(const Wide& a, const Wide& first) { return permute<Up>(a, first); }
+  DENSECRF_INLINE static Wide down(const Wide& a) { return permute<Down>(a, Wide::fill(0)); }
+  // The sum of the groups, in the first.
+  DENSECRF_INLINE static Wide sum(Wide a) {
+    if constexpr (Lanes <= 8) a = a + permute<Half<8>>(a, a);
+    if constexpr (Lanes <= 4) a = a + permute<Half<4>>(a, a);
+    if constexpr (Lanes <= 2) a = a + permute<Half<2>>(a, a);
+    if constexpr (Lanes <= 1) a = a + permute<Half<1>>(a, a);
+    return a;
+  }
+
+ private:
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
+  template <int... I>
+  DENSECRF_INLINE static Wide widen(const Vec<Lanes>& a, std::integer_sequence<int, I...>) {
+    return {__builtin_shufflevector(a.v, a.v, Repeat::of(I)...)};
+  }
+#endif
+  template <int Distance>
+  struct Half {
+    static constexpr int of(int i) { return (i + Distance) % kWide; }
+  };
+};
 
 inline void prefetch(const float* p) {
 #if defined(__GNUC__) || defined(__clang__)
@@ -93,80 +169,119 @@ void splat_blocks(const LatticeView& t, const float* in, float* out, int width, 
   }
 }
 
-// `Slots` accumulators of W labels at a time, as many as there are registers for.
-template <int W, int Slots>
-void splat_slots(const LatticeView& t, const float* level, float* out, int width, int first_slot,
-                 std::int64_t begin, std::int64_t end) {
+// `Count` vectors of a row at a time, as many as there are registers for.
+template <int Lanes, int Count>
+void splat_vectors(const LatticeView& t, const float* level, float* out, int vectors, int first,
+                   std::int64_t begin, std::int64_t end) {
   const std::int32_t* pixel = t.entry_pixel;
   const float* weight = t.entry_weight;
+  constexpr std::int64_t kAhead = 16;
+  const std::int64_t entries = t.row_begin[t.vertices];
+  Wide slot[Count];
+  for (int p = 0; p < Count; ++p)
+    slot[p] = Groups<Lanes>::number() * Wide::fill(static_cast<float>(vectors)) +
+              Wide::fill(static_cast<float>(first + p));
   for (std::int64_t v = begin; v < end; ++v) {
-    Vec<W> sum[Slots];
-    for (Vec<W>& slot : sum) slot = Vec<W>::fill(0);
+    Wide sum[Count];
+    for (Wide& s : sum) s = Wide::fill(0);
     const std::int64_t last = t.row_begin[v + 1];
     for (std::int64_t e = t.row_begin[v]; e < last; ++e) {
-      const Vec<W> w = Vec<W>::fill(weight[e]);
-      const Vec<W> own = Vec<W>::load(level + static_cast<std::int64_t>(pixel[e]) * W);
-      for (int l = 0; l < Slots; ++l)
-        sum[l] = sum[l] + w * clamp01(own - Vec<W>::fill(static_cast<float>(first_slot + l)));
+      if (e + kAhead < entries)
+        prefetch(level + static_cast<std::int64_t>(pixel[e + kAhead]) * Lanes);
+      const Wide w = Wide::fill(weight[e]);
+      const Wide own = Groups<Lanes>::repeat(level + static_cast<std::int64_t>(pixel[e]) * Lanes);
+      for (int p = 0; p < Count; ++p) sum[p] = sum[p] + w * clamp01(own - slot[p]);
     }
-    for (int l = 0; l < Slots; ++l) sum[l].store(out + (v - begin) * width + (first_slot + l) * W);
+    for (int p = 0; p < Count; ++p) sum[p].store(out + ((v - begin) * vectors + first + p) * kWide);
   }
 }
 
-template <int W>
-void splat_levels_lanes(const LatticeView& t, const float* level, float* out, int slots,
+template <int Lanes>
+void splat_levels_lanes(const LatticeView& t, const float* level, float* out, int vectors,
                         std::int64_t begin, std::int64_t end) {
   using Splat =
       void (*)(const LatticeView&, const float*, float*, int, int, std::int64_t, std::int64_t);
-  constexpr int kMost = 9;
-  static constexpr Splat by_slots[kMost] = {
-      splat_slots<W, 1>, splat_slots<W, 2>, splat_slots<W, 3>, splat_slots<W, 4>, splat_slots<W, 5>,
-      splat_slots<W, 6>, splat_slots<W, 7>, splat_slots<W, 8>, splat_slots<W, 9>};
-  const int groups = (slots + kMost - 1) / kMost;
-  for (int g = 0; g < groups; ++g) {
-    const int first = slots * g / groups;
-    by_slots[slots * (g + 1) / groups - first - 1](t, level, out, slots * W, first, begin, end);
-  }
-}
-
-// Where all rows are kept, the missing neighbour's row of zeros lies behind the last; in a window
-// it lies elsewhere.
-template <int W, bool Window>
-void blur_rows(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
-               const float* own, const float* add, float* out, int width, std::int64_t begin,
-               std::int64_t end) {
-  const Vec<W> half = Vec<W>::fill(0.5f);
-  const auto row = [&](std::int64_t v) {
-    if (Window && v == vertices) return zeros;
-    return in.rows + (Window ? v & in.mask : v) * width;
-  };
-  const std::int64_t distance = kPrefetch > width ? kPrefetch / width : 1;
-  for (std::int64_t v = begin; v < end; ++v) {
-    const float* next = row(axis[2 * v]);
-    const float* previous = row(axis[2 * v + 1]);
-    if (!Window && v + distance < end) {
-      const float* later[2] = {row(axis[2 * (v + distance)]), row(axis[2 * (v + distance) + 1])};
-      for (int at = 0; at < width; at += 16) {
-        prefetch(later[0] + at);
-        prefetch(later[1] + at);
-      }
-    }
-    const std::int64_t offset = (v - begin) * width;
-    for (int at = 0; at < width; at += W) {
-      Vec<W> sum = Vec<W>::load(own + offset + at) +
-                   half * (Vec<W>::load(next + at) + Vec<W>::load(previous + at));
-      if (add) sum = sum + Vec<W>::load(add + offset + at);
-      sum.store(out + offset + at);
-    }
+  constexpr int kMost = 10;
+  static constexpr Splat by_count[kMost] = {splat_vectors<Lanes, 1>, splat_vectors<Lanes, 2>,
+                                            splat_vectors<Lanes, 3>, splat_vectors<Lanes, 4>,
+                                            splat_vectors<Lanes, 5>, splat_vectors<Lanes, 6>,
+                                            splat_vectors<Lanes, 7>, splat_vectors<Lanes, 8>,
+                                            splat_vectors<Lanes, 9>, splat_vectors<Lanes, 10>};
+  const int parts = (vectors + kMost - 1) / kMost;
+  for (int g = 0; g < parts; ++g) {
+    const int first = vectors * g / parts;
+    by_count[vectors * (g + 1) / parts - first - 1](t, level, out, vectors, first, begin, end);
   }
 }
 
 template <int W>
 void blur_blocks(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
-                 const float* own, const float* add, float* out, int width, std::int64_t begin,
+                 const float* own, bool mean, float* out, int width, std::int64_t begin,
                  std::int64_t end) {
-  (in.mask < vertices ? blur_rows<W, true> : blur_rows<W, false>)(axis, vertices, in, zeros, own,
-                                                                  add, out, width, begin, end);
+  const Vec<W> half = Vec<W>::fill(0.5f);
+  const auto row = [&](std::int64_t v) {
+    return v == vertices ? zeros : in.rows + (v & in.mask) * width;
+  };
+  for (std::int64_t v = begin; v < end; ++v) {
+    const float* next = row(axis[2 * v]);
+    const float* previous = row(axis[2 * v + 1]);
+    const std::int64_t offset = (v - begin) * width;
+    for (int at = 0; at < width; at += W) {
+      Vec<W> sum = Vec<W>::load(own + offset + at) +
+                   half * (Vec<W>::load(next + at) + Vec<W>::load(previous + at));
+      if (mean) sum = half * (sum + Vec<W>::load(out + offset + at));
+      sum.store(out + offset + at);
+    }
+  }
+}
+
+constexpr int kColumns = 256;  // floats of a row that are remembered when the next one is blurred
+
+template <int W, bool Mean>
+void blur_columns(const std::int32_t* lines, std::int64_t begin, std::int64_t end, float* rows,
+                  float* into, int width, int columns) {
+  constexpr std::int64_t kPrefetch = 512;  // floats ahead
+  static const float zeros[kColumns] = {};
+  const Vec<W> half = Vec<W>::fill(0.5f);
+  const auto vertex = [&](std::int64_t i) {
+    return static_cast<std::int64_t>(lines[i] < 0 ? ~lines[i] : lines[i]);
+  };
+  const std::int64_t distance = kPrefetch > columns ? kPrefetch / columns : 1;
+  float before[kColumns];
+  for (std::int64_t i = begin; i < end; ++i) {
+    const bool first = lines[i] < 0, last = lines[i + 1] < 0;
+    if (i + distance < end) {
+      const std::int64_t later = vertex(i + distance) * width;
+      for (int at = 0; at < columns; at += 16) {
+        prefetch(rows + later + at);
+        if (Mean) prefetch(into + later + at);
+      }
+    }
+    if (!Mean && first && last) continue;
+    float* own = rows + vertex(i) * width;
+    float* out = Mean ? into + vertex(i) * width : own;
+    const float* next = last ? zeros : rows + vertex(i + 1) * width;
+    const float* previous = first ? zeros : before;
+    for (int at = 0; at < columns; at += W) {
+      const Vec<W> old = Vec<W>::load(own + at);
+      Vec<W> sum = old + half * (Vec<W>::load(next + at) + Vec<W>::load(previous + at));
+      if (Mean) sum = half * (sum + Vec<W>::load(out + at));
+      old.store(before + at);
+      sum.store(out + at);
+    }
+  }
+}
+
+template <int W>
+void blur_lines_blocks(const std::int32_t* lines, std::int64_t begin, std::int64_t end, float* rows,
+                       float* into, int width) {
+  for (int first = 0; first < width; first += kColumns) {
+    const int columns = width - first < kColumns ? width - first : kColumns;
+    if (into)
+      blur_columns<W, true>(lines, begin, end, rows + first, into + first, width, columns);
+    else
+      blur_columns<W, false>(lines, begin, end, rows + first, nullptr, width, columns);
+  }
 }
 
 template <int W>
@@ -188,47 +303,52 @@ void slice_blocks(const LatticeView& t, RowsView in, float scale, float* out, in
 // mass at a whole level h is C_0 - C_h - C_{h+1}, interpolated in between. Summation by parts gives
 //   Σ_{l=1}^{H-1} s_l (C_{l-1} - C_{l+1}) - C_1,   s_l = clamp(t - (l-1), 0, 1),
 // the same weights as in the splat: no label needs to look up its own level.
-template <int W, int Corners>
+template <int Lanes, int Corners>
 void slice_levels_corners(const LatticeView& t, RowsView in, const float* level, const float* mass,
-                          int slots, float scale, float* out, std::int64_t begin,
+                          int vectors, float scale, float* out, std::int64_t begin,
                           std::int64_t end) {
+  using Label = Groups<Lanes>;
   const std::int64_t n = t.pixels;
   const int corners = Corners ? Corners : t.dimension + 1;
+  const Wide first_slot = Label::number() * Wide::fill(static_cast<float>(vectors));
   for (std::int64_t a = begin; a < end; ++a) {
     const float* row[Corners ? Corners : kMaxDimension + 1] = {};
     float weight[Corners ? Corners : kMaxDimension + 1] = {};
     for (int k = 0; k < corners; ++k) {
-      row[k] = in.rows + (t.corner[k * n + a] & in.mask) * slots * W;
+      row[k] = in.rows + (t.corner[k * n + a] & in.mask) * vectors * kWide;
       weight[k] = scale * t.corner_weight[k * n + a];
     }
-    const auto filtered = [&](int slot) {
-      Vec<W> sum = Vec<W>::fill(weight[0]) * Vec<W>::load(row[0] + slot * W);
+    const auto filtered = [&](int p) {
+      Wide sum = Wide::fill(weight[0]) * Wide::load(row[0] + p * kWide);
       for (int k = 1; k < corners; ++k)
-        sum = sum + Vec<W>::fill(weight[k]) * Vec<W>::load(row[k] + slot * W);
+        sum = sum + Wide::fill(weight[k]) * Wide::load(row[k] + p * kWide);
       return sum;
     };
-    const Vec<W> own = Vec<W>::load(level + a * W);
-    Vec<W> below = Vec<W>::fill(mass[a]), here = filtered(0);
-    Vec<W> total = Vec<W>::fill(0) - here;
-    for (int slot = 0; slot < slots; ++slot) {
-      const Vec<W> above = slot + 1 < slots ? filtered(slot + 1) : Vec<W>::fill(0);
-      const Vec<W> share = clamp01(own - Vec<W>::fill(static_cast<float>(slot)));
-      total = total + share * (below - above);
+    const Wide own = Label::repeat(level + a * Lanes) - first_slot;
+    const Wide first = filtered(0), last = vectors > 1 ? filtered(vectors - 1) : first;
+    Wide below = Label::up(last, Wide::fill(mass[a])), here = first, total = Wide::fill(0);
+    for (int p = 0; p < vectors; ++p) {
+      const Wide above = p + 2 < vectors   ? filtered(p + 1)
+                         : p + 1 < vectors ? last
+                                           : Label::down(first);
+      total = total + clamp01(own - Wide::fill(static_cast<float>(p))) * (below - above);
       below = here;
       here = above;
     }
-    total.store(out + (a - begin) * W);
+    total = Label::sum(total) - first;
+    std::memcpy(out + (a - begin) * Lanes, &total.v, Lanes * sizeof(float));
   }
 }
 
-template <int W>
+template <int Lanes>
 void slice_levels_lanes(const LatticeView& t, RowsView in, const float* level, const float* mass,
-                        int slots, float scale, float* out, std::int64_t begin, std::int64_t end) {
-  auto* unrolled = slice_levels_corners<W, 0>;
-  if (t.dimension == 2) unrolled = slice_levels_corners<W, 3>;
-  if (t.dimension == 3) unrolled = slice_levels_corners<W, 4>;
-  if (t.dimension == 5) unrolled = slice_levels_corners<W, 6>;
-  unrolled(t, in, level, mass, slots, scale, out, begin, end);
+                        int vectors, float scale, float* out, std::int64_t begin,
+                        std::int64_t end) {
+  auto* unrolled = slice_levels_corners<Lanes, 0>;
+  if (t.dimension == 2) unrolled = slice_levels_corners<Lanes, 3>;
+  if (t.dimension == 3) unrolled = slice_levels_corners<Lanes, 4>;
+  if (t.dimension == 5) unrolled = slice_levels_corners<Lanes, 6>;
+  unrolled(t, in, level, mass, vectors, scale, out, begin, end);
 }
 
 // Picks the block that divides the row.
@@ -243,16 +363,28 @@ void splat(const LatticeView& t, const float* in, float* out, int width, std::in
                                                                       end);
 }
 
-void splat_levels(const LatticeView& t, const float* level, float* out, int slots, int lanes,
+template <class Function>
+Function* by_lanes(int lanes, Function* one, Function* two, Function* four, Function* eight) {
+  return lanes == 1 ? one : lanes == 2 ? two : lanes == 4 ? four : eight;
+}
+
+void splat_levels(const LatticeView& t, const float* level, float* out, int vectors, int lanes,
                   std::int64_t begin, std::int64_t end) {
-  (lanes == 8 ? splat_levels_lanes<8> : splat_levels_lanes<4>)(t, level, out, slots, begin, end);
+  by_lanes(lanes, splat_levels_lanes<1>, splat_levels_lanes<2>, splat_levels_lanes<4>,
+           splat_levels_lanes<8>)(t, level, out, vectors, begin, end);
 }
 
 void blur(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
-          const float* own, const float* add, float* out, int width, std::int64_t begin,
+          const float* own, bool mean, float* out, int width, std::int64_t begin,
           std::int64_t end) {
   by_width(width, blur_blocks<4>, blur_blocks<8>, blur_blocks<16>)(axis, vertices, in, zeros, own,
-                                                                   add, out, width, begin, end);
+                                                                   mean, out, width, begin, end);
+}
+
+void blur_lines(const std::int32_t* lines, std::int64_t begin, std::int64_t end, float* rows,
+                float* into, int width) {
+  by_width(width, blur_lines_blocks<4>, blur_lines_blocks<8>, blur_lines_blocks<16>)(
+      lines, begin, end, rows, into, width);
 }
 
 void slice(const LatticeView& t, RowsView in, float scale, float* out, int width,
@@ -262,16 +394,16 @@ void slice(const LatticeView& t, RowsView in, float scale, float* out, int width
 }
 
 void slice_levels(const LatticeView& t, RowsView in, const float* level, const float* mass,
-                  int slots, int lanes, float scale, float* out, std::int64_t begin,
+                  int vectors, int lanes, float scale, float* out, std::int64_t begin,
                   std::int64_t end) {
-  (lanes == 8 ? slice_levels_lanes<8> : slice_levels_lanes<4>)(t, in, level, mass, slots, scale,
-                                                               out, begin, end);
+  by_lanes(lanes, slice_levels_lanes<1>, slice_levels_lanes<2>, slice_levels_lanes<4>,
+           slice_levels_lanes<8>)(t, in, level, mass, vectors, scale, out, begin, end);
 }
 
 }  // namespace
 
 extern const Rows DENSECRF_CONCAT(rows_, DENSECRF_ISA);
 const Rows DENSECRF_CONCAT(rows_, DENSECRF_ISA) = {
-    DENSECRF_STRING(DENSECRF_ISA), splat, splat_levels, blur, slice, slice_levels};
+    DENSECRF_STRING(DENSECRF_ISA), splat, splat_levels, blur, blur_lines, slice, slice_levels};
 
 }  // namespace densecrf

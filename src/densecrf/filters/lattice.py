@@ -41,11 +41,12 @@ class LatticeFilter(Filter):
 
     Notes
     -----
-    The workspace of `ordered` is at most ``4 B ((H - 1) A (P + 1) + T n)`` bytes, with P lattice
-    points, H levels, T threads, B = 8 labels at a time (4 where that would be more than 256 MiB
-    and more than twice the scores), and A = 3, or T where there are more threads than that; see
-    `ordered_workspace`. Where neighbours are near each other, as in most images, far less is
-    touched. That of `apply` is the same with 16 channels in the place of B (H - 1).
+    The workspace of `ordered` is at most ``4 (A W P + T B n)`` bytes, with P lattice points, T
+    threads, B = 8 labels at a time (4 where that would be more than 256 MiB and more than twice
+    the scores), rows of W = 16 ⌈B (H - 1) / 16⌉ floats for H levels, and A = 2, or T where there
+    are more threads than that; see `ordered_workspace`. Where neighbours are near each other, as
+    with spatial kernels, far less is touched. That of `apply` is the same with 16 channels in the
+    place of B and W.
 
     Examples
     --------

@@ -1,0 +1,137 @@
+// What a lattice's neighbours imply for the filters: how far stages must be ahead of each other,
+// and where the order of the blurs matters.
+#include <algorithm>
+
+#include "densecrf/lattice.hpp"
+
+namespace densecrf {
+
+namespace {
+
+constexpr std::int64_t kGrain = 8192;
+
+using Flags = std::vector<std::uint8_t>;
+
+// For each vertex, whether all the paths exist along which the blurs of this order of axes reach
+// it: both neighbours along the last axis, and from those and itself on along the others.
+Flags complete(const Topology& t, bool reversed, Team& team) {
+  Flags before(static_cast<std::size_t>(t.vertices), 1), after(before.size());
+  for (int i = 0; i <= t.dimension; ++i) {
+    const std::int32_t* axis = t.axis(reversed ? t.dimension - i : i);
+    team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      const auto from = [&](std::int32_t v) {
+        return v != t.vertices && before[static_cast<std::size_t>(v)];
+      };
+      for (std::int64_t v = begin; v < end; ++v)
+        after[v] = before[v] && from(axis[2 * v]) && from(axis[2 * v + 1]);
+    });
+    before.swap(after);
+  }
+  return before;
+}
+
+Topology::Runs runs_of(const Flags& wanted) {
+  Topology::Runs runs;
+  const auto count = static_cast<std::int64_t>(wanted.size());
+  for (std::int64_t block = 0; block < count; block += Topology::kReachBlock) {
+    runs.first.push_back(static_cast<std::int32_t>(runs.intervals.size()));
+    const std::int64_t stop = std::min(count, block + Topology::kReachBlock);
+    for (std::int64_t v = block; v < stop; ++v) {
+      if (!wanted[v]) continue;
+      const std::int64_t begin = v;
+      while (v < stop && wanted[v]) ++v;
+      runs.intervals.emplace_back(begin, v);
+    }
+  }
+  runs.first.push_back(static_cast<std::int32_t>(runs.intervals.size()));
+  return runs;
+}
+
+}  // namespace
+
+void Topology::prepare(Team& team) {
+  measure_reach(team);
+  find_ragged(team);
+}
+
+void Topology::measure_reach(Team& team) {
+  const std::int64_t blocks = blocks_of(vertices), pixel_blocks = blocks_of(pixels);
+  reach.reset((dimension + 1) * blocks);
+  pixel_reach.reset(pixel_blocks);
+  last_pixel.reset(blocks);
+  const auto raise = [](std::int32_t& last, std::int64_t vertex) {
+    last = std::max(last, static_cast<std::int32_t>(vertex / kReachBlock));
+  };
+  team.run((dimension + 1) * blocks, 256, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t block = i % blocks;
+      const std::int32_t* neighbours = axis(static_cast<int>(i / blocks));
+      reach[i] = static_cast<std::int32_t>(block);
+      const std::int64_t stop = std::min<std::int64_t>(vertices, (block + 1) * kReachBlock);
+      for (std::int64_t v = 2 * block * kReachBlock; v < 2 * stop; ++v)
+        if (neighbours[v] != vertices) raise(reach[i], neighbours[v]);
+    }
+  });
+  team.run(pixel_blocks, 256, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      pixel_reach[block] = 0;
+      const std::int64_t stop = std::min(pixels, (block + 1) * kReachBlock);
+      for (int k = 0; k <= dimension; ++k)
+        for (std::int64_t a = block * kReachBlock; a < stop; ++a)
+          raise(pixel_reach[block], corner[k * pixels + a]);
+    }
+  });
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    last_pixel[block] = block > 0 ? last_pixel[block - 1] : 0;
+    const std::int64_t stop = std::min<std::int64_t>(vertices, (block + 1) * kReachBlock);
+    for (std::int64_t v = block * kReachBlock; v < stop; ++v)
+      if (row_begin[v + 1] > row_begin[v])
+        raise(last_pixel[block], entry_pixel[row_begin[v + 1] - 1]);
+  }
+  for (std::int64_t i = 1; i < reach.size(); ++i)
+    if (i % blocks != 0) reach[i] = std::max(reach[i], reach[i - 1]);
+  for (std::int64_t i = 1; i < pixel_blocks; ++i)
+    pixel_reach[i] = std::max(pixel_reach[i], pixel_reach[i - 1]);
+}
+
+void Topology::find_ragged(Team& team) {
+  const Flags forward = complete(*this, false, team);
+  const auto most = std::count(forward.begin(), forward.end(), 1);
+  if (2 * most < vertices) return;  // the reversed order is wanted nearly everywhere
+  const Flags backward = complete(*this, true, team);
+  Flags wanted(forward.size());
+  for (std::size_t v = 0; v < wanted.size(); ++v) wanted[v] = !(forward[v] && backward[v]);
+  reversed.resize(static_cast<std::size_t>(dimension) + 1);
+  for (int j = 0; j <= dimension; ++j) {  // from the last step of the reversed order to its first
+    reversed[static_cast<std::size_t>(dimension - j)] = runs_of(wanted);
+    Flags also = wanted;
+    const std::int32_t* neighbours = axis(j);
+    for (std::int64_t v = 0; v < vertices; ++v)
+      if (wanted[v])
+        for (const std::int32_t next : {neighbours[2 * v], neighbours[2 * v + 1]})
+          if (next != vertices) also[next] = 1;
+    wanted.swap(also);
+  }
+}
+
+const std::int32_t* Topology::lines_of(int j) const {
+  const std::int64_t length = static_cast<std::int64_t>(vertices) + 1;
+  std::call_once(lines_made_, [&] {
+    lines_.reset((dimension + 1) * length);
+    std::int32_t* at = lines_.data();
+    for (int i = 0; i <= dimension; ++i) {
+      const std::int32_t* neighbours = axis(i);
+      for (std::int32_t first = 0; first < vertices; ++first) {
+        if (neighbours[2 * static_cast<std::int64_t>(first) + 1] != vertices) continue;
+        *at++ = ~first;
+        for (std::int32_t v = first;
+             (v = neighbours[2 * static_cast<std::int64_t>(v)]) != vertices;)
+          *at++ = v;
+      }
+      *at++ = ~0;
+    }
+  });
+  return lines_.data() + j * length;
+}
+
+}  // namespace densecrf
