@@ -282,65 +282,6 @@ Lattice Lattice::scaled(const float* columns, const float* rows, Team& team) con
   return out;
 }
 
-namespace {
-
-// The product of blurs along the axes in `steps` (each +1 or -1), entry (from, to): follows the one
-// path through the lattice, in the given order of axes; 0 where a vertex on the way is missing.
-float path(const Topology& topology, std::int32_t from, std::int32_t to, const bool* chosen,
-           int direction, bool reversed) {
-  const int d = topology.dimension;
-  float product = 1;
-  std::int32_t at = from;
-  for (int i = 0; i <= d; ++i) {
-    const int j = reversed ? d - i : i;
-    if (!chosen[j]) continue;
-    at = topology.axis(j)[2 * static_cast<std::int64_t>(at) + (direction > 0 ? 0 : 1)];
-    if (at == topology.vertices) return 0;
-    product *= 0.5f;
-  }
-  return at == to ? product : 0;
-}
-
-}  // namespace
-
-// Corners k and l > k of a simplex differ by one step along each axis of rank d-l+1 .. d-k; since
-// steps along all d+1 axes cancel, the complement of those axes leads back the other way.
-void Lattice::diagonal(float* out, Team& team) const {
-  const Topology& t = *topology;
-  const std::int64_t n = pixels();
-  const int d = dimension();
-  team.run(n, 512, [&](std::int64_t begin, std::int64_t end, int) {
-    bool inside[kMaxDimension + 1], outside[kMaxDimension + 1];
-    for (std::int64_t a = begin; a < end; ++a) {
-      double sum = 0;
-      for (int k = 0; k <= d; ++k) {
-        for (int l = k; l <= d; ++l) {
-          for (int i = 0; i <= d; ++i) {
-            const int rank = t.rank[i * n + a];
-            inside[i] = rank > d - l && rank <= d - k;
-            outside[i] = !inside[i];
-          }
-          const std::int32_t from = t.corner[k * n + a], to = t.corner[l * n + a];
-          float blur = 0;
-          for (const bool reversed : {false, true}) {
-            if (k == l) {
-              blur += 1 + path(t, from, to, outside, 1, reversed) +
-                      path(t, from, to, outside, -1, reversed);
-            } else {  // both directions of the pair
-              blur += path(t, from, to, inside, -1, reversed) +
-                      path(t, from, to, outside, 1, reversed) +
-                      path(t, to, from, inside, 1, reversed) +
-                      path(t, to, from, outside, -1, reversed);
-            }
-          }
-          sum += 0.5 * blur * corner_weight[k * n + a] * corner_weight[l * n + a];
-        }
-      }
-      out[a] = static_cast<float>(sum * scale());
-    }
-  });
-}
-
 std::int64_t Lattice::bytes() const {
   const Topology& t = *topology;
   return 4 * (t.corner.size() + t.entry_pixel.size() + t.neighbour.size() + corner_weight.size() +

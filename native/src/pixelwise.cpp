@@ -1,84 +1,181 @@
 #include "densecrf/pixelwise.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
+
+#include "densecrf/pixels.hpp"
 
 namespace densecrf {
 
 namespace {
 
 constexpr std::int64_t kGrain = 8192;
-constexpr int kTile = 64;  // pixels side by side: one or a few registers of each quantity
+constexpr int kTile = Pixels::kTile;
 
-// Adds partial sums in the order of the chunks, whichever thread made them.
-template <class F>
-double sum_over_chunks(std::int64_t n, Team& team, F&& chunk) {
-  std::vector<double> parts(static_cast<std::size_t>((n + kGrain - 1) / kGrain), 0.0);
+// Calls chunk(begin, end, sums) for chunks of pixels; adds their sums in the order of the chunks,
+// whichever thread made them.
+template <std::size_t Sums, class Chunk>
+std::array<double, Sums> over_chunks(std::int64_t n, Team& team, Chunk&& chunk) {
+  std::vector<std::array<double, Sums>> parts(
+      static_cast<std::size_t>((n + kGrain - 1) / kGrain), std::array<double, Sums>{});
   team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    parts[static_cast<std::size_t>(begin / kGrain)] = chunk(begin, end);
+    chunk(begin, end, parts[static_cast<std::size_t>(begin / kGrain)].data());
   });
-  double total = 0;
-  for (const double part : parts) total += part;
+  std::array<double, Sums> total{};
+  for (const auto& part : parts)
+    for (std::size_t s = 0; s < Sums; ++s) total[s] += part[s];
   return total;
 }
 
-// The threshold tau with Σ_i max(z_i - tau, 0) = 1 (Michelot's active sets): from
-// max(z) - 1 <= tau upwards, dropping what falls below, until nothing more does. All relative to
-// max(z): nothing cancels, however large z is.
-void project_tile(const float* z, float* out, int labels, std::int64_t n, int count) {
-  float tau[kTile], largest[kTile];
-  std::fill(largest, largest + count, -3.4e38f);
-  for (int i = 0; i < labels; ++i)
-    for (int a = 0; a < count; ++a) largest[a] = std::max(largest[a], z[i * n + a]);
-  std::fill(tau, tau + count, -1.0f);
-  for (int round = 0; round <= labels; ++round) {
-    float sum[kTile] = {}, active[kTile] = {};
-    for (int i = 0; i < labels; ++i)
-      for (int a = 0; a < count; ++a) {
-        const float value = z[i * n + a] - largest[a];
-        const bool above = value > tau[a];
-        sum[a] += above ? value : 0.0f;
-        active[a] += above ? 1.0f : 0.0f;
-      }
-    bool changed = false;
-    for (int a = 0; a < count; ++a) {
-      const float better = (sum[a] - 1) / active[a];
-      if (better > tau[a]) {
-        changed = true;
-        tau[a] = better;
-      }
-    }
-    if (!changed) break;
-  }
-  for (int i = 0; i < labels; ++i)
-    for (int a = 0; a < count; ++a)
-      out[i * n + a] = std::max((z[i * n + a] - largest[a]) - tau[a], 0.0f);
+// Calls body(tile, first pixel, sums) for all tiles.
+template <std::size_t Sums, class Body>
+std::array<double, Sums> over_tiles(Planes planes, Team& team, Body&& body) {
+  return over_chunks<Sums>(planes.n, team,
+                           [&](std::int64_t begin, std::int64_t end, double* sums) {
+                             std::vector<float> scratch(
+                                 static_cast<std::size_t>(planes.labels) * kTile);
+                             for (std::int64_t a = begin; a < end; a += kTile) {
+                               const auto count = std::min<std::int64_t>(kTile, end - a);
+                               body(Tile{planes.n, planes.labels, static_cast<int>(count),
+                                         scratch.data()},
+                                    a, sums);
+                             }
+                           });
+}
+
+const float* from(const float* vector, std::int64_t a) {
+  return vector ? vector + a : nullptr;
 }
 
 }  // namespace
 
-void project_simplex(const float* z, float* out, int labels, std::int64_t n, Team& team) {
-  team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t a = begin; a < end; a += kTile)
-      project_tile(z + a, out + a, labels, n,
-                   static_cast<int>(std::min<std::int64_t>(kTile, end - a)));
+void project_simplex(Planes planes, const float* z, float* out, Team& team) {
+  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixels().project(tile, z + a, out + a);
   });
 }
 
-double lower_bound(const float* phi, const float* r, float factor, int labels, std::int64_t n,
-                   Team& team) {
-  return sum_over_chunks(n, team, [&](std::int64_t begin, std::int64_t end) {
-    double total = 0;
-    float least[kTile];
-    for (std::int64_t tile = begin; tile < end; tile += kTile) {
-      const int count = static_cast<int>(std::min<std::int64_t>(kTile, end - tile));
-      std::fill(least, least + count, 3.4e38f);
-      for (int i = 0; i < labels; ++i)
-        for (int a = 0; a < count; ++a)
-          least[a] = std::min(least[a], phi[i * n + tile + a] + factor * r[i * n + tile + a]);
-      for (int a = 0; a < count; ++a) total += least[a];
-    }
-    return total;
+std::array<double, 3> descend(Planes planes, const float* phi, const float* r, const float* v,
+                              const float* step, const float* stiffness, const float* previous,
+                              float* out, Team& team) {
+  return over_tiles<3>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
+    pixels().descend(tile, phi + a, r + a, v + a, step + a, stiffness + a, previous + a, out + a,
+                     sums);
+  });
+}
+
+void mean_field_response(Planes planes, const float* phi, const float* filtered, const float* y,
+                         const float* own, float* out, Team& team) {
+  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixels().respond(tile, phi + a, from(filtered, a), from(y, a), from(own, a), out + a);
+  });
+}
+
+void potts_messages(Planes planes, const float* filtered, const float* y, const float* own,
+                    float* out, Team& team) {
+  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixels().messages(tile, filtered + a, y + a, own + a, out + a);
+  });
+}
+
+void argmax(Planes planes, const float* z, std::int64_t* out, Team& team) {
+  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixels().argmax(tile, z + a, out + a);
+  });
+}
+
+std::array<double, 3> alternatives(Planes planes, const float* phi, const float* received,
+                                   const std::int64_t* labels, std::int64_t* best, float* gain,
+                                   Team& team) {
+  return over_tiles<3>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
+    pixels().alternatives(tile, phi + a, received + a, labels + a, best + a, gain + a, sums);
+  });
+}
+
+std::array<double, 2> linearise(Planes planes, const float* linear, const float* h, const float* c,
+                                const float* y, std::int64_t* best, Team& team) {
+  return over_tiles<2>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
+    pixels().linearise(tile, linear + a, h + a, c + a, y + a, best + a, sums);
+  });
+}
+
+double curvature(Planes planes, const std::int64_t* labels, const float* y, const float* target,
+                 const float* h, const float* c, Team& team) {
+  return over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
+    pixels().curvature(tile, labels + a, y + a, target + a, h + a, c + a, sums);
+  })[0];
+}
+
+void toward(Planes planes, const std::int64_t* labels, const float* y, float step, float* out,
+            Team& team) {
+  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixels().toward(tile, labels + a, y + a, step, out + a);
+  });
+}
+
+double lower_bound(Planes planes, const float* phi, const float* r, float factor, Team& team) {
+  const auto [labels, n] = planes;
+  return over_chunks<1>(
+      n, team, [&, labels = labels, n = n](std::int64_t begin, std::int64_t end, double* sums) {
+        float least[kTile];
+        for (std::int64_t tile = begin; tile < end; tile += kTile) {
+          const int count = static_cast<int>(std::min<std::int64_t>(kTile, end - tile));
+          std::fill(least, least + count, 3.4e38f);
+          for (int i = 0; i < labels; ++i)
+            for (int a = 0; a < count; ++a)
+              least[a] = std::min(least[a], phi[i * n + tile + a] + factor * r[i * n + tile + a]);
+          for (int a = 0; a < count; ++a) sums[0] += least[a];
+        }
+      })[0];
+}
+
+namespace {
+
+// The planes as one long vector.
+std::int64_t length(Planes planes) {
+  return planes.labels * planes.n;
+}
+
+constexpr int kLanes = 16;  // sums side by side, for the compiler to vectorise
+
+}  // namespace
+
+double inner(Planes planes, const float* u, const float* v, Team& team) {
+  return over_chunks<1>(
+      length(planes), team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+        double lanes[kLanes] = {};
+        for (std::int64_t i = begin; i < end; i += kLanes)
+          for (std::int64_t l = 0; l < std::min<std::int64_t>(kLanes, end - i); ++l)
+            lanes[l] += static_cast<double>(u[i + l]) * static_cast<double>(v[i + l]);
+        for (const double lane : lanes) sums[0] += lane;
+      })[0];
+}
+
+std::array<double, 2> difference(Planes planes, const float* u, const float* v, Team& team) {
+  const std::int64_t size = length(planes);
+  std::vector<float> most(static_cast<std::size_t>((size + kGrain - 1) / kGrain), 0.0f);
+  const auto total =
+      over_chunks<1>(size, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+        double lanes[kLanes] = {};
+        float largest[kLanes] = {};
+        for (std::int64_t i = begin; i < end; i += kLanes)
+          for (std::int64_t l = 0; l < std::min<std::int64_t>(kLanes, end - i); ++l) {
+            const float distance = std::fabs(u[i + l] - v[i + l]);
+            lanes[l] += distance;
+            largest[l] = std::max(largest[l], distance);
+          }
+        for (const double lane : lanes) sums[0] += lane;
+        most[static_cast<std::size_t>(begin / kGrain)] =
+            *std::max_element(largest, largest + kLanes);
+      });
+  const float largest = most.empty() ? 0.0f : *std::max_element(most.begin(), most.end());
+  return {total[0], largest};
+}
+
+void ahead(Planes planes, const float* u, const float* v, float share, float* out, Team& team) {
+  team.run(length(planes), kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) out[i] = u[i] + share * (u[i] - v[i]);
   });
 }
 

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstring>
 
+#include "densecrf/pixels.hpp"
+
 #if defined(_MSC_VER)
 #include <windows.h>
 #endif
@@ -11,16 +13,18 @@ namespace densecrf {
 
 #if defined(DENSECRF_HAVE_SSE2)
 extern const Rows rows_sse2;
-constexpr const Rows& kEverywhere = rows_sse2;
+extern const Pixels pixels_sse2;
 #else
 extern const Rows rows_base;
-constexpr const Rows& kEverywhere = rows_base;
+extern const Pixels pixels_base;
 #endif
 #if defined(DENSECRF_HAVE_AVX2)
 extern const Rows rows_avx2;
+extern const Pixels pixels_avx2;
 #endif
 #if defined(DENSECRF_HAVE_AVX512)
 extern const Rows rows_avx512;
+extern const Pixels pixels_avx512;
 #endif
 
 namespace {
@@ -42,31 +46,57 @@ bool has_avx512() {
 }
 #endif
 
-const Rows* supported(const char* wanted) {
+// The loops of one instruction set.
+struct Kernels {
+  const Rows& rows;
+  const Pixels& pixels;
+};
+
+#if defined(DENSECRF_HAVE_SSE2)
+constexpr Kernels kEverywhere{rows_sse2, pixels_sse2};
+#else
+constexpr Kernels kEverywhere{rows_base, pixels_base};
+#endif
+#if defined(DENSECRF_HAVE_AVX2)
+constexpr Kernels kAvx2{rows_avx2, pixels_avx2};
+#endif
+#if defined(DENSECRF_HAVE_AVX512)
+constexpr Kernels kAvx512{rows_avx512, pixels_avx512};
+#endif
+
+const Kernels* supported(const char* wanted) {
   const auto matches = [&](const char* isa) {
     return *wanted == '\0' || std::strcmp(wanted, isa) == 0;
   };
 #if defined(DENSECRF_HAVE_AVX512)
-  if (matches("avx512") && has_avx512()) return &rows_avx512;
+  if (matches("avx512") && has_avx512()) return &kAvx512;
 #endif
 #if defined(DENSECRF_HAVE_AVX2)
-  if (matches("avx2") && has_avx2()) return &rows_avx2;
+  if (matches("avx2") && has_avx2()) return &kAvx2;
 #endif
-  return matches(kEverywhere.isa) ? &kEverywhere : nullptr;
+  return matches(kEverywhere.rows.isa) ? &kEverywhere : nullptr;
 }
 
-std::atomic<const Rows*> selected{nullptr};
+std::atomic<const Kernels*> selected{nullptr};
 
-}  // namespace
-
-const Rows& rows() {
-  const Rows* current = selected.load(std::memory_order_acquire);
+const Kernels& kernels() {
+  const Kernels* current = selected.load(std::memory_order_acquire);
   if (!current) selected.store(current = supported(""), std::memory_order_release);
   return *current;
 }
 
+}  // namespace
+
+const Rows& rows() {
+  return kernels().rows;
+}
+
+const Pixels& pixels() {
+  return kernels().pixels;
+}
+
 bool select_rows(const char* isa) {
-  const Rows* found = supported(isa);
+  const Kernels* found = supported(isa);
   if (found) selected.store(found, std::memory_order_release);
   return found != nullptr;
 }

@@ -28,7 +28,7 @@ void test_projection(int labels, float scale, float shift, Team& team) {
   auto z = random_floats(static_cast<std::size_t>(labels * n), 1, scale);
   for (float& value : z) value += shift;
   std::vector<float> out(z.size());
-  project_simplex(z.data(), out.data(), labels, n, team);
+  project_simplex({labels, n}, z.data(), out.data(), team);
   for (std::int64_t a = 0; a < n; ++a) {
     std::vector<double> column;
     for (int i = 0; i < labels; ++i) column.push_back(z[static_cast<std::size_t>(i * n + a)]);
@@ -37,7 +37,7 @@ void test_projection(int labels, float scale, float shift, Team& team) {
       CHECK_NEAR(out[static_cast<std::size_t>(i * n + a)], expected[static_cast<std::size_t>(i)],
                  1e-5);
   }
-  project_simplex(z.data(), z.data(), labels, n, team);  // in place
+  project_simplex({labels, n}, z.data(), z.data(), team);  // in place
   CHECK(z == out);
 }
 
@@ -56,9 +56,9 @@ void test_lower_bound(Team& team) {
     expected += least;
   }
   Team alone(1);
-  const double bound = lower_bound(phi.data(), r.data(), 0.5f, labels, n, team);
+  const double bound = lower_bound({labels, n}, phi.data(), r.data(), 0.5f, team);
   CHECK_NEAR(bound, expected, 1e-6 * std::fabs(expected));
-  CHECK(bound == lower_bound(phi.data(), r.data(), 0.5f, labels, n, alone));
+  CHECK(bound == lower_bound({labels, n}, phi.data(), r.data(), 0.5f, alone));
 }
 
 }  // namespace

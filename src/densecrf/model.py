@@ -236,10 +236,11 @@ class DenseCRF:
 
     def _energy(self, x: IntArray, threads: int = 0) -> float:
         unary = float(np.take_along_axis(self.unary, x[None, :], 0).sum(dtype=np.float64))
-        present = np.unique(x)
-        indicator = (x[None, :] == present[:, None]).astype(np.float32)
+        counts = np.bincount(x, minlength=self.labels)
+        present = np.flatnonzero(counts)
+        own = (np.cumsum(counts > 0) - 1)[x][None, :]
+        indicator = (own == np.arange(len(present))[:, None]).astype(np.float32)
         filtered = self.pairwise.apply(indicator, threads)
-        own = np.searchsorted(present, x)[None, :]
         if self.compatibility is None:
             same = np.take_along_axis(filtered, own, 0)[0]
             return unary + 0.5 * float((self.pairwise.mass - same).sum(dtype=np.float64))

@@ -119,7 +119,11 @@ class Problem:
 
         This is the gradient of the quadratic relaxation's pairwise term.
         """
-        return self.costs(self.apply(y) - self.diagonal * y)
+        filtered = self.apply(y)
+        if not self.potts:
+            return self.costs(filtered - self.diagonal * y)
+        core().potts_messages(filtered, _floats(y), self.diagonal, filtered, self.threads)
+        return filtered
 
     def dual_point(
         self, y: FloatArray, levels: int = 10, order: str = "soft", rescale: bool = True
@@ -219,7 +223,12 @@ class Problem:
 
     def inner(self, u: FloatArray, v: FloatArray) -> float:
         """Return the inner product, summed in double."""
-        return float(np.einsum("ia,ia->", u, v, dtype=np.float64, casting="unsafe"))
+        return float(core().inner(_floats(u), _floats(v), self.threads))
+
+    def difference(self, u: FloatArray, v: FloatArray) -> tuple[float, float]:
+        """Return the sum and the largest of the absolute differences."""
+        total, largest = core().difference(_floats(u), _floats(v), self.threads)
+        return float(total), float(largest)
 
     def fold(self, z: FloatArray, span: float, edge: float) -> FloatArray:
         """Return potentials squeezed into `span`, each label's two ends of width `edge` kept.
@@ -248,36 +257,106 @@ class Problem:
         :math:`\langle s(v - y), y - \text{previous}\rangle` with the stiffness s, which is
         positive where the last move points uphill.
         """
-        gradient = self.unary + r
-        y = self.project(v - step * gradient)
-        uphill = self.inner(self.stiffness * (v - y), y - previous)
-        return y, self.lower_bound(r), self.inner(gradient, v), uphill
+        y = np.empty_like(self.unary)
+        bound, value, uphill = core().descend(
+            self.unary,
+            _floats(r),
+            _floats(v),
+            _floats(step),
+            self.stiffness,
+            _floats(previous),
+            y,
+            self.threads,
+        )
+        return y, bound - self.rounding_allowance, value, uphill
 
     def softmax(self, z: FloatArray) -> FloatArray:
         """Return exp(z) normalised over labels."""
-        e = np.exp(z - z.max(0))
-        e /= e.sum(0)
-        return np.asarray(e)
+        return self._response(_floats(-z))
 
     def response(self, y: FloatArray, *, self_term: bool = False) -> FloatArray:
         r"""Return mean field's answer to `y`, :math:`\propto \exp(-\phi - \text{messages})`.
 
-        With `self_term`, messages include the pixel's own.
+        With `self_term`, messages include the pixel's own. For the Potts model they are, up to a
+        number that all labels share, what the other pixels send to the label itself.
         """
-        messages = self.costs(self.apply(y)) if self_term else self.messages(y)
-        return self.softmax(-self.unary - messages)
+        if not self.potts:
+            messages = self.costs(self.apply(y)) if self_term else self.messages(y)
+            return self._response(_floats(self.unary + messages))
+        filtered = self.apply(y)
+        if self_term:
+            return self._response(self.unary, filtered)
+        return self._response(self.unary, filtered, _floats(y), self.diagonal)
+
+    def _response(
+        self,
+        phi: FloatArray,
+        filtered: FloatArray | None = None,
+        y: FloatArray | None = None,
+        own: FloatArray | None = None,
+    ) -> FloatArray:
+        out = np.empty_like(phi)
+        core().mean_field_response(phi, filtered, y, own, out, self.threads)
+        return out
 
     def ahead(self, y: FloatArray, previous: FloatArray, share: float) -> FloatArray:
         """Return `y` and the `share` of the last move beyond it."""
-        return y + share * (y - previous)
+        out = np.empty_like(y)
+        core().ahead(y, previous, share, out, self.threads)
+        return out
 
     def argmax(self, y: FloatArray) -> IntArray:
         """Return the largest label of each pixel, (n,)."""
-        return np.asarray(y.argmax(0), np.int64)
+        out = np.empty(self.n, np.int64)
+        core().argmax(_floats(y), out, self.threads)
+        return out
 
     def indicator(self, labels: IntArray) -> FloatArray:
         """Return the labelling as a vertex of the product of simplices."""
         return np.asarray(np.arange(self.labels)[:, None] == labels[None, :], np.float32)
+
+    def linearise(
+        self, linear: FloatArray, received: FloatArray, diagonal: FloatArray, y: FloatArray
+    ) -> tuple[IntArray, float, float]:
+        r"""Find the vertex that the gradient of a quadratic points to.
+
+        For :math:`F(y) = \langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`
+        with :math:`Hy` = `received`: its labels, the Frank-Wolfe gap, and F(y).
+        """
+        labels = np.empty(self.n, np.int64)
+        gap, objective = core().linearise(
+            _floats(linear), _floats(received), _floats(diagonal), _floats(y), labels, self.threads
+        )
+        return labels, gap, objective
+
+    def curvature(
+        self,
+        labels: IntArray,
+        y: FloatArray,
+        target: FloatArray,
+        received: FloatArray,
+        diagonal: FloatArray,
+    ) -> float:
+        r"""Return :math:`\langle d, (H + \text{diag}(c)) d\rangle` for the way d to a vertex.
+
+        `target` and `received` are the products of H with the vertex and with `y`.
+        """
+        return float(
+            core().curvature(
+                labels,
+                _floats(y),
+                _floats(target),
+                _floats(received),
+                _floats(diagonal),
+                self.threads,
+            )
+        )
+
+    def toward(self, labels: IntArray, y: FloatArray, step: float) -> FloatArray:
+        """Return `y` moved by `step` of the way to a vertex."""
+        out = np.empty_like(self.unary)
+        core().toward(labels, _floats(y), step, out, self.threads)
+        return out
 
     def alternatives(self, labels: IntArray) -> Alternatives:
         r"""Find each pixel's best label given all others, with one filtering.
@@ -285,13 +364,11 @@ class Problem:
         It is :math:`\arg\min_i \phi_a(i) + \sum_{b \ne a} K_{ab}\, \mu(i, x_b)`.
         """
         received = self.messages(self.indicator(labels))
-        pairs = _chosen(received, labels).sum(dtype=np.float64)
-        unary = _chosen(self.unary, labels).sum(dtype=np.float64)
-        costs = self.unary + received
-        best = costs.argmin(0)
-        gain = _chosen(costs, labels) - _chosen(costs, best)
-        best = np.where(gain > 0, best, labels)
-        return Alternatives(best, gain, int((gain > 0).sum()), float(unary + 0.5 * pairs))
+        best, gain = np.empty(self.n, np.int64), np.empty(self.n, np.float32)
+        unary, pairs, movers = core().alternatives(
+            self.unary, _floats(received), labels, best, gain, self.threads
+        )
+        return Alternatives(best, gain, int(movers), unary + 0.5 * pairs)
 
     def moved(self, labels: IntArray, others: Alternatives, most: int) -> IntArray:
         """Return `labels` with the alternatives of the pixels that gain most."""
@@ -319,6 +396,6 @@ class Problem:
         return array
 
 
-def _chosen(values: FloatArray, labels: IntArray) -> FloatArray:
-    """Return each pixel's value at its label, (n,)."""
-    return np.asarray(np.take_along_axis(values, labels[None, :], 0)[0])
+def _floats(array: Any) -> FloatArray:
+    """Return the array as the core wants it."""
+    return np.ascontiguousarray(array, np.float32)

@@ -1,17 +1,55 @@
-// What the solvers do to each pixel on its own, over label-major arrays (labels, n).
+// What the solvers do to each pixel on its own, over label-major arrays (labels, n), shared among
+// threads: see pixels.hpp for each operation.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "densecrf/parallel.hpp"
 
 namespace densecrf {
 
-// out_a = the point of the probability simplex nearest to z_a; in place where out == z.
-void project_simplex(const float* z, float* out, int labels, std::int64_t n, Team& team);
+struct Planes {
+  int labels;
+  std::int64_t n;
+};
+
+void project_simplex(Planes, const float* z, float* out, Team& team);
+
+// The lower bound, ⟨g, v⟩ and the slope of the last move.
+std::array<double, 3> descend(Planes, const float* phi, const float* r, const float* v,
+                              const float* step, const float* stiffness, const float* previous,
+                              float* out, Team& team);
+
+void mean_field_response(Planes, const float* phi, const float* filtered, const float* y,
+                         const float* own, float* out, Team& team);
+
+void potts_messages(Planes, const float* filtered, const float* y, const float* own, float* out,
+                    Team& team);
+
+void argmax(Planes, const float* z, std::int64_t* out, Team& team);
+
+// Unary and pairwise costs, and the number of pixels that gain.
+std::array<double, 3> alternatives(Planes, const float* phi, const float* received,
+                                   const std::int64_t* labels, std::int64_t* best, float* gain,
+                                   Team& team);
+
+// The gap and the objective.
+std::array<double, 2> linearise(Planes, const float* linear, const float* h, const float* c,
+                                const float* y, std::int64_t* best, Team& team);
+
+double curvature(Planes, const std::int64_t* labels, const float* y, const float* target,
+                 const float* h, const float* c, Team& team);
+
+void toward(Planes, const std::int64_t* labels, const float* y, float step, float* out,
+            Team& team);
 
 // Σ_a min_i (phi_ai + factor · r_ai), summed in double.
-double lower_bound(const float* phi, const float* r, float factor, int labels, std::int64_t n,
-                   Team& team);
+double lower_bound(Planes, const float* phi, const float* r, float factor, Team& team);
+
+// ⟨u, v⟩ in double; Σ|u - v| and max|u - v|; u + share · (u - v).
+double inner(Planes, const float* u, const float* v, Team& team);
+std::array<double, 2> difference(Planes, const float* u, const float* v, Team& team);
+void ahead(Planes, const float* u, const float* v, float share, float* out, Team& team);
 
 }  // namespace densecrf

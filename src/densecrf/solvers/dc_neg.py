@@ -61,13 +61,13 @@ def dc_neg(
     received = problem.messages(y)
     value = expected_energy(problem, y, received)
     for _ in range(iterations):
-        moved = problem.project(y - (problem.unary + received) / strength)
+        moved, *_ = problem.descend(y, received, 1 / strength, y)
         received_there = problem.messages(moved)
         value_there = expected_energy(problem, moved, received_there)
         if value_there > value + ROUNDING * abs(value):
             strength = 2 * strength
             continue
-        change = 0.5 * float(abs(moved - y).sum()) / problem.n
+        change = 0.5 * problem.difference(moved, y)[0] / problem.n
         y, received, value = moved, received_there, value_there
         yield Step(y, relaxed=value)
         if change <= tolerance:

@@ -34,5 +34,5 @@ def mean_field(
     for _ in range(iterations):
         previous, y = y, problem.response(y, self_term=self_term)
         yield Step(y)
-        if tolerance > 0 and float(abs(y - previous).max()) <= tolerance:
+        if tolerance > 0 and problem.difference(y, previous)[1] <= tolerance:
             return

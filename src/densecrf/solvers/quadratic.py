@@ -78,16 +78,12 @@ def frank_wolfe(
         The starting point first.
     """
     while True:
-        product = received + diagonal * y
-        gradient = linear + product
-        vertex = problem.indicator(problem.argmax(-gradient))
-        direction = vertex - y
-        gap = -problem.inner(gradient, direction)
-        yield Iterate(y, received, problem.inner(linear, y) + 0.5 * problem.inner(product, y), gap)
+        vertex, gap, objective = problem.linearise(linear, received, diagonal, y)
+        yield Iterate(y, received, objective, gap)
         if gap <= 0:
             return
-        change = problem.messages(vertex) - received
-        curvature = problem.inner(direction, change + diagonal * direction)
+        target = problem.messages(problem.indicator(vertex))
+        curvature = problem.curvature(vertex, y, target, received, diagonal)
         step = min(1.0, gap / curvature) if curvature > 0 else 1.0
-        y = y + step * direction
-        received = received + step * change
+        y = problem.toward(vertex, y, step)
+        received = problem.ahead(received, target, -step)

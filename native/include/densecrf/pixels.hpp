@@ -1,0 +1,63 @@
+// The inner loops of what the solvers do to each pixel on its own, over tiles of label-major planes.
+//
+// Compiled once for each instruction set like those of the filters (rows.hpp). Plane i of an array
+// begins i · n floats behind its first; pointers point to the first pixel of the tile. `scratch` has
+// room for one tile of all labels. Sums are added up in double, pixel by pixel, in one order.
+#pragma once
+
+#include <cstdint>
+
+namespace densecrf {
+
+struct Tile {
+  std::int64_t n;  // distance of planes
+  int labels;
+  int count;  // pixels, at most Pixels::kTile
+  float* scratch;
+};
+
+struct Pixels {
+  static constexpr int kTile = 128;
+
+  // out = the point of the simplex nearest to z; in place where out == z.
+  void (*project)(const Tile&, const float* z, float* out);
+
+  // With the gradient g = phi + r: out = the point of the simplex nearest to v - step · g. Adds to
+  // sums: min_i g_i, ⟨g, v⟩, and stiffness · ⟨v - out, out - previous⟩.
+  void (*descend)(const Tile&, const float* phi, const float* r, const float* v, const float* step,
+                  const float* stiffness, const float* previous, float* out, double* sums);
+
+  // out = softmax(filtered - own · y - phi); without the second term where own is null, without the
+  // first where filtered is.
+  void (*respond)(const Tile&, const float* phi, const float* filtered, const float* y,
+                  const float* own, float* out);
+
+  // With m = filtered - own · y: out_i = Σ_{j≠i} m_j; in place where out == filtered.
+  void (*messages)(const Tile&, const float* filtered, const float* y, const float* own,
+                   float* out);
+
+  // The first largest label.
+  void (*argmax)(const Tile&, const float* z, std::int64_t* out);
+
+  // The label of least phi + received, or the pixel's own where that is no worse, and how much is
+  // gained; adds to sums: the own label's phi and received, and whether anything is gained.
+  void (*alternatives)(const Tile&, const float* phi, const float* received,
+                       const std::int64_t* labels, std::int64_t* best, float* gain, double* sums);
+
+  // With g = linear + h + c · y: the first label of least g; adds to sums: ⟨g, y⟩ - min g, and
+  // ⟨linear, y⟩ + ½⟨h + c · y, y⟩.
+  void (*linearise)(const Tile&, const float* linear, const float* h, const float* c,
+                    const float* y, std::int64_t* best, double* sums);
+
+  // With the direction d = indicator - y and the change e = target - h: adds ⟨d, e + c · d⟩.
+  void (*curvature)(const Tile&, const std::int64_t* labels, const float* y, const float* target,
+                    const float* h, const float* c, double* sums);
+
+  // y + step · (indicator - y).
+  void (*toward)(const Tile&, const std::int64_t* labels, const float* y, float step, float* out);
+};
+
+// Those of the instruction set that rows() has.
+const Pixels& pixels();
+
+}  // namespace densecrf

@@ -1,0 +1,287 @@
+// Compiled once for each instruction set, as rows_impl.cpp is, and bound by the same rule: nothing
+// here may use an inline function that other files use too. Loops over the pixels of a tile are
+// innermost and independent, for the compiler to vectorise.
+#include "densecrf/pixels.hpp"
+
+#include <cstring>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define DENSECRF_INLINE __attribute__((always_inline)) inline
+#else
+#define DENSECRF_INLINE inline
+#endif
+// The iterations of the loop that follows do not depend on each other, whatever the pointers.
+#if defined(__clang__)
+#define DENSECRF_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define DENSECRF_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define DENSECRF_INDEPENDENT
+#endif
+#define DENSECRF_CONCAT_(a, b) a##b
+#define DENSECRF_CONCAT(a, b) DENSECRF_CONCAT_(a, b)
+
+namespace densecrf {
+namespace {
+
+constexpr int kTile = Pixels::kTile;
+constexpr float kLargest = 3.4e38f;
+
+DENSECRF_INLINE float larger(float a, float b) {
+  return a > b ? a : b;
+}
+DENSECRF_INLINE float smaller(float a, float b) {
+  return a < b ? a : b;
+}
+
+// e^x for x <= 0, to about one unit in the last place: 2^k times a polynomial of the rest.
+DENSECRF_INLINE float exponential(float x) {
+  constexpr float kLeast = -87.0f, kShift = 12582912.0f;  // 1.5 · 2^23: adding it rounds
+  const float within = larger(x, kLeast);
+  const float k = (within * 1.44269504f + kShift) - kShift;
+  const float rest = (within - k * 0.693359375f) + k * 2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * rest + 1.3981999507e-3f;
+  p = p * rest + 8.3334519073e-3f;
+  p = p * rest + 4.1665795894e-2f;
+  p = p * rest + 1.6666665459e-1f;
+  p = p * rest + 5.0000001201e-1f;
+  const std::int32_t bits = (static_cast<std::int32_t>(k) + 127) * (1 << 23);
+  float power;
+  std::memcpy(&power, &bits, sizeof power);
+  const float value = (p * rest * rest + rest + 1.0f) * power;
+  return x < kLeast ? 0.0f : value;
+}
+
+// The threshold tau with Σ_i max(z_i - tau, 0) = 1 (Michelot's active sets): from
+// max(z) - 1 <= tau upwards, dropping what falls below, until nothing more does. All relative to
+// max(z): nothing cancels, however large z is.
+DENSECRF_INLINE void thresholds(const float* z, std::int64_t stride, int labels, int count,
+                                const float* largest, float* tau) {
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < count; ++a) tau[a] = -1.0f;
+  for (int round = 0; round <= labels; ++round) {
+    float sum[kTile] = {}, active[kTile] = {};
+    for (int i = 0; i < labels; ++i)
+      DENSECRF_INDEPENDENT
+      for (int a = 0; a < count; ++a) {
+        const float value = z[i * stride + a] - largest[a];
+        sum[a] += value > tau[a] ? value : 0.0f;
+        active[a] += value > tau[a] ? 1.0f : 0.0f;
+      }
+    std::int32_t risen = 0;
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < count; ++a) {
+      const float better = (sum[a] - 1) / active[a];
+      risen += better > tau[a] ? 1 : 0;
+      tau[a] = larger(better, tau[a]);
+    }
+    if (risen == 0) break;
+  }
+}
+
+void project(const Tile& t, const float* z, float* out) {
+  float tau[kTile], largest[kTile];
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) largest[a] = z[a];
+  for (int i = 1; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) largest[a] = larger(largest[a], z[i * t.n + a]);
+  thresholds(z, t.n, t.labels, t.count, largest, tau);
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a)
+      out[i * t.n + a] = larger((z[i * t.n + a] - largest[a]) - tau[a], 0.0f);
+}
+
+DENSECRF_INLINE double total(const double* values, int count) {
+  double sum = 0;
+  for (int a = 0; a < count; ++a) sum += values[a];
+  return sum;
+}
+
+void descend(const Tile& t, const float* phi, const float* r, const float* v, const float* step,
+             const float* stiffness, const float* previous, float* out, double* sums) {
+  float tau[kTile], largest[kTile], least[kTile];
+  double value[kTile] = {}, uphill[kTile] = {};
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) largest[a] = -(least[a] = kLargest);
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) {
+      const float g = phi[i * t.n + a] + r[i * t.n + a];
+      const float z = v[i * t.n + a] - step[a] * g;
+      least[a] = smaller(least[a], g);
+      largest[a] = larger(largest[a], z);
+      value[a] += static_cast<double>(g) * static_cast<double>(v[i * t.n + a]);
+      t.scratch[i * kTile + a] = z;
+    }
+  thresholds(t.scratch, kTile, t.labels, t.count, largest, tau);
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) {
+      const float y = larger((t.scratch[i * kTile + a] - largest[a]) - tau[a], 0.0f);
+      const float back = stiffness[a] * (v[i * t.n + a] - y);
+      uphill[a] += static_cast<double>(back) * static_cast<double>(y - previous[i * t.n + a]);
+      out[i * t.n + a] = y;
+    }
+  for (int a = 0; a < t.count; ++a) sums[0] += least[a];
+  sums[1] += total(value, t.count);
+  sums[2] += total(uphill, t.count);
+}
+
+void respond(const Tile& t, const float* phi, const float* filtered, const float* y,
+             const float* own, float* out) {
+  float largest[kTile], sum[kTile] = {};
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) largest[a] = -kLargest;
+  for (int i = 0; i < t.labels; ++i) {
+    float* z = t.scratch + i * kTile;
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) z[a] = -phi[i * t.n + a];
+    if (filtered)
+      DENSECRF_INDEPENDENT
+      for (int a = 0; a < t.count; ++a) z[a] += filtered[i * t.n + a];
+    if (own)
+      DENSECRF_INDEPENDENT
+      for (int a = 0; a < t.count; ++a) z[a] -= own[a] * y[i * t.n + a];
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) largest[a] = larger(largest[a], z[a]);
+  }
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) {
+      float& z = t.scratch[i * kTile + a];
+      z = exponential(z - largest[a]);
+      sum[a] += z;
+    }
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) sum[a] = 1.0f / sum[a];
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) out[i * t.n + a] = t.scratch[i * kTile + a] * sum[a];
+}
+
+void messages(const Tile& t, const float* filtered, const float* y, const float* own, float* out) {
+  float sum[kTile] = {};
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) {
+      const float m = filtered[i * t.n + a] - own[a] * y[i * t.n + a];
+      t.scratch[i * kTile + a] = m;
+      sum[a] += m;
+    }
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) out[i * t.n + a] = sum[a] - t.scratch[i * kTile + a];
+}
+
+void argmax(const Tile& t, const float* z, std::int64_t* out) {
+  float most[kTile];
+  std::int32_t best[kTile];
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    most[a] = z[a];
+    best[a] = 0;
+  }
+  for (int i = 1; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) {
+      const bool more = z[i * t.n + a] > most[a];
+      most[a] = more ? z[i * t.n + a] : most[a];
+      best[a] = more ? i : best[a];
+    }
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) out[a] = best[a];
+}
+
+void alternatives(const Tile& t, const float* phi, const float* received,
+                  const std::int64_t* labels, std::int64_t* best, float* gain, double* sums) {
+  std::int32_t now[kTile], then[kTile] = {};
+  float least[kTile], unary[kTile] = {}, pairwise[kTile] = {};
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    now[a] = static_cast<std::int32_t>(labels[a]);
+    least[a] = kLargest;
+  }
+  for (std::int32_t i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) {
+      const bool mine = now[a] == i;
+      const float cost = phi[i * t.n + a] + received[i * t.n + a];
+      unary[a] = mine ? phi[i * t.n + a] : unary[a];
+      pairwise[a] = mine ? received[i * t.n + a] : pairwise[a];
+      then[a] = cost < least[a] ? i : then[a];
+      least[a] = smaller(least[a], cost);
+    }
+  for (int a = 0; a < t.count; ++a) {
+    gain[a] = unary[a] + pairwise[a] - least[a];
+    best[a] = gain[a] > 0 ? then[a] : now[a];
+    sums[0] += unary[a];
+    sums[1] += pairwise[a];
+    sums[2] += gain[a] > 0 ? 1.0 : 0.0;
+  }
+}
+
+void linearise(const Tile& t, const float* linear, const float* h, const float* c, const float* y,
+               std::int64_t* best, double* sums) {
+  float least[kTile];
+  std::int32_t where[kTile] = {};
+  double along[kTile] = {}, objective[kTile] = {};
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) least[a] = kLargest;
+  for (std::int32_t i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) {
+      const float own = y[i * t.n + a], product = h[i * t.n + a] + c[a] * own;
+      const float g = linear[i * t.n + a] + product;
+      where[a] = g < least[a] ? i : where[a];
+      least[a] = smaller(least[a], g);
+      along[a] += static_cast<double>(g) * static_cast<double>(own);
+      objective[a] += (static_cast<double>(linear[i * t.n + a]) +
+                       0.5 * static_cast<double>(product)) *
+                      static_cast<double>(own);
+    }
+  for (int a = 0; a < t.count; ++a) {
+    best[a] = where[a];
+    sums[0] += along[a] - static_cast<double>(least[a]);
+  }
+  sums[1] += total(objective, t.count);
+}
+
+void curvature(const Tile& t, const std::int64_t* labels, const float* y, const float* target,
+               const float* h, const float* c, double* sums) {
+  std::int32_t vertex[kTile];
+  double bend[kTile] = {};
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) vertex[a] = static_cast<std::int32_t>(labels[a]);
+  for (std::int32_t i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) {
+      const float direction = (vertex[a] == i ? 1.0f : 0.0f) - y[i * t.n + a];
+      const float change = target[i * t.n + a] - h[i * t.n + a];
+      bend[a] += static_cast<double>(direction) * static_cast<double>(change + c[a] * direction);
+    }
+  sums[0] += total(bend, t.count);
+}
+
+void toward(const Tile& t, const std::int64_t* labels, const float* y, float step, float* out) {
+  std::int32_t vertex[kTile];
+  DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) vertex[a] = static_cast<std::int32_t>(labels[a]);
+  for (std::int32_t i = 0; i < t.labels; ++i)
+    DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) {
+      const float own = y[i * t.n + a];
+      out[i * t.n + a] = own + step * ((vertex[a] == i ? 1.0f : 0.0f) - own);
+    }
+}
+
+}  // namespace
+
+extern const Pixels DENSECRF_CONCAT(pixels_, DENSECRF_ISA);
+const Pixels DENSECRF_CONCAT(pixels_, DENSECRF_ISA) = {
+    project,      descend,   respond,   messages, argmax,
+    alternatives, linearise, curvature, toward};
+
+}  // namespace densecrf
