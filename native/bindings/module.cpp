@@ -1,56 +1,19 @@
 // Thin bindings: arrays become pointers, the GIL is released, C++ errors become Python ones.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/array.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <stdexcept>
-
+#include "arrays.hpp"
 #include "densecrf/baselines.hpp"
 #include "densecrf/filter.hpp"
 #include "densecrf/grid.hpp"
 #include "densecrf/lattice.hpp"
-#include "densecrf/pixelwise.hpp"
 #include "densecrf/rows.hpp"
 
-namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace densecrf {
 namespace {
-
-template <class T>
-using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Strided = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
-template <class T>
-using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// Asks Python whether Ctrl-C was pressed; its exception then waits in the thread's state.
-bool signalled() {
-  nb::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
-}
-
-// Runs body(team) without the GIL.
-template <class F>
-auto parallel(int threads, F&& body) {
-  try {
-    nb::gil_scoped_release release;
-    Team team(threads > 0 ? threads : available_threads(), signalled);
-    return body(team);
-  } catch (const Interrupted&) {
-    throw nb::python_error();
-  } catch (const std::out_of_range& error) {
-    throw nb::value_error(error.what());
-  }
-}
-
-void require(bool holds, const char* what) {
-  if (!holds) throw nb::value_error(what);
-}
 
 BlurOrder blur_order(bool symmetric) {
   return symmetric ? BlurOrder::kSymmetric : BlurOrder::kForward;
@@ -70,13 +33,6 @@ Lattice lattice_from(Matrix<const Real> features, int threads, bool single) {
 void check_channels(const Lattice& lattice, std::size_t columns) {
   require(static_cast<std::int64_t>(columns) == lattice.pixels(),
           "the array's number of pixels is not the lattice's");
-}
-
-template <class In, class Out>
-void check_same_shape(const In& in, const Out& out) {
-  require(in.shape(0) == out.shape(0) && in.shape(1) == out.shape(1),
-          "the arrays' shapes are not the same");
-  require(in.shape(0) <= INT32_MAX, "too many channels");
 }
 
 void bind_lattice(nb::module_& m) {
@@ -238,175 +194,6 @@ void bind_grid(nb::module_& m) {
       },
       "shape"_a, "taps"_a, "scores"_a, "columns"_a, "rows"_a, "out"_a.noconvert(), "mass"_a,
       "levels"_a, "low"_a, "scale"_a, "hard"_a, "factor"_a, "accumulate"_a, "threads"_a);
-}
-
-using Labels = Vector<const std::int64_t>;
-
-template <class T>
-Planes planes_of(const Matrix<T>& array) {
-  return {static_cast<int>(array.shape(0)), static_cast<std::int64_t>(array.shape(1))};
-}
-
-template <class T, class... Others>
-void check_columns(const Matrix<T>& array, const Others&... vectors) {
-  require(((vectors.shape(0) == array.shape(1)) && ...), "a vector is not as long as the planes");
-}
-
-const float* data_of(const std::optional<Matrix<const float>>& array) {
-  return array ? array->data() : nullptr;
-}
-const float* data_of(const std::optional<Vector<const float>>& array) {
-  return array ? array->data() : nullptr;
-}
-
-// The arrays of a call have the same shape, vectors one number a pixel.
-void bind_pixelwise(nb::module_& m) {
-  using In = Matrix<const float>;
-  using Out = Matrix<float>;
-  using Column = Vector<const float>;
-  m.def(
-      "project_simplex",
-      [](In z, Out out, int threads) {
-        check_same_shape(z, out);
-        parallel(threads,
-                 [&](Team& team) { project_simplex(planes_of(z), z.data(), out.data(), team); });
-      },
-      "z"_a, "out"_a.noconvert(), "threads"_a);
-  m.def(
-      "descend",
-      [](In phi, In r, In v, Column step, Column stiffness, In previous, Out out, int threads) {
-        check_same_shape(phi, r);
-        check_same_shape(phi, v);
-        check_same_shape(phi, previous);
-        check_same_shape(phi, out);
-        check_columns(phi, step, stiffness);
-        return parallel(threads, [&](Team& team) {
-          return descend(planes_of(phi), phi.data(), r.data(), v.data(), step.data(),
-                         stiffness.data(), previous.data(), out.data(), team);
-        });
-      },
-      "phi"_a, "r"_a, "v"_a, "step"_a, "stiffness"_a, "previous"_a, "out"_a.noconvert(),
-      "threads"_a);
-  m.def(
-      "mean_field_response",
-      [](In phi, std::optional<In> filtered, std::optional<In> y, std::optional<Column> own,
-         Out out, int threads) {
-        check_same_shape(phi, out);
-        if (filtered) check_same_shape(phi, *filtered);
-        require(y.has_value() == own.has_value(), "y and own go together");
-        if (own) {
-          check_same_shape(phi, *y);
-          check_columns(phi, *own);
-        }
-        parallel(threads, [&](Team& team) {
-          mean_field_response(planes_of(phi), phi.data(), data_of(filtered), data_of(y),
-                              data_of(own), out.data(), team);
-        });
-      },
-      "phi"_a, "filtered"_a.none(), "y"_a.none(), "own"_a.none(), "out"_a.noconvert(),
-      "threads"_a);
-  m.def(
-      "potts_messages",
-      [](In filtered, In y, Column own, Out out, int threads) {
-        check_same_shape(filtered, y);
-        check_same_shape(filtered, out);
-        check_columns(y, own);
-        parallel(threads, [&](Team& team) {
-          potts_messages(planes_of(y), filtered.data(), y.data(), own.data(), out.data(), team);
-        });
-      },
-      "filtered"_a, "y"_a, "own"_a, "out"_a.noconvert(), "threads"_a);
-  m.def(
-      "argmax",
-      [](In z, Vector<std::int64_t> out, int threads) {
-        check_columns(z, out);
-        require(z.shape(0) > 0, "z: no labels");
-        parallel(threads, [&](Team& team) { argmax(planes_of(z), z.data(), out.data(), team); });
-      },
-      "z"_a, "out"_a.noconvert(), "threads"_a);
-  m.def(
-      "alternatives",
-      [](In phi, In received, Labels labels, Vector<std::int64_t> best, Vector<float> gain,
-         int threads) {
-        check_same_shape(phi, received);
-        check_columns(phi, labels, best, gain);
-        return parallel(threads, [&](Team& team) {
-          return alternatives(planes_of(phi), phi.data(), received.data(), labels.data(),
-                              best.data(), gain.data(), team);
-        });
-      },
-      "phi"_a, "received"_a, "labels"_a, "best"_a.noconvert(), "gain"_a.noconvert(),
-      "threads"_a);
-  m.def(
-      "linearise",
-      [](In linear, In h, Column c, In y, Vector<std::int64_t> best, int threads) {
-        check_same_shape(linear, h);
-        check_same_shape(linear, y);
-        check_columns(linear, c, best);
-        return parallel(threads, [&](Team& team) {
-          return linearise(planes_of(linear), linear.data(), h.data(), c.data(), y.data(),
-                           best.data(), team);
-        });
-      },
-      "linear"_a, "h"_a, "c"_a, "y"_a, "best"_a.noconvert(), "threads"_a);
-  m.def(
-      "curvature",
-      [](Labels labels, In y, In target, In h, Column c, int threads) {
-        check_same_shape(y, target);
-        check_same_shape(y, h);
-        check_columns(y, labels, c);
-        return parallel(threads, [&](Team& team) {
-          return curvature(planes_of(y), labels.data(), y.data(), target.data(), h.data(),
-                           c.data(), team);
-        });
-      },
-      "labels"_a, "y"_a, "target"_a, "h"_a, "c"_a, "threads"_a);
-  m.def(
-      "toward",
-      [](Labels labels, In y, float step, Out out, int threads) {
-        check_same_shape(y, out);
-        check_columns(y, labels);
-        parallel(threads, [&](Team& team) {
-          toward(planes_of(y), labels.data(), y.data(), step, out.data(), team);
-        });
-      },
-      "labels"_a, "y"_a, "step"_a, "out"_a.noconvert(), "threads"_a);
-  m.def(
-      "lower_bound",
-      [](In phi, In r, float factor, int threads) {
-        check_same_shape(phi, r);
-        return parallel(threads, [&](Team& team) {
-          return lower_bound(planes_of(phi), phi.data(), r.data(), factor, team);
-        });
-      },
-      "phi"_a, "r"_a, "factor"_a, "threads"_a);
-  m.def(
-      "inner",
-      [](In u, In v, int threads) {
-        check_same_shape(u, v);
-        return parallel(
-            threads, [&](Team& team) { return inner(planes_of(u), u.data(), v.data(), team); });
-      },
-      "u"_a, "v"_a, "threads"_a);
-  m.def(
-      "difference",
-      [](In u, In v, int threads) {
-        check_same_shape(u, v);
-        return parallel(threads, [&](Team& team) {
-          return difference(planes_of(u), u.data(), v.data(), team);
-        });
-      },
-      "u"_a, "v"_a, "threads"_a);
-  m.def(
-      "ahead",
-      [](In u, In v, float share, Out out, int threads) {
-        check_same_shape(u, v);
-        check_same_shape(u, out);
-        parallel(threads, [&](Team& team) {
-          ahead(planes_of(u), u.data(), v.data(), share, out.data(), team);
-        });
-      },
-      "u"_a, "v"_a, "share"_a, "out"_a.noconvert(), "threads"_a);
 }
 
 }  // namespace

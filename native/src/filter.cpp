@@ -29,12 +29,16 @@ void gather_rows(Plane<const float> in, int channels, int width, float* out, std
 void scatter_rows(const float* in, int channels, int width, float factor, bool accumulate,
                   Plane<float> out, std::int64_t begin, std::int64_t end) {
   for (int c = 0; c < channels; ++c) {
-    float* to = out.data + c * out.channel_stride;
-    for (std::int64_t a = begin; a < end; ++a) {
-      const float value = factor * in[(a - begin) * width + c];
-      float& target = to[a * out.pixel_stride];
-      target = accumulate ? target + value : value;
-    }
+    float* to = out.data + c * out.channel_stride + begin * out.pixel_stride;
+    const float* from = in + c;
+    const auto each = [&](auto&& store) {
+      for (std::int64_t a = 0; a < end - begin; ++a)
+        store(to[a * out.pixel_stride], factor * from[a * width]);
+    };
+    if (accumulate)
+      each([](float& target, float value) { target += value; });
+    else
+      each([](float& target, float value) { target = value; });
   }
 }
 
@@ -196,10 +200,17 @@ std::vector<Block> label_blocks(const Lattice& lattice, int channels, int levels
 // The levels of `count` labels as rows of `lanes`; level 0 where there is no label.
 void level_rows(const float* scores, std::int64_t n, int count, int lanes, Levels levels,
                 float* out, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t tile = begin; tile < end; tile += kTile)
-    for (int c = 0; c < lanes; ++c)
-      for (std::int64_t a = tile; a < std::min(end, tile + kTile); ++a)
-        out[a * lanes + c] = c < count ? levels.of(scores[c * n + a]) : 0.0f;
+  float tile[kTile];
+  for (std::int64_t first = begin; first < end; first += kTile) {
+    const std::int64_t pixels = std::min(end - first, kTile);
+    for (int c = 0; c < lanes; ++c) {
+      if (c < count)
+        for (std::int64_t a = 0; a < pixels; ++a) tile[a] = levels.of(scores[c * n + first + a]);
+      else
+        std::fill(tile, tile + pixels, 0.0f);
+      for (std::int64_t a = 0; a < pixels; ++a) out[(first + a) * lanes + c] = tile[a];
+    }
+  }
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <new>
 #include <vector>
 
@@ -67,9 +66,7 @@ class KeyTable {
     std::size_t at = (h >> 20) & mask;
     const auto tag = static_cast<std::uint32_t>(h);
     while (slots_[at].id != kEmpty) {
-      if (slots_[at].tag == tag &&
-          std::memcmp(key(slots_[at].id), wanted, sizeof(std::int32_t) * length_) == 0)
-        break;
+      if (slots_[at].tag == tag && std::equal(wanted, wanted + length_, key(slots_[at].id))) break;
       at = (at + 1) & mask;
     }
     return at;

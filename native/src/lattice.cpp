@@ -14,10 +14,12 @@ constexpr std::int64_t kChunk = 8192;  // pixels whose keys are made unique toge
 constexpr double kLargestCoordinate = 1 << 29;
 
 // The simplex that encloses one feature point (Adams et al., section 3.1), in Scalar arithmetic.
-template <class Scalar>
+// The usual dimensions are known to the compiler, as D; 0 stands for any.
+template <class Scalar, int D>
 class Simplex {
  public:
-  explicit Simplex(int d) : d_(d) {
+  explicit Simplex(int dimension) : any_(dimension) {
+    const int d = this->d();
     // The filter's total variance is that of the blur, 2/3 (d+1)^2 in lattice units per axis.
     const auto inverse_std = static_cast<Scalar>(std::sqrt(2.0 / 3.0) * (d + 1));
     for (int i = 0; i < d; ++i)
@@ -33,14 +35,14 @@ class Simplex {
 
   // Coordinates (the first d of d+1, which sum to zero) of corner k, the one of remainder k.
   void key(int k, std::int32_t* out) const {
-    for (int i = 0; i < d_; ++i) out[i] = zero_[i] + k - (rank_[i] > d_ - k ? d_ + 1 : 0);
+    for (int i = 0; i < d(); ++i) out[i] = zero_[i] + k - (rank_[i] > d() - k ? d() + 1 : 0);
   }
 
   Scalar weight(int k) const { return weight_[k]; }
   int rank(int i) const { return rank_[i]; }
 
   bool same_as(const Simplex& other) const {
-    for (int i = 0; i <= d_; ++i)
+    for (int i = 0; i <= d(); ++i)
       if (zero_[i] != other.zero_[i] || rank_[i] != other.rank_[i]) return false;
     return true;
   }
@@ -49,13 +51,13 @@ class Simplex {
   template <class Real>
   void elevate(const Real* feature) {
     Scalar sum = 0;
-    for (int i = d_; i > 0; --i) {
+    for (int i = d(); i > 0; --i) {
       const Scalar scaled = static_cast<Scalar>(feature[i - 1]) * scale_[i - 1];
       elevated_[i] = sum - i * scaled;
       sum += scaled;
     }
     elevated_[0] = sum;
-    for (int i = 0; i <= d_; ++i)
+    for (int i = 0; i <= d(); ++i)
       if (!(std::fabs(elevated_[i]) < kLargestCoordinate))
         throw std::out_of_range("features too far from the origin");
   }
@@ -63,60 +65,64 @@ class Simplex {
   // Nearest lattice point all of whose coordinates are multiples of d+1, and the rank of each axis.
   void round_to_remainder_zero() {
     int sum = 0;
-    for (int i = 0; i <= d_; ++i) {
-      const int nearest = static_cast<int>(std::floor(elevated_[i] / (d_ + 1) + 0.5));
-      zero_[i] = nearest * (d_ + 1);
+    for (int i = 0; i <= d(); ++i) {
+      const int nearest = static_cast<int>(std::floor(elevated_[i] / (d() + 1) + 0.5));
+      zero_[i] = nearest * (d() + 1);
       sum += nearest;
       rank_[i] = 0;
     }
-    for (int i = 0; i < d_; ++i)
-      for (int j = i + 1; j <= d_; ++j)
+    for (int i = 0; i < d(); ++i)
+      for (int j = i + 1; j <= d(); ++j)
         ++rank_[elevated_[i] - zero_[i] < elevated_[j] - zero_[j] ? i : j];
-    for (int i = 0; i <= d_; ++i) {  // back onto the plane of zero sum
+    for (int i = 0; i <= d(); ++i) {  // back onto the plane of zero sum
       rank_[i] += sum;
       if (rank_[i] < 0) {
-        rank_[i] += d_ + 1;
-        zero_[i] += d_ + 1;
-      } else if (rank_[i] > d_) {
-        rank_[i] -= d_ + 1;
-        zero_[i] -= d_ + 1;
+        rank_[i] += d() + 1;
+        zero_[i] += d() + 1;
+      } else if (rank_[i] > d()) {
+        rank_[i] -= d() + 1;
+        zero_[i] -= d() + 1;
       }
       // Far from the origin, single precision no longer tells neighbouring lattice points apart.
-      if (rank_[i] < 0 || rank_[i] > d_)
+      if (rank_[i] < 0 || rank_[i] > d())
         throw std::out_of_range("features too far from the origin");
     }
   }
 
   void weigh() {
-    Scalar b[kMaxDimension + 2] = {};
-    for (int i = 0; i <= d_; ++i) {
-      const Scalar delta = (elevated_[i] - zero_[i]) / (d_ + 1);
-      b[d_ - rank_[i]] += delta;
-      b[d_ + 1 - rank_[i]] -= delta;
+    Scalar b[kMost + 2] = {};
+    for (int i = 0; i <= d(); ++i) {
+      const Scalar delta = (elevated_[i] - zero_[i]) / (d() + 1);
+      b[d() - rank_[i]] += delta;
+      b[d() + 1 - rank_[i]] -= delta;
     }
-    b[0] += 1 + b[d_ + 1];
-    for (int k = 0; k <= d_; ++k) weight_[k] = b[k] > 0 ? b[k] : 0;  // rounding may go below
+    b[0] += 1 + b[d() + 1];
+    for (int k = 0; k <= d(); ++k) weight_[k] = b[k] > 0 ? b[k] : 0;  // rounding may go below
   }
 
-  int d_;
-  Scalar scale_[kMaxDimension];
-  Scalar elevated_[kMaxDimension + 1];
-  Scalar weight_[kMaxDimension + 1];
-  std::int32_t zero_[kMaxDimension + 1];
-  int rank_[kMaxDimension + 1];
+  int d() const { return D > 0 ? D : any_; }
+
+  static constexpr int kMost = D > 0 ? D : kMaxDimension;
+  int any_;
+  Scalar scale_[kMost];
+  Scalar elevated_[kMost + 1];
+  Scalar weight_[kMost + 1];
+  std::int32_t zero_[kMost + 1];
+  int rank_[kMost + 1];
 };
 
 // Corners, ranks and weights of the pixels of one chunk; corners number the chunk's own keys.
-template <class Scalar, class Real>
+template <class Scalar, int D, class Real>
 std::vector<std::int32_t> locate_chunk(const Real* features, std::int64_t begin, std::int64_t end,
                                        Topology& topology, float* weights) {
   const int d = topology.dimension;
   const std::int64_t n = topology.pixels;
   KeyTable table(d, static_cast<std::size_t>(end - begin));
-  Simplex<Scalar> alternating[2] = {Simplex<Scalar>(d), Simplex<Scalar>(d)};
+  using Enclosing = Simplex<Scalar, D>;
+  Enclosing alternating[2] = {Enclosing(d), Enclosing(d)};
   std::int32_t key[kMaxDimension];
   for (std::int64_t a = begin; a < end; ++a) {
-    Simplex<Scalar>& current = alternating[a & 1];
+    Enclosing& current = alternating[a & 1];
     current.locate(features + a * d);
     const bool repeated = a > begin && current.same_as(alternating[1 - (a & 1)]);
     for (int k = 0; k <= d; ++k) {
@@ -132,6 +138,14 @@ std::vector<std::int32_t> locate_chunk(const Real* features, std::int64_t begin,
     }
   }
   return table.keys();
+}
+
+template <class Scalar, class Real>
+auto locator(int d) {
+  return d == 2   ? locate_chunk<Scalar, 2, Real>
+         : d == 3 ? locate_chunk<Scalar, 3, Real>
+         : d == 5 ? locate_chunk<Scalar, 5, Real>
+                  : locate_chunk<Scalar, 0, Real>;
 }
 
 // Numbers all keys in order of first appearance; returns each chunk's map from its own numbers.
@@ -152,9 +166,7 @@ std::vector<std::vector<std::int32_t>> merge_keys(std::vector<std::vector<std::i
 void link_neighbours(Topology& topology, const KeyTable& table, Team& team) {
   const int d = topology.dimension;
   const std::int32_t vertices = topology.vertices;
-  topology.neighbour.reset(static_cast<std::int64_t>(d + 1) * vertices * 2);
-  std::fill(topology.neighbour.data(), topology.neighbour.data() + topology.neighbour.size(),
-            vertices);
+  topology.reset_neighbours();
   team.run(static_cast<std::int64_t>(vertices), 4096,
            [&](std::int64_t begin, std::int64_t end, int) {
              std::int32_t key[kMaxDimension];
@@ -164,8 +176,7 @@ void link_neighbours(Topology& topology, const KeyTable& table, Team& team) {
                  for (int i = 0; i < d; ++i) key[i] = own[i] - 1;
                  if (j < d) key[j] += d + 1;
                  const std::int32_t next = table.find(key, vertices);
-                 std::int32_t* axis =
-                     topology.neighbour.data() + static_cast<std::int64_t>(j) * vertices * 2;
+                 std::int32_t* axis = topology.axis(j);
                  axis[2 * v] = next;
                  if (next != vertices)
                    axis[2 * static_cast<std::int64_t>(next) + 1] = static_cast<std::int32_t>(v);
@@ -219,7 +230,7 @@ Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team,
   lattice.corner_weight.reset(n * (d + 1));
 
   const auto locate =
-      arithmetic == Arithmetic::kDouble ? locate_chunk<double, Real> : locate_chunk<float, Real>;
+      arithmetic == Arithmetic::kDouble ? locator<double, Real>(d) : locator<float, Real>(d);
   std::vector<std::vector<std::int32_t>> chunks(
       static_cast<std::size_t>((n + kChunk - 1) / kChunk));
   team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {

@@ -17,8 +17,8 @@ constexpr int kTile = Pixels::kTile;
 // whichever thread made them.
 template <std::size_t Sums, class Chunk>
 std::array<double, Sums> over_chunks(std::int64_t n, Team& team, Chunk&& chunk) {
-  std::vector<std::array<double, Sums>> parts(
-      static_cast<std::size_t>((n + kGrain - 1) / kGrain), std::array<double, Sums>{});
+  std::vector<std::array<double, Sums>> parts(static_cast<std::size_t>((n + kGrain - 1) / kGrain),
+                                              std::array<double, Sums>{});
   team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     chunk(begin, end, parts[static_cast<std::size_t>(begin / kGrain)].data());
   });
@@ -31,17 +31,13 @@ std::array<double, Sums> over_chunks(std::int64_t n, Team& team, Chunk&& chunk) 
 // Calls body(tile, first pixel, sums) for all tiles.
 template <std::size_t Sums, class Body>
 std::array<double, Sums> over_tiles(Planes planes, Team& team, Body&& body) {
-  return over_chunks<Sums>(planes.n, team,
-                           [&](std::int64_t begin, std::int64_t end, double* sums) {
-                             std::vector<float> scratch(
-                                 static_cast<std::size_t>(planes.labels) * kTile);
-                             for (std::int64_t a = begin; a < end; a += kTile) {
-                               const auto count = std::min<std::int64_t>(kTile, end - a);
-                               body(Tile{planes.n, planes.labels, static_cast<int>(count),
-                                         scratch.data()},
-                                    a, sums);
-                             }
-                           });
+  return over_chunks<Sums>(planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+    std::vector<float> scratch(static_cast<std::size_t>(planes.labels) * kTile);
+    for (std::int64_t a = begin; a < end; a += kTile) {
+      const auto count = std::min<std::int64_t>(kTile, end - a);
+      body(Tile{planes.n, planes.labels, static_cast<int>(count), scratch.data()}, a, sums);
+    }
+  });
 }
 
 const float* from(const float* vector, std::int64_t a) {

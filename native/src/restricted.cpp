@@ -92,11 +92,11 @@ void copy_corners(const Lattice& whole, const std::int32_t* pixels, const Ids& n
 void copy_neighbours(const Topology& from, const Ids& kept, const Ids& number, Topology& topology,
                      Team& team) {
   const std::int64_t vertices = topology.vertices;
-  topology.neighbour.reset(static_cast<std::int64_t>(topology.dimension + 1) * vertices * 2);
+  topology.reset_neighbours();
   team.run(vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (int j = 0; j <= topology.dimension; ++j) {
       const std::int32_t* old_axis = from.axis(j);
-      std::int32_t* axis = topology.neighbour.data() + j * vertices * 2;
+      std::int32_t* axis = topology.axis(j);
       for (std::int64_t v = begin; v < end; ++v)
         for (int side = 0; side < 2; ++side) {
           const std::int32_t next =

@@ -49,6 +49,11 @@ Topology::Runs runs_of(const Flags& wanted) {
 
 }  // namespace
 
+void Topology::reset_neighbours() {
+  neighbour.reset((dimension + 1) * (vertices + std::int64_t{1}) * 2);
+  std::fill(neighbour.data(), neighbour.data() + neighbour.size(), vertices);
+}
+
 void Topology::prepare(Team& team) {
   measure_reach(team);
   find_ragged(team);

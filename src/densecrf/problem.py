@@ -258,16 +258,8 @@ class Problem:
         positive where the last move points uphill.
         """
         y = np.empty_like(self.unary)
-        bound, value, uphill = core().descend(
-            self.unary,
-            _floats(r),
-            _floats(v),
-            _floats(step),
-            self.stiffness,
-            _floats(previous),
-            y,
-            self.threads,
-        )
+        given = (_floats(array) for array in (r, v, step, self.stiffness, previous))
+        bound, value, uphill = core().descend(self.unary, *given, y, self.threads)
         return y, bound - self.rounding_allowance, value, uphill
 
     def softmax(self, z: FloatArray) -> FloatArray:
@@ -324,9 +316,8 @@ class Problem:
         with :math:`Hy` = `received`: its labels, the Frank-Wolfe gap, and F(y).
         """
         labels = np.empty(self.n, np.int64)
-        gap, objective = core().linearise(
-            _floats(linear), _floats(received), _floats(diagonal), _floats(y), labels, self.threads
-        )
+        given = (_floats(array) for array in (linear, received, diagonal, y))
+        gap, objective = core().linearise(*given, labels, self.threads)
         return labels, gap, objective
 
     def curvature(
@@ -341,16 +332,8 @@ class Problem:
 
         `target` and `received` are the products of H with the vertex and with `y`.
         """
-        return float(
-            core().curvature(
-                labels,
-                _floats(y),
-                _floats(target),
-                _floats(received),
-                _floats(diagonal),
-                self.threads,
-            )
-        )
+        given = (_floats(array) for array in (y, target, received, diagonal))
+        return float(core().curvature(labels, *given, self.threads))
 
     def toward(self, labels: IntArray, y: FloatArray, step: float) -> FloatArray:
         """Return `y` moved by `step` of the way to a vertex."""

@@ -92,7 +92,8 @@ class Result:
     best_constant : tuple of (int, float)
         The best constant labelling's label and energy.
     trace : Trace
-        The way here.
+        The way here, a row for each iteration; for ``mf5`` the last one's alone unless there was
+        a callback, since scoring an iteration costs as much as making it.
     info : dict
         What the method has to say of itself (for example the labels and pixels that it kept).
     """

@@ -31,7 +31,8 @@ struct Topology {
   Buffer<std::uint8_t> rank;         // (d+1, pixels): order of the axes inside the simplex
   Buffer<std::int64_t> row_begin;    // (vertices+1): where a vertex's entries begin
   Buffer<std::int32_t> entry_pixel;  // (d+1)·pixels: the pixels that touch a vertex, ascending
-  Buffer<std::int32_t> neighbour;    // (d+1, vertices, 2): along +axis and -axis; vertices = none
+  Buffer<std::int32_t> neighbour;    // (d+1, vertices+1, 2): along +axis and -axis; number
+                                     // `vertices` is none, as are its neighbours
 
   // How far a sweep in blocks of vertices must be ahead before a block can be worked on: the last
   // block that holds a neighbour, along one axis, of anything up to and including this block; and
@@ -60,8 +61,11 @@ struct Topology {
   }
   const std::int32_t* reach_of(int j) const { return reach.data() + j * blocks_of(vertices); }
   const std::int32_t* axis(int j) const {
-    return neighbour.data() + static_cast<std::int64_t>(j) * vertices * 2;
+    return neighbour.data() + static_cast<std::int64_t>(j) * (vertices + std::int64_t{1}) * 2;
   }
+  std::int32_t* axis(int j) { return const_cast<std::int32_t*>(std::as_const(*this).axis(j)); }
+  // Makes room for neighbours; none so far.
+  void reset_neighbours();
 
  private:
   void measure_reach(Team& team);

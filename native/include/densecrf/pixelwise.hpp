@@ -41,8 +41,7 @@ std::array<double, 2> linearise(Planes, const float* linear, const float* h, con
 double curvature(Planes, const std::int64_t* labels, const float* y, const float* target,
                  const float* h, const float* c, Team& team);
 
-void toward(Planes, const std::int64_t* labels, const float* y, float step, float* out,
-            Team& team);
+void toward(Planes, const std::int64_t* labels, const float* y, float step, float* out, Team& team);
 
 // Σ_a min_i (phi_ai + factor · r_ai), summed in double.
 double lower_bound(Planes, const float* phi, const float* r, float factor, Team& team);

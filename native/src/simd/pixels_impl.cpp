@@ -62,13 +62,12 @@ DENSECRF_INLINE void thresholds(const float* z, std::int64_t stride, int labels,
   for (int a = 0; a < count; ++a) tau[a] = -1.0f;
   for (int round = 0; round <= labels; ++round) {
     float sum[kTile] = {}, active[kTile] = {};
-    for (int i = 0; i < labels; ++i)
-      DENSECRF_INDEPENDENT
-      for (int a = 0; a < count; ++a) {
-        const float value = z[i * stride + a] - largest[a];
-        sum[a] += value > tau[a] ? value : 0.0f;
-        active[a] += value > tau[a] ? 1.0f : 0.0f;
-      }
+    for (int i = 0; i < labels; ++i) DENSECRF_INDEPENDENT
+    for (int a = 0; a < count; ++a) {
+      const float value = z[i * stride + a] - largest[a];
+      sum[a] += value > tau[a] ? value : 0.0f;
+      active[a] += value > tau[a] ? 1.0f : 0.0f;
+    }
     std::int32_t risen = 0;
     DENSECRF_INDEPENDENT
     for (int a = 0; a < count; ++a) {
@@ -84,14 +83,12 @@ void project(const Tile& t, const float* z, float* out) {
   float tau[kTile], largest[kTile];
   DENSECRF_INDEPENDENT
   for (int a = 0; a < t.count; ++a) largest[a] = z[a];
-  for (int i = 1; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) largest[a] = larger(largest[a], z[i * t.n + a]);
+  for (int i = 1; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) largest[a] = larger(largest[a], z[i * t.n + a]);
   thresholds(z, t.n, t.labels, t.count, largest, tau);
-  for (int i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a)
-      out[i * t.n + a] = larger((z[i * t.n + a] - largest[a]) - tau[a], 0.0f);
+  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a)
+    out[i * t.n + a] = larger((z[i * t.n + a] - largest[a]) - tau[a], 0.0f);
 }
 
 DENSECRF_INLINE double total(const double* values, int count) {
@@ -106,25 +103,23 @@ void descend(const Tile& t, const float* phi, const float* r, const float* v, co
   double value[kTile] = {}, uphill[kTile] = {};
   DENSECRF_INDEPENDENT
   for (int a = 0; a < t.count; ++a) largest[a] = -(least[a] = kLargest);
-  for (int i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) {
-      const float g = phi[i * t.n + a] + r[i * t.n + a];
-      const float z = v[i * t.n + a] - step[a] * g;
-      least[a] = smaller(least[a], g);
-      largest[a] = larger(largest[a], z);
-      value[a] += static_cast<double>(g) * static_cast<double>(v[i * t.n + a]);
-      t.scratch[i * kTile + a] = z;
-    }
+  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    const float g = phi[i * t.n + a] + r[i * t.n + a];
+    const float z = v[i * t.n + a] - step[a] * g;
+    least[a] = smaller(least[a], g);
+    largest[a] = larger(largest[a], z);
+    value[a] += static_cast<double>(g) * static_cast<double>(v[i * t.n + a]);
+    t.scratch[i * kTile + a] = z;
+  }
   thresholds(t.scratch, kTile, t.labels, t.count, largest, tau);
-  for (int i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) {
-      const float y = larger((t.scratch[i * kTile + a] - largest[a]) - tau[a], 0.0f);
-      const float back = stiffness[a] * (v[i * t.n + a] - y);
-      uphill[a] += static_cast<double>(back) * static_cast<double>(y - previous[i * t.n + a]);
-      out[i * t.n + a] = y;
-    }
+  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    const float y = larger((t.scratch[i * kTile + a] - largest[a]) - tau[a], 0.0f);
+    const float back = stiffness[a] * (v[i * t.n + a] - y);
+    uphill[a] += static_cast<double>(back) * static_cast<double>(y - previous[i * t.n + a]);
+    out[i * t.n + a] = y;
+  }
   for (int a = 0; a < t.count; ++a) sums[0] += least[a];
   sums[1] += total(value, t.count);
   sums[2] += total(uphill, t.count);
@@ -139,41 +134,35 @@ void respond(const Tile& t, const float* phi, const float* filtered, const float
     float* z = t.scratch + i * kTile;
     DENSECRF_INDEPENDENT
     for (int a = 0; a < t.count; ++a) z[a] = -phi[i * t.n + a];
-    if (filtered)
-      DENSECRF_INDEPENDENT
-      for (int a = 0; a < t.count; ++a) z[a] += filtered[i * t.n + a];
-    if (own)
-      DENSECRF_INDEPENDENT
-      for (int a = 0; a < t.count; ++a) z[a] -= own[a] * y[i * t.n + a];
+    if (filtered) DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) z[a] += filtered[i * t.n + a];
+    if (own) DENSECRF_INDEPENDENT
+    for (int a = 0; a < t.count; ++a) z[a] -= own[a] * y[i * t.n + a];
     DENSECRF_INDEPENDENT
     for (int a = 0; a < t.count; ++a) largest[a] = larger(largest[a], z[a]);
   }
-  for (int i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) {
-      float& z = t.scratch[i * kTile + a];
-      z = exponential(z - largest[a]);
-      sum[a] += z;
-    }
+  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    float& z = t.scratch[i * kTile + a];
+    z = exponential(z - largest[a]);
+    sum[a] += z;
+  }
   DENSECRF_INDEPENDENT
   for (int a = 0; a < t.count; ++a) sum[a] = 1.0f / sum[a];
-  for (int i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) out[i * t.n + a] = t.scratch[i * kTile + a] * sum[a];
+  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) out[i * t.n + a] = t.scratch[i * kTile + a] * sum[a];
 }
 
 void messages(const Tile& t, const float* filtered, const float* y, const float* own, float* out) {
   float sum[kTile] = {};
-  for (int i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) {
-      const float m = filtered[i * t.n + a] - own[a] * y[i * t.n + a];
-      t.scratch[i * kTile + a] = m;
-      sum[a] += m;
-    }
-  for (int i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) out[i * t.n + a] = sum[a] - t.scratch[i * kTile + a];
+  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    const float m = filtered[i * t.n + a] - own[a] * y[i * t.n + a];
+    t.scratch[i * kTile + a] = m;
+    sum[a] += m;
+  }
+  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) out[i * t.n + a] = sum[a] - t.scratch[i * kTile + a];
 }
 
 void argmax(const Tile& t, const float* z, std::int64_t* out) {
@@ -184,13 +173,12 @@ void argmax(const Tile& t, const float* z, std::int64_t* out) {
     most[a] = z[a];
     best[a] = 0;
   }
-  for (int i = 1; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) {
-      const bool more = z[i * t.n + a] > most[a];
-      most[a] = more ? z[i * t.n + a] : most[a];
-      best[a] = more ? i : best[a];
-    }
+  for (int i = 1; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    const bool more = z[i * t.n + a] > most[a];
+    most[a] = more ? z[i * t.n + a] : most[a];
+    best[a] = more ? i : best[a];
+  }
   DENSECRF_INDEPENDENT
   for (int a = 0; a < t.count; ++a) out[a] = best[a];
 }
@@ -204,16 +192,15 @@ void alternatives(const Tile& t, const float* phi, const float* received,
     now[a] = static_cast<std::int32_t>(labels[a]);
     least[a] = kLargest;
   }
-  for (std::int32_t i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) {
-      const bool mine = now[a] == i;
-      const float cost = phi[i * t.n + a] + received[i * t.n + a];
-      unary[a] = mine ? phi[i * t.n + a] : unary[a];
-      pairwise[a] = mine ? received[i * t.n + a] : pairwise[a];
-      then[a] = cost < least[a] ? i : then[a];
-      least[a] = smaller(least[a], cost);
-    }
+  for (std::int32_t i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    const bool mine = now[a] == i;
+    const float cost = phi[i * t.n + a] + received[i * t.n + a];
+    unary[a] = mine ? phi[i * t.n + a] : unary[a];
+    pairwise[a] = mine ? received[i * t.n + a] : pairwise[a];
+    then[a] = cost < least[a] ? i : then[a];
+    least[a] = smaller(least[a], cost);
+  }
   for (int a = 0; a < t.count; ++a) {
     gain[a] = unary[a] + pairwise[a] - least[a];
     best[a] = gain[a] > 0 ? then[a] : now[a];
@@ -230,18 +217,17 @@ void linearise(const Tile& t, const float* linear, const float* h, const float* 
   double along[kTile] = {}, objective[kTile] = {};
   DENSECRF_INDEPENDENT
   for (int a = 0; a < t.count; ++a) least[a] = kLargest;
-  for (std::int32_t i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) {
-      const float own = y[i * t.n + a], product = h[i * t.n + a] + c[a] * own;
-      const float g = linear[i * t.n + a] + product;
-      where[a] = g < least[a] ? i : where[a];
-      least[a] = smaller(least[a], g);
-      along[a] += static_cast<double>(g) * static_cast<double>(own);
-      objective[a] += (static_cast<double>(linear[i * t.n + a]) +
-                       0.5 * static_cast<double>(product)) *
-                      static_cast<double>(own);
-    }
+  for (std::int32_t i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    const float own = y[i * t.n + a], product = h[i * t.n + a] + c[a] * own;
+    const float g = linear[i * t.n + a] + product;
+    where[a] = g < least[a] ? i : where[a];
+    least[a] = smaller(least[a], g);
+    along[a] += static_cast<double>(g) * static_cast<double>(own);
+    objective[a] +=
+        (static_cast<double>(linear[i * t.n + a]) + 0.5 * static_cast<double>(product)) *
+        static_cast<double>(own);
+  }
   for (int a = 0; a < t.count; ++a) {
     best[a] = where[a];
     sums[0] += along[a] - static_cast<double>(least[a]);
@@ -255,13 +241,12 @@ void curvature(const Tile& t, const std::int64_t* labels, const float* y, const 
   double bend[kTile] = {};
   DENSECRF_INDEPENDENT
   for (int a = 0; a < t.count; ++a) vertex[a] = static_cast<std::int32_t>(labels[a]);
-  for (std::int32_t i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) {
-      const float direction = (vertex[a] == i ? 1.0f : 0.0f) - y[i * t.n + a];
-      const float change = target[i * t.n + a] - h[i * t.n + a];
-      bend[a] += static_cast<double>(direction) * static_cast<double>(change + c[a] * direction);
-    }
+  for (std::int32_t i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    const float direction = (vertex[a] == i ? 1.0f : 0.0f) - y[i * t.n + a];
+    const float change = target[i * t.n + a] - h[i * t.n + a];
+    bend[a] += static_cast<double>(direction) * static_cast<double>(change + c[a] * direction);
+  }
   sums[0] += total(bend, t.count);
 }
 
@@ -269,19 +254,17 @@ void toward(const Tile& t, const std::int64_t* labels, const float* y, float ste
   std::int32_t vertex[kTile];
   DENSECRF_INDEPENDENT
   for (int a = 0; a < t.count; ++a) vertex[a] = static_cast<std::int32_t>(labels[a]);
-  for (std::int32_t i = 0; i < t.labels; ++i)
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) {
-      const float own = y[i * t.n + a];
-      out[i * t.n + a] = own + step * ((vertex[a] == i ? 1.0f : 0.0f) - own);
-    }
+  for (std::int32_t i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
+  for (int a = 0; a < t.count; ++a) {
+    const float own = y[i * t.n + a];
+    out[i * t.n + a] = own + step * ((vertex[a] == i ? 1.0f : 0.0f) - own);
+  }
 }
 
 }  // namespace
 
 extern const Pixels DENSECRF_CONCAT(pixels_, DENSECRF_ISA);
 const Pixels DENSECRF_CONCAT(pixels_, DENSECRF_ISA) = {
-    project,      descend,   respond,   messages, argmax,
-    alternatives, linearise, curvature, toward};
+    project, descend, respond, messages, argmax, alternatives, linearise, curvature, toward};
 
 }  // namespace densecrf

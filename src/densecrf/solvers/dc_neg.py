@@ -55,7 +55,7 @@ def dc_neg(
     check_integer("iterations", iterations, at_least=0)
     check_non_negative("tolerance", tolerance)
     low, high = label_eigenvalues(problem)
-    strength = max(high, 0.0) * problem.diagonal + SMALLEST_STRENGTH
+    strength: Any = max(high, 0.0) * problem.diagonal + SMALLEST_STRENGTH
     if low < 0:
         strength = strength - low * (problem.mass - problem.diagonal)
     received = problem.messages(y)

@@ -56,6 +56,9 @@ class Method:
         "potts", "tree" (Potts and tree metrics) or "any".
     gap : float or None
         Gap at which it stops unless told otherwise; None: it runs to its own end.
+    scored : bool
+        Whether every iteration's labelling is scored; else the last one's alone, unless a
+        callback wants to see them.
     """
 
     steps: Callable[..., Iterator[Step]]
@@ -64,12 +67,16 @@ class Method:
     presets: dict[str, Any] = field(default_factory=dict)
     compatibility: str = "any"
     gap: float | None = None
+    scored: bool = True
 
 
 _METHODS: dict[str, Method] = {
     "unary": Method(unary, "each pixel's own best label"),
     "mf5": Method(
-        mean_field, "mean field, 5 iterations", presets={"iterations": 5, "tolerance": 0.0}
+        mean_field,
+        "mean field, 5 iterations",
+        presets={"iterations": 5, "tolerance": 0.0},
+        scored=False,
     ),
     "mf": Method(mean_field, "mean field to convergence"),
     "qp": Method(qp, "convex quadratic program, Frank-Wolfe"),
@@ -198,7 +205,8 @@ def minimise(
         limits.gap = chosen.gap
     start, cut_short = _starting_point(problem, chosen, init, limits)
     steps = iter(()) if cut_short else chosen.steps(problem, start.y, **keywords)
-    outcome = drive(problem, start, steps, limits)
+    scored = chosen.scored or limits.callback is not None
+    outcome = drive(problem, start, steps, limits, scored=scored)
     if cut_short:
         outcome.converged, outcome.message = False, cut_short
     return outcome
@@ -257,7 +265,8 @@ def _starting_point(
         if cut_short:
             return step, cut_short
         own = Limits(time_limit=limits.time_limit, started=limits.started)
-        first = drive(problem, step, inner.steps(problem, step.y, **inner.presets), own)
+        steps = inner.steps(problem, step.y, **inner.presets)
+        first = drive(problem, step, steps, own, scored=inner.scored)
         info = {"init": name}
         return (
             Step(first.y, labels=first.labels, energy=first.energy, info=info),

@@ -107,13 +107,18 @@ class Outcome:
         trace.lower_bound.append(self.lower_bound)
 
 
-def drive(problem: Problem, start: Step, steps: Iterator[Step], limits: Limits) -> Outcome:
+def drive(
+    problem: Problem, start: Step, steps: Iterator[Step], limits: Limits, *, scored: bool = True
+) -> Outcome:
     """Run a method to its end or to a limit; return the best that was seen.
 
-    Ctrl-C, once the starting point is scored, ends the run and keeps its best.
+    Ctrl-C, once the starting point is scored, ends the run and keeps its best. Where iterations are
+    not `scored`, only the last one's labelling is, and the trace has this one row.
     """
     outcome = Outcome()
-    outcome.take(problem, start, limits.seconds())
+    last = start
+    if scored:
+        outcome.take(problem, start, limits.seconds())
     try:
         while not _reached(outcome, limits):
             step = next(steps, None)
@@ -123,13 +128,17 @@ def drive(problem: Problem, start: Step, steps: Iterator[Step], limits: Limits) 
                 outcome.message = "the method's last iteration" if short else "converged"
                 break
             outcome.iterations += 1
-            outcome.take(problem, step, limits.seconds())
+            last = step
+            if scored:
+                outcome.take(problem, step, limits.seconds())
             if limits.callback is not None and limits.callback(outcome) is True:
                 outcome.message = "stopped by the callback"
                 break
     except KeyboardInterrupt:
         outcome.interrupted = True
         outcome.message = "interrupted: this is the best so far"
+    if not scored:
+        outcome.take(problem, last, limits.seconds())
     return outcome
 
 

@@ -26,6 +26,7 @@ from densecrf.torch.pixelwise import (
     mean_field_update,
     project_simplex,
 )
+from densecrf.torch.quadratic import QuadraticSteps
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,7 +41,7 @@ _RAMPS = 4  # Triton's kernels are compiled for multiples of this many ramps
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-class TorchProblem:
+class TorchProblem(QuadraticSteps):
     """A model's energy and its relaxations, on the device of its tensors.
 
     Parameters

@@ -1,0 +1,56 @@
+// What the bindings share: arrays become pointers, the GIL is released, C++ errors become Python
+// ones.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <stdexcept>
+
+#include "densecrf/parallel.hpp"
+
+namespace nb = nanobind;
+
+namespace densecrf {
+
+void bind_pixelwise(nb::module_& m);
+
+template <class T>
+using Matrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Strided = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+template <class T>
+using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Asks Python whether Ctrl-C was pressed; its exception then waits in the thread's state.
+inline bool signalled() {
+  nb::gil_scoped_acquire gil;
+  return PyErr_CheckSignals() != 0;
+}
+
+// Runs body(team) without the GIL.
+template <class F>
+auto parallel(int threads, F&& body) {
+  try {
+    nb::gil_scoped_release release;
+    Team team(threads > 0 ? threads : available_threads(), signalled);
+    return body(team);
+  } catch (const Interrupted&) {
+    throw nb::python_error();
+  } catch (const std::out_of_range& error) {
+    throw nb::value_error(error.what());
+  }
+}
+
+inline void require(bool holds, const char* what) {
+  if (!holds) throw nb::value_error(what);
+}
+
+template <class In, class Out>
+void check_same_shape(const In& in, const Out& out) {
+  require(in.shape(0) == out.shape(0) && in.shape(1) == out.shape(1),
+          "the arrays' shapes are not the same");
+  require(in.shape(0) <= INT32_MAX, "too many channels");
+}
+
+}  // namespace densecrf

@@ -1,0 +1,184 @@
+// The operations on single pixels.
+#include "densecrf/pixelwise.hpp"
+
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+
+#include "arrays.hpp"
+
+using namespace nb::literals;
+
+namespace densecrf {
+
+namespace {
+
+using Labels = Vector<const std::int64_t>;
+
+template <class T>
+Planes planes_of(const Matrix<T>& array) {
+  return {static_cast<int>(array.shape(0)), static_cast<std::int64_t>(array.shape(1))};
+}
+
+template <class T, class... Others>
+void check_columns(const Matrix<T>& array, const Others&... vectors) {
+  require(((vectors.shape(0) == array.shape(1)) && ...), "a vector is not as long as the planes");
+}
+
+const float* data_of(const std::optional<Matrix<const float>>& array) {
+  return array ? array->data() : nullptr;
+}
+const float* data_of(const std::optional<Vector<const float>>& array) {
+  return array ? array->data() : nullptr;
+}
+
+}  // namespace
+
+// The arrays of a call have the same shape, vectors one number a pixel.
+void bind_pixelwise(nb::module_& m) {
+  using In = Matrix<const float>;
+  using Out = Matrix<float>;
+  using Column = Vector<const float>;
+  m.def(
+      "project_simplex",
+      [](In z, Out out, int threads) {
+        check_same_shape(z, out);
+        parallel(threads,
+                 [&](Team& team) { project_simplex(planes_of(z), z.data(), out.data(), team); });
+      },
+      "z"_a, "out"_a.noconvert(), "threads"_a);
+  m.def(
+      "descend",
+      [](In phi, In r, In v, Column step, Column stiffness, In previous, Out out, int threads) {
+        check_same_shape(phi, r);
+        check_same_shape(phi, v);
+        check_same_shape(phi, previous);
+        check_same_shape(phi, out);
+        check_columns(phi, step, stiffness);
+        return parallel(threads, [&](Team& team) {
+          return descend(planes_of(phi), phi.data(), r.data(), v.data(), step.data(),
+                         stiffness.data(), previous.data(), out.data(), team);
+        });
+      },
+      "phi"_a, "r"_a, "v"_a, "step"_a, "stiffness"_a, "previous"_a, "out"_a.noconvert(),
+      "threads"_a);
+  m.def(
+      "mean_field_response",
+      [](In phi, std::optional<In> filtered, std::optional<In> y, std::optional<Column> own,
+         Out out, int threads) {
+        check_same_shape(phi, out);
+        if (filtered) check_same_shape(phi, *filtered);
+        require(y.has_value() == own.has_value(), "y and own go together");
+        if (own) {
+          check_same_shape(phi, *y);
+          check_columns(phi, *own);
+        }
+        parallel(threads, [&](Team& team) {
+          mean_field_response(planes_of(phi), phi.data(), data_of(filtered), data_of(y),
+                              data_of(own), out.data(), team);
+        });
+      },
+      "phi"_a, "filtered"_a.none(), "y"_a.none(), "own"_a.none(), "out"_a.noconvert(), "threads"_a);
+  m.def(
+      "potts_messages",
+      [](In filtered, In y, Column own, Out out, int threads) {
+        check_same_shape(filtered, y);
+        check_same_shape(filtered, out);
+        check_columns(y, own);
+        parallel(threads, [&](Team& team) {
+          potts_messages(planes_of(y), filtered.data(), y.data(), own.data(), out.data(), team);
+        });
+      },
+      "filtered"_a, "y"_a, "own"_a, "out"_a.noconvert(), "threads"_a);
+  m.def(
+      "argmax",
+      [](In z, Vector<std::int64_t> out, int threads) {
+        check_columns(z, out);
+        require(z.shape(0) > 0, "z: no labels");
+        parallel(threads, [&](Team& team) { argmax(planes_of(z), z.data(), out.data(), team); });
+      },
+      "z"_a, "out"_a.noconvert(), "threads"_a);
+  m.def(
+      "alternatives",
+      [](In phi, In received, Labels labels, Vector<std::int64_t> best, Vector<float> gain,
+         int threads) {
+        check_same_shape(phi, received);
+        check_columns(phi, labels, best, gain);
+        return parallel(threads, [&](Team& team) {
+          return alternatives(planes_of(phi), phi.data(), received.data(), labels.data(),
+                              best.data(), gain.data(), team);
+        });
+      },
+      "phi"_a, "received"_a, "labels"_a, "best"_a.noconvert(), "gain"_a.noconvert(), "threads"_a);
+  m.def(
+      "linearise",
+      [](In linear, In h, Column c, In y, Vector<std::int64_t> best, int threads) {
+        check_same_shape(linear, h);
+        check_same_shape(linear, y);
+        check_columns(linear, c, best);
+        return parallel(threads, [&](Team& team) {
+          return linearise(planes_of(linear), linear.data(), h.data(), c.data(), y.data(),
+                           best.data(), team);
+        });
+      },
+      "linear"_a, "h"_a, "c"_a, "y"_a, "best"_a.noconvert(), "threads"_a);
+  m.def(
+      "curvature",
+      [](Labels labels, In y, In target, In h, Column c, int threads) {
+        check_same_shape(y, target);
+        check_same_shape(y, h);
+        check_columns(y, labels, c);
+        return parallel(threads, [&](Team& team) {
+          return curvature(planes_of(y), labels.data(), y.data(), target.data(), h.data(), c.data(),
+                           team);
+        });
+      },
+      "labels"_a, "y"_a, "target"_a, "h"_a, "c"_a, "threads"_a);
+  m.def(
+      "toward",
+      [](Labels labels, In y, float step, Out out, int threads) {
+        check_same_shape(y, out);
+        check_columns(y, labels);
+        parallel(threads, [&](Team& team) {
+          toward(planes_of(y), labels.data(), y.data(), step, out.data(), team);
+        });
+      },
+      "labels"_a, "y"_a, "step"_a, "out"_a.noconvert(), "threads"_a);
+  m.def(
+      "lower_bound",
+      [](In phi, In r, float factor, int threads) {
+        check_same_shape(phi, r);
+        return parallel(threads, [&](Team& team) {
+          return lower_bound(planes_of(phi), phi.data(), r.data(), factor, team);
+        });
+      },
+      "phi"_a, "r"_a, "factor"_a, "threads"_a);
+  m.def(
+      "inner",
+      [](In u, In v, int threads) {
+        check_same_shape(u, v);
+        return parallel(threads,
+                        [&](Team& team) { return inner(planes_of(u), u.data(), v.data(), team); });
+      },
+      "u"_a, "v"_a, "threads"_a);
+  m.def(
+      "difference",
+      [](In u, In v, int threads) {
+        check_same_shape(u, v);
+        return parallel(threads, [&](Team& team) {
+          return difference(planes_of(u), u.data(), v.data(), team);
+        });
+      },
+      "u"_a, "v"_a, "threads"_a);
+  m.def(
+      "ahead",
+      [](In u, In v, float share, Out out, int threads) {
+        check_same_shape(u, v);
+        check_same_shape(u, out);
+        parallel(threads, [&](Team& team) {
+          ahead(planes_of(u), u.data(), v.data(), share, out.data(), team);
+        });
+      },
+      "u"_a, "v"_a, "share"_a, "out"_a.noconvert(), "threads"_a);
+}
+
+}  // namespace densecrf

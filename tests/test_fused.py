@@ -1,0 +1,165 @@
+"""The fused per-pixel operations of the native core against plain NumPy, in double."""
+
+import numpy as np
+import pytest
+
+from densecrf.native import core
+
+SHAPES = [(1, 1), (2, 5), (3, 127), (21, 128), (7, 129), (4, 20_011)]
+CLOSE = {"rtol": 2e-6, "atol": 2e-6}  # float32 against double, sums of up to 21 terms
+
+
+@pytest.fixture(params=SHAPES, ids=str)
+def planes(request):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=request.param).astype(np.float32) for _ in range(5)]
+
+
+@pytest.fixture
+def column(planes):
+    return np.random.default_rng(1).random(planes[0].shape[1], dtype=np.float32) + np.float32(0.1)
+
+
+@pytest.fixture
+def labels(planes):
+    return np.random.default_rng(2).integers(0, len(planes[0]), planes[0].shape[1])
+
+
+def simplex(z):
+    """Return the projection of each column, by sorting."""
+    descending = -np.sort(-z.astype(np.float64), 0)
+    thresholds = (np.cumsum(descending, 0) - 1) / np.arange(1, len(z) + 1)[:, None]
+    count = (descending > thresholds).sum(0)
+    return np.maximum(z - np.take_along_axis(thresholds, count[None] - 1, 0), 0)
+
+
+def softmax(z):
+    e = np.exp(z.astype(np.float64) - z.max(0))
+    return e / e.sum(0)
+
+
+def test_descend(planes, column):
+    phi, r, v, previous, out = planes
+    g = phi.astype(np.float64) + r
+    bound, value, uphill = core().descend(phi, r, v, column, column, previous, out, 0)
+    np.testing.assert_allclose(out, simplex(v - column * g), rtol=0, atol=1e-5)
+    assert bound == pytest.approx(g.min(0).sum(), rel=1e-5, abs=1e-4)
+    assert value == pytest.approx((g * v).sum(), rel=1e-5, abs=1e-3)
+    slope = (column * (v - out.astype(np.float64)) * (out - previous)).sum()
+    assert uphill == pytest.approx(slope, rel=1e-5, abs=1e-3)
+
+
+def test_mean_field_response(planes, column):
+    phi, filtered, y, _, out = planes
+    for given, z in (
+        ((None, None, None), -phi),
+        ((filtered, None, None), filtered - phi),
+        ((filtered, y, column), filtered - column * y - phi),
+    ):
+        core().mean_field_response(phi, *given, out, 0)
+        np.testing.assert_allclose(out, softmax(z), rtol=1e-5, atol=1e-7)
+
+
+def test_response_to_extreme_energies():
+    """Differences beyond what float32 can tell from zero give probabilities of 0 and 1."""
+    phi = np.array([[0.0, -1e30, 50.0], [100.0, 1e30, 0.0], [1e4, 0.0, 86.0]], np.float32)
+    out = np.empty_like(phi)
+    core().mean_field_response(phi, None, None, None, out, 1)
+    assert np.isfinite(out).all()
+    np.testing.assert_allclose(out, softmax(-phi), rtol=1e-6, atol=1e-38)
+
+
+def test_potts_messages_also_in_place(planes, column):
+    filtered, y, out = planes[:3]
+    m = filtered.astype(np.float64) - column * y
+    core().potts_messages(filtered, y, column, out, 0)
+    np.testing.assert_allclose(out, m.sum(0) - m, rtol=1e-5, atol=1e-5)
+    core().potts_messages(filtered, y, column, filtered, 0)
+    np.testing.assert_array_equal(filtered, out)
+
+
+def test_argmax_takes_the_first(planes):
+    z = np.round(planes[0])  # many ties
+    best = np.empty(z.shape[1], np.int64)
+    core().argmax(z, best, 0)
+    np.testing.assert_array_equal(best, z.argmax(0))
+
+
+def test_alternatives(planes, labels):
+    phi, received = planes[:2]
+    costs = phi + received
+    chosen = costs[labels, np.arange(len(labels))]
+    best, gain = np.empty(len(labels), np.int64), np.empty(len(labels), np.float32)
+    unary, pairs, movers = core().alternatives(phi, received, labels, best, gain, 0)
+    np.testing.assert_allclose(gain, chosen - costs.min(0), **CLOSE)
+    np.testing.assert_array_equal(best, np.where(gain > 0, costs.argmin(0), labels))
+    assert movers == (gain > 0).sum()
+    pick = np.arange(len(labels))
+    assert unary == pytest.approx(phi[labels, pick].sum(dtype=np.float64), rel=1e-6, abs=1e-6)
+    assert pairs == pytest.approx(received[labels, pick].sum(dtype=np.float64), rel=1e-6, abs=1e-6)
+
+
+def test_frank_wolfe_steps(planes, column, labels):
+    linear, h, y, target, out = planes
+    product = h + column.astype(np.float64) * y
+    gradient = linear + product
+    best = np.empty(len(labels), np.int64)
+    gap, objective = core().linearise(linear, h, column, y, best, 0)
+    assert gap == pytest.approx((gradient * y).sum() - gradient.min(0).sum(), rel=1e-5, abs=1e-3)
+    assert objective == pytest.approx(((linear + 0.5 * product) * y).sum(), rel=1e-5, abs=1e-3)
+    chosen = gradient[best, np.arange(len(best))]
+    np.testing.assert_allclose(chosen, gradient.min(0), **CLOSE)
+    direction = (np.arange(len(y))[:, None] == labels) - y.astype(np.float64)
+    bend = (direction * (target - h + column * direction)).sum()
+    assert core().curvature(labels, y, target, h, column, 0) == pytest.approx(
+        bend, rel=1e-5, abs=1e-3
+    )
+    core().toward(labels, y, 0.3, out, 0)
+    np.testing.assert_allclose(out, y + 0.3 * direction, **CLOSE)
+
+
+def test_sums_and_moves(planes):
+    u, v, out = planes[:3]
+    assert core().inner(u, v, 0) == pytest.approx((u.astype(np.float64) * v).sum(), abs=1e-6)
+    total, largest = core().difference(u, v, 0)
+    assert total == pytest.approx(np.abs(u - v).sum(dtype=np.float64), rel=1e-6)
+    assert largest == pytest.approx(np.abs(u - v).max(), rel=1e-6)
+    core().ahead(u, v, 0.7, out, 0)
+    np.testing.assert_allclose(out, u + 0.7 * (u - v), **CLOSE)
+
+
+@pytest.fixture
+def restore_isa():
+    chosen = core().isa()
+    yield
+    assert core().select_isa(chosen)
+
+
+@pytest.mark.usefixtures("restore_isa")
+def test_every_thread_count_and_instruction_set(planes, column):
+    phi, r, v, previous, _ = planes
+    results = {}
+    for isa in ("base", "sse2", "avx2", "avx512"):
+        if not core().select_isa(isa):
+            continue
+        for threads in (1, 2, 5):
+            step, response = np.empty_like(phi), np.empty_like(phi)
+            sums = core().descend(phi, r, v, column, column, previous, step, threads)
+            core().mean_field_response(phi, r, v, column, response, threads)
+            results.setdefault(isa, []).append((np.array(sums), step, response))
+    for runs in results.values():
+        for run in runs[1:]:
+            for a, b in zip(runs[0], run, strict=True):
+                np.testing.assert_array_equal(a, b)
+    first = next(iter(results.values()))[0]
+    for runs in results.values():
+        for a, b in zip(first, runs[0], strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-4, atol=2e-5)
+
+
+def test_wrong_shapes_are_refused():
+    a, b = np.zeros((2, 3), np.float32), np.zeros((3, 2), np.float32)
+    with pytest.raises(ValueError, match="shapes"):
+        core().inner(a, b, 1)
+    with pytest.raises(ValueError, match="as long as"):
+        core().argmax(a, np.zeros(2, np.int64), 1)
