@@ -11,7 +11,19 @@ from pathlib import Path
 
 from benchmarks.harness import machine
 
-ALL = ("ordered_filter", "plain_filter", "memory", "accuracy")
+ALL = (
+    "ordered_filter",
+    "converged",
+    "plain_filter",
+    "mean_field",
+    "certified",
+    "proximal",
+    "threads",
+    "roofline",
+    "scaling",
+    "memory",
+    "accuracy",
+)
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 HEADER = """# Results
 

@@ -6,6 +6,7 @@ import os
 import platform
 import statistics
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from densecrf.kernels import Bilateral, Features, Spatial
 from densecrf.native import core
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("DENSECRF_SHARED", ROOT.parent / "shared")) / "data"
@@ -62,12 +63,25 @@ def median_seconds(
     return statistics.median(taken)
 
 
-def median_seconds_in_turn(*calls: Callable[[], Any], repeat: int = 7) -> list[float]:
-    """Return the median CPU time of each call, run in turn so that disturbances hit all alike."""
+def in_turn(
+    *calls: Callable[[], Any], clock: Callable[[], float] = time.process_time, repeat: int = 7
+) -> list[float]:
+    """Return the median time of each call, run in turn so that disturbances hit all alike."""
     for call in calls:
         call()
-    rounds = [[_timed(call, time.process_time) for call in calls] for _ in range(repeat)]
+    rounds = [[_timed(call, clock) for call in calls] for _ in range(repeat)]
     return [statistics.median(column) for column in zip(*rounds, strict=True)]
+
+
+@contextmanager
+def cores(count: int) -> Iterator[None]:
+    """Let the process run on so many cores, and use as many threads by default."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _timed(call: Callable[[], Any], clock: Callable[[], float]) -> float:
@@ -89,11 +103,11 @@ def photographs() -> dict[str, np.ndarray]:
 
 
 def photograph(pixels: int) -> np.ndarray:
-    """Return a photograph resampled to 213 × 320 or 375 × 500, the paper's usual sizes."""
+    """Return a photograph resampled to 213 × 320, 320 × 480 or 375 × 500."""
     from skimage import data
     from skimage.transform import resize
 
-    shape = {68_160: (213, 320), 187_500: (375, 500)}[pixels]
+    shape = {68_160: (213, 320), 153_600: (320, 480), 187_500: (375, 500)}[pixels]
     resized = resize(data.coffee(), shape, anti_aliasing=True, preserve_range=True)
     return np.asarray(np.rint(resized), np.uint8)
 

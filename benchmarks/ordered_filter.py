@@ -9,8 +9,8 @@ import numpy as np
 from benchmarks.harness import (
     LABELS,
     Section,
+    in_turn,
     median_seconds,
-    median_seconds_in_turn,
     milliseconds,
     photograph,
     standard_kernels,
@@ -63,7 +63,7 @@ def _row(name: str, operator: LatticeFilter, y: np.ndarray, halves: int) -> tupl
         some, result = y[:labels], out[:labels]
         return lambda: operator.ordered_exactly(some, result, order, 10, threads=1)
 
-    alone, soft, literal = median_seconds_in_turn(
+    alone, soft, literal = in_turn(
         one_pass(1, hard=True), one_pass(1, hard=False), baseline("literal", LABELS)
     )
     both = median_seconds(one_pass(2, hard=True), threads=2)

@@ -120,6 +120,9 @@ def test_frank_wolfe_steps(planes, column, labels):
 
 def test_sums_and_moves(planes):
     u, v, out = planes[:3]
+    extents = np.empty((len(u), 2), np.float32)
+    core().extents(u, extents, 0)
+    np.testing.assert_array_equal(extents, np.stack([u.min(1), u.max(1)], 1))
     assert core().inner(u, v, 0) == pytest.approx((u.astype(np.float64) * v).sum(), abs=1e-6)
     total, largest = core().difference(u, v, 0)
     assert total == pytest.approx(np.abs(u - v).sum(dtype=np.float64), rel=1e-6)

@@ -153,6 +153,14 @@ void bind_pixelwise(nb::module_& m) {
       },
       "phi"_a, "r"_a, "factor"_a, "threads"_a);
   m.def(
+      "extents",
+      [](In z, Out out, int threads) {
+        require(z.shape(1) > 0, "z: no pixels");
+        require(out.shape(0) == z.shape(0) && out.shape(1) == 2, "out: not (labels, 2)");
+        parallel(threads, [&](Team& team) { extents(planes_of(z), z.data(), out.data(), team); });
+      },
+      "z"_a, "out"_a.noconvert(), "threads"_a);
+  m.def(
       "inner",
       [](In u, In v, int threads) {
         check_same_shape(u, v);

@@ -182,11 +182,11 @@ int duration(const std::vector<Block>& blocks, int threads) {
 }
 
 // Wider blocks fill their vectors better and walk less often, narrow ones waste no lanes on labels
-// that are not there and are easier to share: what is best for one, two and four threads together.
+// that are not there and are easier to share: what is best for one and for two threads together.
 // (Not for those at hand: the lanes' order of summation would show in the last bits.)
 std::vector<Block> label_blocks(const Lattice& lattice, int channels, int levels) {
   const auto cost = [](const std::vector<Block>& blocks) {
-    return duration(blocks, 1) + duration(blocks, 2) + duration(blocks, 4);
+    return 2 * duration(blocks, 1) + duration(blocks, 2);
   };
   std::vector<Block> best;
   for (int widest = most_lanes(lattice, channels, levels); widest >= 1; widest /= 2)

@@ -137,6 +137,22 @@ constexpr int kLanes = 16;  // sums side by side, for the compiler to vectorise
 
 }  // namespace
 
+void extents(Planes planes, const float* z, float* out, Team& team) {
+  team.run(planes.labels, 1, [&](std::int64_t i, std::int64_t, int) {
+    const float* plane = z + i * planes.n;
+    float least[kLanes], largest[kLanes];
+    std::fill(least, least + kLanes, plane[0]);
+    std::fill(largest, largest + kLanes, plane[0]);
+    for (std::int64_t a = 0; a < planes.n; a += kLanes)
+      for (std::int64_t l = 0; l < std::min<std::int64_t>(kLanes, planes.n - a); ++l) {
+        least[l] = std::min(least[l], plane[a + l]);
+        largest[l] = std::max(largest[l], plane[a + l]);
+      }
+    out[2 * i] = *std::min_element(least, least + kLanes);
+    out[2 * i + 1] = *std::max_element(largest, largest + kLanes);
+  });
+}
+
 double inner(Planes planes, const float* u, const float* v, Team& team) {
   return over_chunks<1>(
       length(planes), team, [&](std::int64_t begin, std::int64_t end, double* sums) {

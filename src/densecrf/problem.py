@@ -135,11 +135,12 @@ class Problem:
         `densecrf.certificates`.
         """
         nodes = self.nodes(y)
+        extents = self._extents(nodes)
         hard = order == "hard"
         spread = Levels(levels, 0.0, float(levels - 1), hard)
         if rescale:
-            spread = Levels.spanning(nodes, levels, hard=hard)
-        return self._ordered(nodes, spread, order)
+            spread = Levels.spanning(extents, levels, hard=hard)
+        return self._ordered(nodes, extents, spread, order)
 
     def flow(self, u: FloatArray, cells: float) -> FloatArray:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` of potentials `u`.
@@ -148,17 +149,26 @@ class Problem:
         two pixels whose potentials differ by 1 / `cells` or more are fully apart, within a cell
         the flow between them is linear in the difference.
         """
-        low, high = float(u.min()), float(u.max())
+        extents = self._extents(u)
+        low, high = float(extents.min()), float(extents.max())
         count = max(2, int(np.ceil((high - low) * cells - 1e-3)) + 1)
-        return self._ordered(u, Levels(count, low, float(cells), hard=False), "soft")
+        return self._ordered(u, extents, Levels(count, low, float(cells), hard=False), "soft")
 
-    def _ordered(self, nodes: FloatArray, levels: Levels, order: str) -> FloatArray:
+    def _extents(self, nodes: FloatArray) -> FloatArray:
+        """Return the least and the largest number of each plane."""
+        out = np.empty((len(nodes), 2), np.float32)
+        core().extents(_floats(nodes), out, self.threads)
+        return out
+
+    def _ordered(
+        self, nodes: FloatArray, extents: FloatArray, levels: Levels, order: str
+    ) -> FloatArray:
         self.calls.ordered += 1
         # Of two labels, one is the mirror image of the other.
         mirrored = order == "soft" and self.potts and self.labels == 2 == len(nodes)
         some = nodes[:1] if mirrored else nodes
         r = np.zeros(some.shape, np.float32)
-        ordered = some.min(1) < some.max(1)  # where all scores are equal nothing flows
+        ordered = extents[: len(some), 0] < extents[: len(some), 1]  # else nothing flows
         if ordered.any():
             part = np.ascontiguousarray(some[ordered])
             part = self.crf.pairwise.ordered(part, levels, order, self.threads)

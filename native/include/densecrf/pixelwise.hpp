@@ -46,6 +46,9 @@ void toward(Planes, const std::int64_t* labels, const float* y, float step, floa
 // Σ_a min_i (phi_ai + factor · r_ai), summed in double.
 double lower_bound(Planes, const float* phi, const float* r, float factor, Team& team);
 
+// The least and the largest number of each plane, (labels, 2).
+void extents(Planes, const float* z, float* out, Team& team);
+
 // ⟨u, v⟩ in double; Σ|u - v| and max|u - v|; u + share · (u - v).
 double inner(Planes, const float* u, const float* v, Team& team);
 std::array<double, 2> difference(Planes, const float* u, const float* v, Team& team);

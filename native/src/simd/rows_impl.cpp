@@ -93,6 +93,18 @@ DENSECRF_INLINE Wide permute(const Wide& a, const Wide& b) {
   return permute<Source>(a, b, std::make_integer_sequence<int, kWide>{});
 }
 
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
+// A vector twice.
+template <int W, int... I>
+DENSECRF_INLINE Vec<2 * W> doubled(const Vec<W>& a, std::integer_sequence<int, I...>) {
+  return {__builtin_shufflevector(a.v, a.v, I..., I...)};
+}
+template <int W>
+DENSECRF_INLINE Vec<2 * W> doubled(const Vec<W>& a) {
+  return doubled(a, std::make_integer_sequence<int, W>{});
+}
+#endif
+
 // A wide vector holds kWide / Lanes groups of Lanes labels.
 template <int Lanes>
 struct Groups {
@@ -109,8 +121,22 @@ struct Groups {
   // The labels at p, in each group. (Floats behind them may be read, and are dropped.)
   DENSECRF_INLINE static Wide repeat(const float* p) {
     if constexpr (Lanes == 1) return Wide::fill(*p);
+#if defined(__clang__) || defined(__GNUC__)
+    if constexpr (Lanes == 2) {  // both as one number
+      typedef long long Pairs __attribute__((vector_size(kWide * sizeof(float))));
+      long long pair;
+      std::memcpy(&pair, p, sizeof pair);
+      const Pairs pairs = pair + Pairs{};
+      Wide wide;
+      std::memcpy(&wide.v, &pairs, sizeof wide.v);
+      return wide;
+    }
+#endif
 #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
-    return widen(Vec<Lanes>::load(p), std::make_integer_sequence<int, kWide>{});
+    if constexpr (Lanes == 4)  // in two steps: in one, compilers go through memory
+      return doubled(doubled(Vec<4>::load(p)));
+    else
+      return doubled(Vec<8>::load(p));
 #else
     const Wide some = Wide::load(p);
     return permute<Repeat>(some, some);
@@ -135,12 +161,6 @@ struct Groups {
   }
 
  private:
-#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
-  template <int... I>
-  DENSECRF_INLINE static Wide widen(const Vec<Lanes>& a, std::integer_sequence<int, I...>) {
-    return {__builtin_shufflevector(a.v, a.v, Repeat::of(I)...)};
-  }
-#endif
   template <int Distance>
   struct Half {
     static constexpr int of(int i) { return (i + Distance) % kWide; }

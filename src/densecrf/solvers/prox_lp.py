@@ -49,7 +49,7 @@ class Proximal:
         check_integer("K", self.K, at_least=1)
         check_integer("T", self.T, at_least=1)
         check_integer("levels", self.levels, at_least=2)
-        check_choice("order", self.order, ("hard", "soft", "adaptive"))
+        check_choice("order", self.order, ("hard", "soft", "adaptive", "literal"))
         check_choice("inner", self.inner, ("projection", "multiplicative"))
         if self.inner_steps is not None:
             check_integer("inner_steps", self.inner_steps, at_least=1)
@@ -114,8 +114,9 @@ def prox_lp(
         Proximal steps, and Frank-Wolfe iterations of each.
     levels : int
         Number of levels H of the ordered filter.
-    order : {"hard", "soft", "adaptive"}
-        How scores are compared: the paper's bins, bins with linear weights, or exactly.
+    order : {"hard", "soft", "adaptive", "literal"}
+        How scores are compared: the paper's bins, bins with linear weights, exactly, or the
+        paper's bins by its Algorithm 3 as printed, which is slow.
     inner : {"projection", "multiplicative"}
         How β and γ are found: exactly, or by the paper's multiplicative updates.
     inner_steps : int, optional
