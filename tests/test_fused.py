@@ -86,11 +86,17 @@ def test_argmax_takes_the_first(planes):
 
 
 def test_alternatives(planes, labels):
-    phi, received = planes[:2]
+    phi, rows = planes[:2]
+    present = np.flatnonzero(np.arange(len(phi)) % 3 != 1)
+    others = np.random.default_rng(3).normal(size=phi.shape[1]).astype(np.float32)
+    received = np.broadcast_to(others, phi.shape).copy()
+    received[present] = rows[: len(present)]
     costs = phi + received
     chosen = costs[labels, np.arange(len(labels))]
     best, gain = np.empty(len(labels), np.int64), np.empty(len(labels), np.float32)
-    unary, pairs, movers = core().alternatives(phi, received, labels, best, gain, 0)
+    unary, pairs, movers = core().alternatives(
+        phi, received[present], present, others, labels, best, gain, 0
+    )
     np.testing.assert_allclose(gain, chosen - costs.min(0), **CLOSE)
     np.testing.assert_array_equal(best, np.where(gain > 0, costs.argmin(0), labels))
     assert movers == (gain > 0).sum()

@@ -14,6 +14,7 @@ import pytest
 
 from densecrf import Bilateral, DenseCRF, Spatial
 from densecrf.filters import GridFilter, LatticeFilter
+from densecrf.filters.base import Levels
 from densecrf.native import core
 from densecrf.projections import simplex
 from operators import random_features
@@ -92,6 +93,14 @@ def test_diagonal_and_weights_are_bitwise_equal_for_any_thread_count():
 def test_solutions_are_equal_for_any_thread_count():
     crf = small_crf()
     same_bits(lambda threads: crf.solve("mf5", threads=threads).marginals)
+
+
+def test_no_channels_are_harmless():
+    operator = LatticeFilter(random_features(3, 2))
+    nothing = np.empty((0, 3), np.float32)
+    operator.apply_planes(nothing, nothing)
+    operator.ordered_planes(nothing, nothing, Levels(10, 0.0, 9.0, hard=False))
+    assert operator.ordered_workspace(0) == 0
 
 
 def test_more_threads_than_work_are_harmless():

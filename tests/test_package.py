@@ -75,3 +75,9 @@ def test_missing_core_says_what_to_do(monkeypatch, failure, remedy):
 
 def test_core_is_the_compiled_module():
     assert native.core() is importlib.import_module("densecrf._native")
+
+
+def test_a_star_import_needs_no_extras():
+    code = "from densecrf import *; DenseCRF, refine, certify"
+    blocked = "import sys; sys.modules.update(dict.fromkeys(('torch', 'PIL', 'typer', 'optuna'))); "
+    subprocess.run([sys.executable, "-c", blocked + code], check=True)

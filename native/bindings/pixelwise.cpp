@@ -99,16 +99,19 @@ void bind_pixelwise(nb::module_& m) {
       "z"_a, "out"_a.noconvert(), "threads"_a);
   m.def(
       "alternatives",
-      [](In phi, In received, Labels labels, Vector<std::int64_t> best, Vector<float> gain,
-         int threads) {
-        check_same_shape(phi, received);
-        check_columns(phi, labels, best, gain);
+      [](In phi, In received, Labels present, Column others, Labels labels,
+         Vector<std::int64_t> best, Vector<float> gain, int threads) {
+        require(received.shape(1) == phi.shape(1), "received: not as long as phi");
+        require(received.shape(0) == present.shape(0), "present: not as many as received");
+        check_columns(phi, others, labels, best, gain);
         return parallel(threads, [&](Team& team) {
-          return alternatives(planes_of(phi), phi.data(), received.data(), labels.data(),
+          return alternatives(planes_of(phi), phi.data(), received.data(), present.data(),
+                              static_cast<int>(present.shape(0)), others.data(), labels.data(),
                               best.data(), gain.data(), team);
         });
       },
-      "phi"_a, "received"_a, "labels"_a, "best"_a.noconvert(), "gain"_a.noconvert(), "threads"_a);
+      "phi"_a, "received"_a, "present"_a, "others"_a, "labels"_a, "best"_a.noconvert(),
+      "gain"_a.noconvert(), "threads"_a);
   m.def(
       "linearise",
       [](In linear, In h, Column c, In y, Vector<std::int64_t> best, int threads) {

@@ -73,6 +73,7 @@ struct Workspace {
 template <class Filter>
 void each_block(const Lattice& lattice, const std::vector<Block>& blocks, BlurOrder order,
                 Team& team, const Filter& filter) {
+  if (blocks.empty()) return;
   const std::int64_t n = lattice.pixels();
   const auto count = static_cast<std::int64_t>(blocks.size());
   auto shared = std::make_unique<Workspace>(lattice, blocks[0], order, count >= team.size());
@@ -216,6 +217,7 @@ void level_rows(const float* scores, std::int64_t n, int count, int lanes, Level
 }  // namespace
 
 std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels, int threads) {
+  if (channels == 0) return 0;
   const int lanes = label_blocks(lattice, channels, levels)[0].pixel_width;
   return std::max(ordered_floats(lattice, lanes, levels, false),
                   threads * ordered_floats(lattice, lanes, levels, true));

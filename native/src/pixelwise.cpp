@@ -82,10 +82,12 @@ void argmax(Planes planes, const float* z, std::int64_t* out, Team& team) {
 }
 
 std::array<double, 3> alternatives(Planes planes, const float* phi, const float* received,
+                                   const std::int64_t* present, int count, const float* others,
                                    const std::int64_t* labels, std::int64_t* best, float* gain,
                                    Team& team) {
   return over_tiles<3>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
-    pixels().alternatives(tile, phi + a, received + a, labels + a, best + a, gain + a, sums);
+    pixels().alternatives(tile, phi + a, received + a, present, count, others + a, labels + a,
+                          best + a, gain + a, sums);
   });
 }
 

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from densecrf import experiments, filters, io, presets, pydensecrf, torch
+    from densecrf import experiments, filters, io, presets, pydensecrf
+    from densecrf import torch as torch
     from densecrf.certificates import certify
     from densecrf.compatibility import LabelTree
     from densecrf.kernels import Bilateral, Features, Spatial
@@ -36,7 +37,6 @@ __all__ = [
     "presets",
     "pydensecrf",
     "refine",
-    "torch",
 ]
 
 _DEFINED_IN = {
@@ -68,4 +68,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """List the public names, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_SUBMODULES})

@@ -28,7 +28,11 @@ def build_filter(
     features = kernel.features(shape)
     if engine == "exact":
         return ExactFilter(features)
-    return LatticeFilter(features, "forward" if blur == "forward" else "symmetric", threads or None)
+    lattice = LatticeFilter(
+        features, "forward" if blur == "forward" else "symmetric", threads or None
+    )
+    lattice.forget_features(lambda: kernel.features(shape))
+    return lattice
 
 
 class Pairwise:

@@ -167,21 +167,21 @@ class Problem:
         # Of two labels, one is the mirror image of the other.
         mirrored = order == "soft" and self.potts and self.labels == 2 == len(nodes)
         some = nodes[:1] if mirrored else nodes
-        r = np.zeros(some.shape, np.float32)
         ordered = extents[: len(some), 0] < extents[: len(some), 1]  # else nothing flows
-        if ordered.any():
-            part = np.ascontiguousarray(some[ordered])
-            part = self.crf.pairwise.ordered(part, levels, order, self.threads)
-            part *= np.float32(0.5)
-            r[ordered] = self._balanced(part)
+        part = _floats(some if ordered.all() else some[ordered])
+        r = self._balanced(self.crf.pairwise.ordered(part, levels, order, self.threads))
+        if len(r) < len(some):
+            rows, r = r, np.zeros(some.shape, np.float32)
+            r[ordered] = rows
         return np.concatenate([r, -r]) if mirrored else self.leaves(r)
 
     def _balanced(self, r: FloatArray) -> FloatArray:
-        """Return `r` without the rounding errors that keep it from adding up to 0 over pixels."""
+        """Halve `r` and take out the rounding errors that keep it from adding up to 0."""
         total = float(self.mass.sum(dtype=np.float64))
-        if total > 0:
-            excess = r.sum(1, dtype=np.float64) / total
-            r -= excess.astype(np.float32)[:, None] * self.mass
+        for row in r:
+            row *= np.float32(0.5)
+            if total > 0:
+                row -= np.float32(row.sum(dtype=np.float64) / total) * self.mass
         return r
 
     def nodes(self, y: FloatArray) -> FloatArray:
@@ -241,16 +241,19 @@ class Problem:
         return float(total), float(largest)
 
     def fold(self, z: FloatArray, span: float, edge: float) -> FloatArray:
-        """Return potentials squeezed into `span`, each label's two ends of width `edge` kept.
+        """Squeeze potentials into `span` in place, each label's two ends of width `edge` kept.
 
         Monotone; pixels at different ends stay fully apart, those at the same end keep their
         differences.
         """
-        top = z.max(1, keepdims=True)
-        slope = (span - 2 * edge) / np.maximum(top - 2 * edge, np.float32(1e-6))
-        middle = edge + (z - edge) * slope
-        folded = np.where(z <= edge, z, np.where(z >= top - edge, z - (top - span), middle))
-        return np.asarray(np.where(top <= span, z, folded), np.float32)
+        for row in z:
+            top = float(row.max())
+            if top > span:
+                slope = np.float32((span - 2 * edge) / max(top - 2 * edge, 1e-6))
+                middle = np.float32(edge) + (row - np.float32(edge)) * slope
+                ends = np.where(row <= edge, row, row - np.float32(top - span))
+                row[:] = np.where((row <= edge) | (row >= top - edge), ends, middle)
+        return z
 
     # --- pixelwise --------------------------------------------------------------------------
 
@@ -356,12 +359,24 @@ class Problem:
 
         It is :math:`\arg\min_i \phi_a(i) + \sum_{b \ne a} K_{ab}\, \mu(i, x_b)`.
         """
-        received = self.messages(self.indicator(labels))
+        present, received = self._received(labels)
+        others = self.mass - self.diagonal  # what a label that nobody has receives
         best, gain = np.empty(self.n, np.int64), np.empty(self.n, np.float32)
         unary, pairs, movers = core().alternatives(
-            self.unary, _floats(received), labels, best, gain, self.threads
+            self.unary, received, present, others, labels, best, gain, self.threads
         )
         return Alternatives(best, gain, int(movers), unary + 0.5 * pairs)
+
+    def _received(self, labels: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return the labels whose messages differ from those of all others, and these messages."""
+        if not self.potts:
+            return np.arange(self.labels), _floats(self.messages(self.indicator(labels)))
+        self.calls.plain += 1
+        present = np.flatnonzero(np.bincount(labels, minlength=self.labels))
+        y = np.asarray(present[:, None] == labels[None, :], np.float32)
+        filtered = self.crf.pairwise.apply(y, self.threads)
+        core().potts_messages(filtered, y, self.diagonal, filtered, self.threads)
+        return present, filtered
 
     def moved(self, labels: IntArray, others: Alternatives, most: int) -> IntArray:
         """Return `labels` with the alternatives of the pixels that gain most."""

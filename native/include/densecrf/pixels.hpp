@@ -41,8 +41,11 @@ struct Pixels {
   void (*argmax)(const Tile&, const float* z, std::int64_t* out);
 
   // The label of least phi + received, or the pixel's own where that is no worse, and how much is
-  // gained; adds to sums: the own label's phi and received, and whether anything is gained.
+  // gained; adds to sums: the own label's phi and received, and whether anything is gained. There
+  // are planes of `received` for the `count` labels in `present` (ascending); the other labels all
+  // receive `others`.
   void (*alternatives)(const Tile&, const float* phi, const float* received,
+                       const std::int64_t* present, int count, const float* others,
                        const std::int64_t* labels, std::int64_t* best, float* gain, double* sums);
 
   // With g = linear + h + c · y: the first label of least g; adds to sums: ⟨g, y⟩ - min g, and

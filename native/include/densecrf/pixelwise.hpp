@@ -31,6 +31,7 @@ void argmax(Planes, const float* z, std::int64_t* out, Team& team);
 
 // Unary and pairwise costs, and the number of pixels that gain.
 std::array<double, 3> alternatives(Planes, const float* phi, const float* received,
+                                   const std::int64_t* present, int count, const float* others,
                                    const std::int64_t* labels, std::int64_t* best, float* gain,
                                    Team& team);
 

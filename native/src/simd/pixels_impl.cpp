@@ -10,13 +10,14 @@
 #else
 #define DENSECRF_INLINE inline
 #endif
-// The iterations of the loop that follows do not depend on each other, whatever the pointers.
+// A loop over pixels, whose iterations do not depend on each other, whatever the pointers.
 #if defined(__clang__)
-#define DENSECRF_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define DENSECRF_EACH(a, count) \
+  _Pragma("clang loop vectorize(assume_safety)") for (int a = 0; a < (count); ++a)
 #elif defined(__GNUC__)
-#define DENSECRF_INDEPENDENT _Pragma("GCC ivdep")
+#define DENSECRF_EACH(a, count) _Pragma("GCC ivdep") for (int a = 0; a < (count); ++a)
 #else
-#define DENSECRF_INDEPENDENT
+#define DENSECRF_EACH(a, count) for (int a = 0; a < (count); ++a)
 #endif
 #define DENSECRF_CONCAT_(a, b) a##b
 #define DENSECRF_CONCAT(a, b) DENSECRF_CONCAT_(a, b)
@@ -58,19 +59,17 @@ DENSECRF_INLINE float exponential(float x) {
 // max(z): nothing cancels, however large z is.
 DENSECRF_INLINE void thresholds(const float* z, std::int64_t stride, int labels, int count,
                                 const float* largest, float* tau) {
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < count; ++a) tau[a] = -1.0f;
+  DENSECRF_EACH (a, count) tau[a] = -1.0f;
   for (int round = 0; round <= labels; ++round) {
     float sum[kTile] = {}, active[kTile] = {};
-    for (int i = 0; i < labels; ++i) DENSECRF_INDEPENDENT
-    for (int a = 0; a < count; ++a) {
-      const float value = z[i * stride + a] - largest[a];
-      sum[a] += value > tau[a] ? value : 0.0f;
-      active[a] += value > tau[a] ? 1.0f : 0.0f;
-    }
+    for (int i = 0; i < labels; ++i)
+      DENSECRF_EACH (a, count) {
+        const float value = z[i * stride + a] - largest[a];
+        sum[a] += value > tau[a] ? value : 0.0f;
+        active[a] += value > tau[a] ? 1.0f : 0.0f;
+      }
     std::int32_t risen = 0;
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < count; ++a) {
+    DENSECRF_EACH (a, count) {
       const float better = (sum[a] - 1) / active[a];
       risen += better > tau[a] ? 1 : 0;
       tau[a] = larger(better, tau[a]);
@@ -81,14 +80,13 @@ DENSECRF_INLINE void thresholds(const float* z, std::int64_t stride, int labels,
 
 void project(const Tile& t, const float* z, float* out) {
   float tau[kTile], largest[kTile];
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) largest[a] = z[a];
-  for (int i = 1; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) largest[a] = larger(largest[a], z[i * t.n + a]);
+  DENSECRF_EACH (a, t.count) largest[a] = z[a];
+  for (int i = 1; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) largest[a] = larger(largest[a], z[i * t.n + a]);
   thresholds(z, t.n, t.labels, t.count, largest, tau);
-  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a)
-    out[i * t.n + a] = larger((z[i * t.n + a] - largest[a]) - tau[a], 0.0f);
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count)
+      out[i * t.n + a] = larger((z[i * t.n + a] - largest[a]) - tau[a], 0.0f);
 }
 
 DENSECRF_INLINE double total(const double* values, int count) {
@@ -101,25 +99,24 @@ void descend(const Tile& t, const float* phi, const float* r, const float* v, co
              const float* stiffness, const float* previous, float* out, double* sums) {
   float tau[kTile], largest[kTile], least[kTile];
   double value[kTile] = {}, uphill[kTile] = {};
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) largest[a] = -(least[a] = kLargest);
-  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
-    const float g = phi[i * t.n + a] + r[i * t.n + a];
-    const float z = v[i * t.n + a] - step[a] * g;
-    least[a] = smaller(least[a], g);
-    largest[a] = larger(largest[a], z);
-    value[a] += static_cast<double>(g) * static_cast<double>(v[i * t.n + a]);
-    t.scratch[i * kTile + a] = z;
-  }
+  DENSECRF_EACH (a, t.count) largest[a] = -(least[a] = kLargest);
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) {
+      const float g = phi[i * t.n + a] + r[i * t.n + a];
+      const float z = v[i * t.n + a] - step[a] * g;
+      least[a] = smaller(least[a], g);
+      largest[a] = larger(largest[a], z);
+      value[a] += static_cast<double>(g) * static_cast<double>(v[i * t.n + a]);
+      t.scratch[i * kTile + a] = z;
+    }
   thresholds(t.scratch, kTile, t.labels, t.count, largest, tau);
-  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
-    const float y = larger((t.scratch[i * kTile + a] - largest[a]) - tau[a], 0.0f);
-    const float back = stiffness[a] * (v[i * t.n + a] - y);
-    uphill[a] += static_cast<double>(back) * static_cast<double>(y - previous[i * t.n + a]);
-    out[i * t.n + a] = y;
-  }
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) {
+      const float y = larger((t.scratch[i * kTile + a] - largest[a]) - tau[a], 0.0f);
+      const float back = stiffness[a] * (v[i * t.n + a] - y);
+      uphill[a] += static_cast<double>(back) * static_cast<double>(y - previous[i * t.n + a]);
+      out[i * t.n + a] = y;
+    }
   for (int a = 0; a < t.count; ++a) sums[0] += least[a];
   sums[1] += total(value, t.count);
   sums[2] += total(uphill, t.count);
@@ -128,78 +125,76 @@ void descend(const Tile& t, const float* phi, const float* r, const float* v, co
 void respond(const Tile& t, const float* phi, const float* filtered, const float* y,
              const float* own, float* out) {
   float largest[kTile], sum[kTile] = {};
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) largest[a] = -kLargest;
+  DENSECRF_EACH (a, t.count) largest[a] = -kLargest;
   for (int i = 0; i < t.labels; ++i) {
     float* z = t.scratch + i * kTile;
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) z[a] = -phi[i * t.n + a];
-    if (filtered) DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) z[a] += filtered[i * t.n + a];
-    if (own) DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) z[a] -= own[a] * y[i * t.n + a];
-    DENSECRF_INDEPENDENT
-    for (int a = 0; a < t.count; ++a) largest[a] = larger(largest[a], z[a]);
+    DENSECRF_EACH (a, t.count) z[a] = -phi[i * t.n + a];
+    if (filtered)
+      DENSECRF_EACH (a, t.count) z[a] += filtered[i * t.n + a];
+    if (own)
+      DENSECRF_EACH (a, t.count) z[a] -= own[a] * y[i * t.n + a];
+    DENSECRF_EACH (a, t.count) largest[a] = larger(largest[a], z[a]);
   }
-  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
-    float& z = t.scratch[i * kTile + a];
-    z = exponential(z - largest[a]);
-    sum[a] += z;
-  }
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) sum[a] = 1.0f / sum[a];
-  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) out[i * t.n + a] = t.scratch[i * kTile + a] * sum[a];
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) {
+      float& z = t.scratch[i * kTile + a];
+      z = exponential(z - largest[a]);
+      sum[a] += z;
+    }
+  DENSECRF_EACH (a, t.count) sum[a] = 1.0f / sum[a];
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) out[i * t.n + a] = t.scratch[i * kTile + a] * sum[a];
 }
 
 void messages(const Tile& t, const float* filtered, const float* y, const float* own, float* out) {
   float sum[kTile] = {};
-  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
-    const float m = filtered[i * t.n + a] - own[a] * y[i * t.n + a];
-    t.scratch[i * kTile + a] = m;
-    sum[a] += m;
-  }
-  for (int i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) out[i * t.n + a] = sum[a] - t.scratch[i * kTile + a];
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) {
+      const float m = filtered[i * t.n + a] - own[a] * y[i * t.n + a];
+      t.scratch[i * kTile + a] = m;
+      sum[a] += m;
+    }
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) out[i * t.n + a] = sum[a] - t.scratch[i * kTile + a];
 }
 
 void argmax(const Tile& t, const float* z, std::int64_t* out) {
   float most[kTile];
   std::int32_t best[kTile];
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
+  DENSECRF_EACH (a, t.count) {
     most[a] = z[a];
     best[a] = 0;
   }
-  for (int i = 1; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
-    const bool more = z[i * t.n + a] > most[a];
-    most[a] = more ? z[i * t.n + a] : most[a];
-    best[a] = more ? i : best[a];
-  }
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) out[a] = best[a];
+  for (int i = 1; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) {
+      const bool more = z[i * t.n + a] > most[a];
+      most[a] = more ? z[i * t.n + a] : most[a];
+      best[a] = more ? i : best[a];
+    }
+  DENSECRF_EACH (a, t.count) out[a] = best[a];
 }
 
 void alternatives(const Tile& t, const float* phi, const float* received,
+                  const std::int64_t* present, int count, const float* others,
                   const std::int64_t* labels, std::int64_t* best, float* gain, double* sums) {
   std::int32_t now[kTile], then[kTile] = {};
   float least[kTile], unary[kTile] = {}, pairwise[kTile] = {};
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
+  DENSECRF_EACH (a, t.count) {
     now[a] = static_cast<std::int32_t>(labels[a]);
     least[a] = kLargest;
   }
-  for (std::int32_t i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
-    const bool mine = now[a] == i;
-    const float cost = phi[i * t.n + a] + received[i * t.n + a];
-    unary[a] = mine ? phi[i * t.n + a] : unary[a];
-    pairwise[a] = mine ? received[i * t.n + a] : pairwise[a];
-    then[a] = cost < least[a] ? i : then[a];
-    least[a] = smaller(least[a], cost);
+  int next = 0;
+  for (std::int32_t i = 0; i < t.labels; ++i) {
+    const float* row = others;
+    if (next < count && present[next] == i) row = received + next++ * t.n;
+    DENSECRF_EACH (a, t.count) {
+      const bool mine = now[a] == i;
+      const float cost = phi[i * t.n + a] + row[a];
+      unary[a] = mine ? phi[i * t.n + a] : unary[a];
+      pairwise[a] = mine ? row[a] : pairwise[a];
+      then[a] = cost < least[a] ? i : then[a];
+      least[a] = smaller(least[a], cost);
+    }
   }
   for (int a = 0; a < t.count; ++a) {
     gain[a] = unary[a] + pairwise[a] - least[a];
@@ -215,19 +210,18 @@ void linearise(const Tile& t, const float* linear, const float* h, const float* 
   float least[kTile];
   std::int32_t where[kTile] = {};
   double along[kTile] = {}, objective[kTile] = {};
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) least[a] = kLargest;
-  for (std::int32_t i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
-    const float own = y[i * t.n + a], product = h[i * t.n + a] + c[a] * own;
-    const float g = linear[i * t.n + a] + product;
-    where[a] = g < least[a] ? i : where[a];
-    least[a] = smaller(least[a], g);
-    along[a] += static_cast<double>(g) * static_cast<double>(own);
-    objective[a] +=
-        (static_cast<double>(linear[i * t.n + a]) + 0.5 * static_cast<double>(product)) *
-        static_cast<double>(own);
-  }
+  DENSECRF_EACH (a, t.count) least[a] = kLargest;
+  for (std::int32_t i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) {
+      const float own = y[i * t.n + a], product = h[i * t.n + a] + c[a] * own;
+      const float g = linear[i * t.n + a] + product;
+      where[a] = g < least[a] ? i : where[a];
+      least[a] = smaller(least[a], g);
+      along[a] += static_cast<double>(g) * static_cast<double>(own);
+      objective[a] +=
+          (static_cast<double>(linear[i * t.n + a]) + 0.5 * static_cast<double>(product)) *
+          static_cast<double>(own);
+    }
   for (int a = 0; a < t.count; ++a) {
     best[a] = where[a];
     sums[0] += along[a] - static_cast<double>(least[a]);
@@ -239,26 +233,24 @@ void curvature(const Tile& t, const std::int64_t* labels, const float* y, const 
                const float* h, const float* c, double* sums) {
   std::int32_t vertex[kTile];
   double bend[kTile] = {};
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) vertex[a] = static_cast<std::int32_t>(labels[a]);
-  for (std::int32_t i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
-    const float direction = (vertex[a] == i ? 1.0f : 0.0f) - y[i * t.n + a];
-    const float change = target[i * t.n + a] - h[i * t.n + a];
-    bend[a] += static_cast<double>(direction) * static_cast<double>(change + c[a] * direction);
-  }
+  DENSECRF_EACH (a, t.count) vertex[a] = static_cast<std::int32_t>(labels[a]);
+  for (std::int32_t i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) {
+      const float direction = (vertex[a] == i ? 1.0f : 0.0f) - y[i * t.n + a];
+      const float change = target[i * t.n + a] - h[i * t.n + a];
+      bend[a] += static_cast<double>(direction) * static_cast<double>(change + c[a] * direction);
+    }
   sums[0] += total(bend, t.count);
 }
 
 void toward(const Tile& t, const std::int64_t* labels, const float* y, float step, float* out) {
   std::int32_t vertex[kTile];
-  DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) vertex[a] = static_cast<std::int32_t>(labels[a]);
-  for (std::int32_t i = 0; i < t.labels; ++i) DENSECRF_INDEPENDENT
-  for (int a = 0; a < t.count; ++a) {
-    const float own = y[i * t.n + a];
-    out[i * t.n + a] = own + step * ((vertex[a] == i ? 1.0f : 0.0f) - own);
-  }
+  DENSECRF_EACH (a, t.count) vertex[a] = static_cast<std::int32_t>(labels[a]);
+  for (std::int32_t i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) {
+      const float own = y[i * t.n + a];
+      out[i * t.n + a] = own + step * ((vertex[a] == i ? 1.0f : 0.0f) - own);
+    }
 }
 
 }  // namespace

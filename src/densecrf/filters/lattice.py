@@ -1,5 +1,6 @@
 """The permutohedral lattice: linear in pixels, for features of any dimension."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -67,8 +68,10 @@ class LatticeFilter(Filter):
     ) -> None:
         check_choice("blur", blur, ("symmetric", "forward"))
         check_choice("precision", precision, ("double", "single"))
-        self._features: npt.NDArray[np.floating[Any]] = as_features(features)
-        self.n, dimension = self._features.shape
+        given: npt.NDArray[np.floating[Any]] = as_features(features)
+        self.n, dimension = given.shape
+        # For the baselines that build lattices of their own; `build_filter` makes them again.
+        self._features: Callable[[], npt.NDArray[np.floating[Any]]] = lambda: given
         if dimension > LARGEST_DIMENSION:
             raise ValueError(
                 f"features: dimension {dimension} is more than {LARGEST_DIMENSION}; reduce "
@@ -79,11 +82,11 @@ class LatticeFilter(Filter):
         self._rows: FloatArray | None = None
         try:
             self._lattice = core().Lattice.build(
-                self._features, check_threads(threads), precision == "single"
+                given, check_threads(threads), precision == "single"
             )
         except ValueError as error:
             raise ValueError(
-                f"features: values up to {float(np.abs(self._features).max()):g} standard "
+                f"features: values up to {float(np.abs(given).max()):g} standard "
                 f"deviations are too far from zero for {precision} precision; divide by larger "
                 "standard deviations or subtract the mean"
             ) from error
@@ -92,6 +95,10 @@ class LatticeFilter(Filter):
                 f"features: the lattice of {self.n} pixels in {dimension} dimensions does not fit "
                 "in memory; use larger standard deviations or fewer pixels"
             ) from error
+
+    def forget_features(self, again: Callable[[], npt.NDArray[np.floating[Any]]]) -> None:
+        """Let the features go; `again` makes them once more for the few who need them."""
+        self._features = again
 
     @property
     def vertices(self) -> int:
@@ -134,7 +141,8 @@ class LatticeFilter(Filter):
         out = object.__new__(LatticeFilter)
         out.n, out.symmetric = len(pixels), self.symmetric
         out._lattice = self._lattice.restricted(np.ascontiguousarray(pixels, np.int32), 0)
-        out._features = self._features[pixels]
+        whole = self._features
+        out._features = lambda: whole()[pixels]
         out._columns = None if self._columns is None else self._columns[pixels]
         out._rows = None if self._rows is None else self._rows[pixels]
         return out
@@ -192,7 +200,7 @@ class LatticeFilter(Filter):
         self, scores: FloatArray, out: FloatArray, rebuild: bool, threads: int
     ) -> None:
         columns = np.ones(self.n, np.float32) if self._columns is None else self._columns
-        features = np.ascontiguousarray(self._features, np.float32)
+        features = np.ascontiguousarray(self._features(), np.float32)
         fixed = None if rebuild else self._lattice
         core().divide_and_conquer(features, columns, fixed, scores, out, self.symmetric, threads)
         if rebuild and self._rows is not None:

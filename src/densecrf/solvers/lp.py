@@ -39,14 +39,16 @@ def lp_start(problem: Problem) -> Step:
     Where one does, mean field is stuck among strong pairwise terms, and the softmax of the
     unaries is the better place: it has not made up its mind.
     """
-    y = problem.softmax(-problem.unary)
+    first = problem.softmax(-problem.unary)
     if not problem.potts:
-        return Step(y)
-    *_, last = mean_field(problem, y, iterations=5, tolerance=0.0)
-    labels = problem.argmax(last.y)
+        return Step(first)
+    y = first
+    for step in mean_field(problem, first, iterations=5, tolerance=0.0):
+        y = step.y
+    labels = problem.argmax(y)
     energy = problem.energy(labels)
     better = problem.best_constant()[1] < energy
-    return Step(y if better else last.y, labels=labels, energy=energy)
+    return Step(first if better else y, labels=labels, energy=energy)
 
 
 def lp(
@@ -91,15 +93,17 @@ def lp(
     for iteration in count(1):
         if iteration > iterations:
             return
-        r = problem.flow(problem.nodes(v) + z, cells)
+        r: Any = problem.flow(problem.nodes(v) + z, cells)
         previous = y
         y, proven, value, uphill = problem.descend(v, r, step, previous)
+        r = v = None  # large: let them go before the next ones are made
         bound = max(bound, proven)
         left = value - proven  # duality gap of the inner problem
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
         v = problem.ahead(y, previous, (momentum - 1) / following)
+        previous = None
         momentum, inner = following, inner + 1
 
         if iteration % round_every == 0 or iteration == 1:
