@@ -33,7 +33,7 @@ help:
 # --- Use -----------------------------------------------------------------------------------------
 
 demo: $(VENV)/.native $(VENV)/.extra-demo
-	$(PY) examples/demo.py $(DEMO_ARGS)
+	$(BIN)/densecrf demo --out out $(DEMO_ARGS)
 
 test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch $(VENV)/.peers
 	$(PY) -m pytest $(PYTEST_ARGS)

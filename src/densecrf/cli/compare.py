@@ -9,7 +9,7 @@ from densecrf.cli import options as o
 from densecrf.cli.batch import warnings_by_thread
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
 from densecrf.cli.panel import write_panel
-from densecrf.cli.reports import console, describe, fail, output, percent, print_json, table
+from densecrf.cli.reports import console, describe, fail, number, output, percent, print_json, table
 from densecrf.result import Result, relative_gap
 from densecrf.solvers import METHODS
 from densecrf.validation import check_choice
@@ -94,20 +94,20 @@ def _print(results: list[Result]) -> None:
     best = max(bounds, default=None)
     columns = ("method", "energy", "lower bound", "own gap", "gap to best bound", "seconds", "")
     rows = table(*columns, right=columns[1:6])
-    lowest = f"{min(result.energy for result in results):,.1f}"
+    lowest = number(min(result.energy for result in results))
     for result in results:
         rows.add_row(
             result.method,
-            f"{result.energy:,.1f}",
-            "-" if result.lower_bound is None else f"{result.lower_bound:,.1f}",
+            number(result.energy),
+            number(result.lower_bound),
             percent(result.gap),
             percent(relative_gap(result.energy, best)),
             f"{result.seconds:.2f}",
-            "lowest" if f"{result.energy:,.1f}" == lowest else "",
+            "lowest" if number(result.energy) == lowest else "",
         )
     output.print(rows)
     label, constant = results[0].best_constant
-    output.print(f"For scale: all pixels labelled {label} has energy {constant:,.1f}.")
+    output.print(f"For scale: all pixels labelled {label} has energy {number(constant)}.")
 
 
 def _title(result: Result) -> str:

@@ -15,6 +15,7 @@ __all__ = [
     "console",
     "describe",
     "fail",
+    "number",
     "output",
     "percent",
     "print_failures",
@@ -61,6 +62,11 @@ def as_options(message: str) -> str:
         message = re.sub(rf"\b{name}=('?)([-\w]+)\1", rf"{option} \2", message)
         message = re.sub(rf"\b{name}=", option, message)
     return message
+
+
+def number(value: float | None) -> str:
+    """Return an energy or bound for a table; "-" where there is none."""
+    return "-" if value is None else f"{value:,.1f}"
 
 
 def percent(share: float | None) -> str:

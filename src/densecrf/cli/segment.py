@@ -15,7 +15,7 @@ from densecrf import __version__
 from densecrf.cli import options as o
 from densecrf.cli.batch import Interrupted, Watch, run_batch, warnings_by_thread
 from densecrf.cli.inputs import Job, Sources, find_jobs, load
-from densecrf.cli.reports import console, output, percent, print_failures, print_json, table
+from densecrf.cli.reports import console, number, output, percent, print_failures, print_json, table
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.result import Result
 from densecrf.solvers.loop import Outcome
@@ -196,11 +196,10 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
     right = ("energy", "lower bound", "gap", "labels", "seconds")
     rows = table("image", "energy", "lower bound", "gap", "labels", "seconds", "", right=right)
     for name, record in sorted(results.items()):
-        bound = record["lower_bound"]
         rows.add_row(
             escape(name),
-            f"{record['energy']:,.1f}",
-            "-" if bound is None else f"{bound:,.1f}",
+            number(record["energy"]),
+            number(record["lower_bound"]),
             percent(record["gap"]),
             str(len(record["pixels_by_label"])),
             f"{record['seconds']:.2f}",
