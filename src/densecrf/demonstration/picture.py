@@ -54,6 +54,7 @@ def write_picture(path: Path, comparisons: Sequence[Comparison]) -> None:
 def _figure(comparisons: Sequence[Comparison]) -> "Figure":
     try:
         from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
         raise ImportError(
             "pictures need matplotlib: pip install 'densecrf[plot]'", name=error.name
@@ -62,8 +63,8 @@ def _figure(comparisons: Sequence[Comparison]) -> "Figure":
     for done in comparisons:
         h, w = done.image.shape[:2]
         heights += [WIDTH / 4 * h / w, KEY, AXIS]
-    figure = Figure(figsize=(WIDTH, sum(heights) + 1.1), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.06, wspace=0.0, hspace=0.0)
+    layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, wspace=0.0, hspace=0.0)
+    figure = Figure(figsize=(WIDTH, sum(heights) + 1.1), layout=layout)
     grid = figure.add_gridspec(len(heights), 4, height_ratios=heights)
     for row, done in enumerate(comparisons):
         panels = [figure.add_subplot(grid[3 * row, column]) for column in range(4)]
