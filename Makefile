@@ -51,7 +51,8 @@ bench: $(VENV)/.native $(VENV)/.extra-bench
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
 docs: $(VENV)/.native $(VENV)/.extra-docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(PY) tools/check_site.py site
 
 # The type checker needs to see the optional dependencies, or their types are taken for Any.
 lint: $(VENV)/.native $(VENV)/.extra-dev $(VENV)/.extra-test $(VENV)/.torch
