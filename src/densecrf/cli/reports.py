@@ -57,10 +57,7 @@ def as_options(message: str) -> str:
     'logits (--kind logits) with --axis -1, --image-range 0 5, or give --n-labels'
     """
     message = re.sub(r"image_range=\(([^,)]+), ([^)]+)\)", r"--image-range \1 \2", message)
-    message = message.replace(
-        'normalise (normalization="symmetric") or lower them',
-        "lower --bilateral-weight and --weight",
-    )
+    message = message.replace("lower them", "lower --bilateral-weight and --weight")
     for name in ("axis", "kind", "n_labels", "void", "confidence"):
         option = "--" + name.replace("_", "-")
         message = re.sub(rf"\b{name}=('?)([-\w]+)\1", rf"{option} \2", message)
