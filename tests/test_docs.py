@@ -50,7 +50,7 @@ def test_code_of_the_page_runs(page, tmp_path, monkeypatch, restore_modules):
     for language, text, line in blocks(page):
         if language == "bash":
             run_commands(text)
-        elif not text.startswith("--8<--"):  # a file of examples/, which has a test of its own
+        else:
             # Line numbers of a traceback are those of the page.
             exec(compile("\n" * (line - 1) + text, str(page), "exec"), namespace)
 
