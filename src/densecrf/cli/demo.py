@@ -101,7 +101,8 @@ def proven(comparisons: Iterable[Comparison]) -> list[str]:
             f"of the {done.crf.labels}^{done.crf.n} labellings of {done.scene.name} none has an "
             f"energy below {lp.lower_bound:,.1f}"
             for done, _, lp in scenes
-        ),
+        )
+        + ".",
         "So lp's answers are at most "
         + _listed(percent(lp.gap) for _, _, lp in scenes)
         + " above the best there is: no method, however slow, can gain more.",
