@@ -1,6 +1,5 @@
 """``densecrf demo``: see in under a minute what it does and what the certificate says."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,7 @@ from densecrf.cli.reports import (
     print_json,
     table,
 )
-from densecrf.demonstration import SCENES, Comparison, Scene, write_picture
+from densecrf.demonstration import SCENES, Comparison, Scene, proven, write_picture
 from densecrf.demonstration import compare as compare_scene
 
 __all__ = ["demo"]
@@ -90,27 +89,3 @@ def _print(done: Comparison) -> None:
 def _record(done: Comparison) -> dict[str, Any]:
     results = [result.to_dict() for result in done.results]
     return {"scene": done.scene.name, "labels": list(done.scene.classes), "results": results}
-
-
-def proven(comparisons: Iterable[Comparison]) -> list[str]:
-    """Return in three lines what the certificates of some scenes say."""
-    scenes = [(done, done.result("mf"), done.result("lp")) for done in comparisons]
-    return [
-        "Proven: "
-        + _listed(
-            f"of the {done.crf.labels}^{done.crf.n} labellings of {done.scene.name} none has an "
-            f"energy below {lp.lower_bound:,.1f}"
-            for done, _, lp in scenes
-        )
-        + ".",
-        "So lp's answers are at most "
-        + _listed(percent(lp.gap) for _, _, lp in scenes)
-        + " above the best there is: no method, however slow, can gain more.",
-        "Mean field, run to its end, is at least "
-        + _listed(percent(mf.energy / lp.energy - 1) for _, mf, lp in scenes)
-        + " above the best, and cannot tell.",
-    ]
-
-
-def _listed(texts: Iterable[str]) -> str:
-    return " and ".join(texts)

@@ -4,6 +4,7 @@ The photographs are scikit-image's (``pip install "densecrf[demo]"``), the strok
 """
 
 from densecrf.demonstration.picture import write_picture
+from densecrf.demonstration.proof import proven
 from densecrf.demonstration.scenes import SCENES, Comparison, Scene, compare
 
-__all__ = ["SCENES", "Comparison", "Scene", "compare", "write_picture"]
+__all__ = ["SCENES", "Comparison", "Scene", "compare", "proven", "write_picture"]

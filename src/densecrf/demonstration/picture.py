@@ -1,6 +1,7 @@
 """One picture of the demonstration: what goes in, what comes out, and what is proven."""
 
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.demonstration.proof import at_least, at_most, gap_of, mean_field_excess
 from densecrf.demonstration.scenes import NOTHING, Comparison
 from densecrf.io import atomic_writer
-from densecrf.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,7 +135,7 @@ def _name_labels(axes: "Axes", done: Comparison) -> None:
 def _draw_certificate(axes: "Axes", done: Comparison) -> None:
     """Draw the energy axis: what is impossible, and where both answers lie."""
     mf, lp = done.result("mf"), done.result("lp")
-    bound = _bound(lp)
+    bound = lp.energy if lp.lower_bound is None else lp.lower_bound
     span = max(mf.energy - bound, 0.01 * abs(bound))
     low, high = bound - 0.45 * span, bound + 1.25 * span
     axes.axvspan(low, bound, facecolor="0.93", edgecolor="0.75", hatch="///", lw=0)
@@ -144,12 +145,12 @@ def _draw_certificate(axes: "Axes", done: Comparison) -> None:
         axes.plot(result.energy, 0, "o", color=color, ms=12, zorder=3, clip_on=False)
     box = {"facecolor": "white", "edgecolor": "none", "pad": 2}
     axes.text(
-        (low + bound) / 2, 0.5, f"proven: nothing\nbelow {bound:,.0f}", ha="center", va="center",
+        (low + bound) / 2, 0.5, f"proven: nothing\nbelow {math.floor(bound):,}", ha="center", va="center",
         fontsize=11, color="0.2", bbox=box,
     )  # fmt: skip
     axes.text(
         bound + 0.03 * span, 0.55,
-        f"linear program {lp.energy:,.0f}\nat most {100 * (lp.gap or 0):.2f} % from the best "
+        f"linear program {lp.energy:,.0f}\nat most {at_most(gap_of(done))} above the best "
         f"of all {done.crf.labels}$^{{{done.crf.n}}}$ labellings",
         color=LP_COLOR, fontsize=11.5, fontweight="bold", va="center",
     )  # fmt: skip
@@ -161,9 +162,9 @@ def _draw_certificate(axes: "Axes", done: Comparison) -> None:
         "", (mf.energy, -0.42), (lp.energy, -0.42),
         arrowprops={"arrowstyle": "<->", "color": MF_COLOR, "lw": 1.5},
     )  # fmt: skip
-    excess = mf.energy / lp.energy - 1
     axes.text(
-        (lp.energy + mf.energy) / 2, -0.42, f"at least {100 * excess:.1f} % above the best",
+        (lp.energy + mf.energy) / 2, -0.42,
+        f"at least {at_least(mean_field_excess(done))} above the best",
         color=MF_COLOR, fontsize=11, ha="center", va="center", bbox=box,
     )  # fmt: skip
     axes.set(xlim=(low, high), ylim=(-0.8, 1))
@@ -171,7 +172,3 @@ def _draw_certificate(axes: "Axes", done: Comparison) -> None:
     axes.spines[["left", "right", "top"]].set_visible(False)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.text(high, -0.3, "energy (lower is better)", ha="right", va="center", fontsize=10.5)
-
-
-def _bound(result: Result) -> float:
-    return result.energy if result.lower_bound is None else result.lower_bound
