@@ -145,8 +145,8 @@ def _draw_certificate(axes: "Axes", done: Comparison) -> None:
         axes.plot(result.energy, 0, "o", color=color, ms=12, zorder=3, clip_on=False)
     box = {"facecolor": "white", "edgecolor": "none", "pad": 2}
     axes.text(
-        (low + bound) / 2, 0.5, f"proven: nothing\nbelow {math.floor(bound):,}", ha="center", va="center",
-        fontsize=11, color="0.2", bbox=box,
+        (low + bound) / 2, 0.5, f"proven: nothing\nbelow {math.floor(bound):,}",
+        ha="center", va="center", fontsize=11, color="0.2", bbox=box,
     )  # fmt: skip
     axes.text(
         bound + 0.03 * span, 0.55,
