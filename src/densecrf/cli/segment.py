@@ -101,7 +101,11 @@ def segment(
         _print_results(batch.results)
     print_failures(batch.failures, len(batch.results))
     if batch.interrupted:
-        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        left = len(todo) - len(batch.results) - len(batch.failures)
+        console.print(
+            f"[bold]Interrupted[/], {left} of {len(todo)} left. "
+            "Run the same command again to go on."
+        )
         raise typer.Exit(130)
     if batch.failures:
         raise typer.Exit(1)
