@@ -3,7 +3,8 @@
 # what is installed; the package is installed editable, so only a change of native/, CMakeLists.txt
 # or pyproject.toml makes anything here run again.
 #
-#   make demo | test | test-slow | lint | format | native-test | native-tsan | bench | docs | clean
+#   make demo | gallery | test | test-slow | lint | format | native-test | native-tsan | bench | docs
+#   make clean | distclean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -24,7 +25,7 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.[ch]pp')
 SANITIZER_BUILD := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDENSECRF_BUILD_PYTHON=OFF \
 	-DDENSECRF_BUILD_TESTS=ON -DDENSECRF_WERROR=ON
 
-.PHONY: help demo test test-slow lint format native-test native-tsan bench docs clean distclean
+.PHONY: help demo gallery test test-slow lint format native-test native-tsan bench docs clean distclean
 .DELETE_ON_ERROR:
 
 help:
@@ -33,7 +34,12 @@ help:
 # --- Use -----------------------------------------------------------------------------------------
 
 demo: $(VENV)/.native $(VENV)/.extra-demo
-	$(PY) examples/demo.py $(DEMO_ARGS)
+	$(BIN)/densecrf demo --out out $(DEMO_ARGS)
+
+# The pictures of docs/gallery.md; look at them before they are committed.
+gallery: $(VENV)/.native $(VENV)/.extra-test
+	for example in $(filter-out examples/show.py examples/torch_%,$(wildcard examples/*.py)); do \
+		$(PY) $$example --out docs/images/gallery || exit 1; done
 
 test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch $(VENV)/.peers
 	$(PY) -m pytest $(PYTEST_ARGS)
@@ -45,7 +51,8 @@ bench: $(VENV)/.native $(VENV)/.extra-bench
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
 docs: $(VENV)/.native $(VENV)/.extra-docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(PY) tools/check_site.py site
 
 # The type checker needs to see the optional dependencies, or their types are taken for Any.
 lint: $(VENV)/.native $(VENV)/.extra-dev $(VENV)/.extra-test $(VENV)/.torch

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-HAS_PYDENSECRF = importlib.util.find_spec("pydensecrf") is not None
 SHARED_DATA = Path(os.environ.get("DENSECRF_SHARED", ROOT.parent / "shared")) / "data"
 
 
@@ -32,8 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if "shared_data" in fixtures:
             item.add_marker("needs_shared")
-        if "pydensecrf" in fixtures:
-            item.add_marker("needs_pydensecrf")
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +43,7 @@ def shared_data() -> Path:
 class StrictSkips:
     """Turn skips into a failed run, so that continuous integration cannot lose tests silently.
 
-    Allowed are tests marked ``gpu``, ``needs_shared`` where there is no reference data, and
-    ``needs_pydensecrf`` where that is not installed.
+    Allowed are tests marked ``gpu``, and ``needs_shared`` where there is no reference data.
     """
 
     def __init__(self) -> None:
@@ -61,8 +56,6 @@ class StrictSkips:
         if "gpu" in keywords:
             return
         if "needs_shared" in keywords and not SHARED_DATA.is_dir():
-            return
-        if "needs_pydensecrf" in keywords and not HAS_PYDENSECRF:
             return
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         self.refused.append(f"{report.nodeid}: {reason}")

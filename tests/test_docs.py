@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^( *)```(python|bash)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 # Calls that need what a page only speaks of, or take their time.
 NOT_RUN = ("densecrf demo", "densecrf segment images/ --probs probs/ --out results/", "pip ")
@@ -24,7 +25,7 @@ def blocks(page):
         yield match[2], textwrap.dedent(match[3]), line
 
 
-PAGES = [page for page in sorted(DOCS.rglob("*.md")) if any(blocks(page))]
+PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if any(blocks(page))]
 
 
 def run_commands(text):
@@ -41,7 +42,7 @@ def run_commands(text):
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_code_of_the_page_runs(page, tmp_path, monkeypatch, restore_modules):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(p).resolve()) for p in sys.path if p))
@@ -66,7 +67,16 @@ def restore_modules():
             del sys.modules[name]
 
 
+def test_readme_has_ten_lines_of_code_and_links_that_lead_somewhere():
+    readme = ROOT / "README.md"
+    code = [text for language, text, _ in blocks(readme) if language == "python"]
+    assert len(code) == 1
+    assert len([line for line in code[0].splitlines() if line.strip()]) == 10
+    for target in re.findall(r"\]\((?!https://)([^)]+)\)", readme.read_text("utf-8")):
+        assert (ROOT / target).is_file(), target
+
+
 def test_pages_are_in_the_navigation():
-    navigation = (DOCS.parent / "mkdocs.yml").read_text("utf-8")
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
     for page in DOCS.rglob("*.md"):
         assert str(page.relative_to(DOCS).as_posix()) in navigation

@@ -78,7 +78,7 @@ def test_methods_without_a_bound_show_no_gap():
 
 
 def test_energies_that_fall_far_are_on_a_logarithmic_scale():
-    result = solved((6, 7), "mf5")
+    result = solved((6, 7), "mf")
     result.trace.energy[0] = result.trace.current_energy[0] = 1e6
     result.trace.energy[1:] = [1e3] * (len(result.trace) - 1)
     assert result.plot().axes[-1].get_yscale() == "log"

@@ -43,6 +43,7 @@ def test_grey_images_and_float_ranges():
     ("scribbles", "options", "message"),
     [
         (np.full((20, 30), 255), {}, "no strokes"),
+        (np.eye(20, 30, dtype=int), {}, r"every pixel .*96.7% of them 0; say .*void=0"),
         (np.where(STROKES == 1, 1, 255), {}, "all strokes carry label 1"),
         (STROKES[:5], {}, r"scribbles: shape \(5, 30\) does not fit"),
         (STROKES, {"n_labels": 2}, "value 2 is outside"),

@@ -81,7 +81,7 @@ class Preset:
 
 #: All presets by name.
 PRESETS: dict[str, Preset] = {
-    "default": Preset(about="ours"),
+    "default": Preset(3, 3, 80, 13, 10, about="ours"),
     "pydensecrf": Preset(about="the example of pydensecrf's documentation"),
     "deeplab": Preset(1, 3, 67, 3, 4, iterations=10, about="DeepLab, for network outputs"),
     "afa": Preset(3, 3, 64, 5, 4, iterations=10, about="AFA, weakly supervised segmentation"),

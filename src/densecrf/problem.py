@@ -130,7 +130,7 @@ class Problem:
     ) -> FloatArray:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(y_{ai}, y_{bi})`.
 
-        A subgradient of the LP's pairwise term (Eq. 12 of the paper: :math:`A s = -r`), exact or
+        A subgradient of the LP's pairwise term (Eq. 13 of the paper: :math:`A s = -r`), exact or
         smoothed by the levels, and in any case half of a feasible dual point: see
         `densecrf.certificates`.
         """

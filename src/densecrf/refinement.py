@@ -116,8 +116,9 @@ def build(
     ----------
     image, probabilities, preset
         See `refine`.
-    kind : {"probabilities", "logits", "energies", "labels"}, optional
-        What `probabilities` holds, where it does not show.
+    kind : str, optional
+        What `probabilities` holds, where it does not show: ``"probabilities"``, ``"logits"``,
+        ``"energies"`` or ``"labels"``.
     axis, channel_axis : int, optional
         The label axis of `probabilities` and the channel axis of `image`, where two readings fit.
         With `axis` named, scores of a lower resolution are resized to the image, bilinearly.

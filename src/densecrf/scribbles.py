@@ -86,6 +86,13 @@ def _strokes(
     free = np.isin(index, np.atleast_1d(void))
     if free.all():
         raise ValueError(f"scribbles: no strokes, every pixel is void ({void})")
+    if not free.any():
+        values, counts = np.unique(index, return_counts=True)
+        raise ValueError(
+            f"scribbles: every pixel carries a label, {counts.max() / index.size:.1%} of them "
+            f"{values[counts.argmax()]}; say which value means 'no stroke', for example "
+            f"void={values[counts.argmax()]}"
+        )
     if (index != strokes).any() or index[~free].min() < 0:
         raise ValueError("scribbles: must be whole numbers from 0, or void")
     largest = int(index[~free].max())

@@ -160,8 +160,9 @@ def check_positive(name: str, value: Any) -> float:
     """Return `value` as a finite float above zero."""
     number = _as_float(name, value)
     if not (np.isfinite(number) and number > SMALLEST_SIGMA):
+        shown = value.item() if isinstance(value, np.generic) else value  # no np.float64(…)
         raise ValueError(
-            f"{name}={value!r}: must be a finite number greater than 0 (than {SMALLEST_SIGMA:g})"
+            f"{name}={shown!r}: must be a finite number greater than 0 (than {SMALLEST_SIGMA:g})"
         )
     return number
 

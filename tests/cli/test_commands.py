@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -107,6 +108,28 @@ def test_folders_below_folders_keep_their_names_apart(folder):
     assert result.exit_code == 0, said(result)
     assert (folder / "o" / "x" / "a.png").is_file()
     assert (folder / "o" / "y" / "a.png").is_file()
+
+
+def test_files_are_in_the_order_that_people_count(folder):
+    for number in (1, 2, 10):
+        write_image(folder / "images" / f"n{number}.png", COLORS[TRUTH])
+        np.save(folder / "probs" / f"n{number}.npy", probabilities(number))
+    command = ["segment", "images/n*.png", "--probs", "probs", "--method", "unary", "--jobs", 2]
+    answer = json.loads(densecrf(*command, "--json").stdout)
+    assert [entry["name"] for entry in answer["results"]] == ["n1", "n2", "n10"]
+
+
+def test_where_the_files_are_is_said(folder):
+    one = densecrf("segment", "images/a.png", "--probs", "probs/a.npy", "--method", "unary")
+    assert "Written: segmented/a.png, segmented/a.overlay.png, segmented/a.json" in said(one)
+    many = densecrf("segment", "images", "--probs", "probs", "--method", "unary")
+    assert "Written: labels, overlay, result of 3 images in segmented" in said(many)
+
+
+def test_a_missing_companion_names_what_was_looked_for(folder):
+    (folder / "probs" / "c.npy").unlink()
+    result = densecrf("segment", "images", "--probs", "probs", "--method", "unary")
+    assert "c probs/c{.npz,.npy,.unary,.c_unary}: No such file or directory" in said(result)
 
 
 def test_json_holds_results_and_failures(folder):
@@ -219,7 +242,19 @@ def test_one_label_everywhere_is_remarked(folder):
     weak = np.array([0.34, 0.33, 0.33])[:, None, None]
     np.save(folder / "weak.npy", np.broadcast_to(weak, (L, H, W)))
     result = densecrf("segment", "images/a.png", "--probs", "weak.npy", "--method", "mf5")
-    assert "label 0 everywhere: the weights are too strong for what is known" in said(result)
+    assert "label 0 everywhere: the weights are too strong for what is known; lower" in said(result)
+    assert "--bilateral-weight and --weight" in said(result)
+
+
+def test_warnings_speak_of_options(folder):
+    """What the library calls arguments, the terminal calls options."""
+    weak = 0.49 + 0.02 * np.random.default_rng(0).random((H, W))
+    np.save(folder / "weak.npy", np.stack([weak, 1 - weak]))
+    command = ["segment", "images/a.png", "--probs", "weak.npy", "--method", "unary"]
+    result = densecrf(*command, "--bilateral-weight", 300, "--weight", 300)
+    assert "the constant labelling 0 has energy" in said(result)
+    assert "lower --bilateral-weight and --weight" in said(result)
+    assert "normalization=" not in said(result)
 
 
 @pytest.mark.parametrize(
@@ -253,9 +288,11 @@ def test_misunderstood_commands_say_why_and_exit_with_2(folder, arguments, messa
         (["--probs", "probs/a.npy", "--n-labels", "9"], "the array holds 3 labels"),
         (["--probs", "probs/a.npy", "--scribbles", "probs/a.npy"], "has shape (3, 24, 32)"),
         (["--labels", "images/a.png"], "is a colour image; name the palette"),
+        (["--scribbles", "strokes.png"], "say which value means 'no stroke', for example --void 0"),
     ],
 )
 def test_unusable_input_says_what_to_do_and_exits_with_1(folder, arguments, message):
+    write_labels(folder / "strokes.png", np.eye(H, W, dtype=np.uint8))
     result = densecrf("segment", "images/a.png", *arguments, "--method", "mf5")
     assert result.exit_code == 1
     assert message in said(result)
@@ -312,6 +349,29 @@ def test_compare_refuses_unknown_methods_and_missing_files(folder):
     assert densecrf(*command, "missing.npy", "--methods", "unary").exit_code == 1
 
 
+@pytest.mark.parametrize("command", ["compare", "certify"])
+def test_commands_for_one_image_refuse_several(folder, command):
+    arguments = ["--probs", "probs", *(["--labels", "mine.png"] if command == "certify" else [])]
+    for several in ("images", "images/*.png", "nowhere.png"):
+        result = densecrf(command, several, *arguments)
+        assert result.exit_code == 2
+        assert f"give one file, not {several}" in said(result)
+
+
+def test_all_commands_take_the_same_model_options(folder):
+    """An energy that one command minimises can be judged by the others."""
+    write_labels(folder / "mine.png", TRUTH)
+    model = ["--sigma", 2, "--weight", 1, "--sigma-xy", 20, "--sigma-color", 9]
+    model += ["--bilateral-weight", 2, "--scale-sigmas"]
+    source = ["images/a.png", "--probs", "probs/a.npy", *model, "--json"]
+    segmented = json.loads(densecrf("segment", *source, "--method", "unary").stdout)["results"][0]
+    compared = json.loads(densecrf("compare", *source, "--methods", "unary").stdout)["results"][0]
+    assert compared["energy"] == segmented["energy"]
+    source[0:0] = ["--labels", "segmented/a.png"]
+    certified = json.loads(densecrf("certify", *source).stdout)
+    assert certified["energy"] == pytest.approx(segmented["energy"], rel=1e-6)
+
+
 def test_certify_bounds_anyones_labelling(folder):
     write_labels(folder / "mine.png", TRUTH)
     command = ["certify", "images/a.png", "--probs", "probs/a.npy", "--labels", "mine.png"]
@@ -330,6 +390,27 @@ def test_certify_refuses_what_it_cannot_judge(folder):
     assert "the energy needs --probs" in said(result)
 
 
+@pytest.mark.parametrize(
+    ("words", "answers"),
+    [
+        ("segment --method pro", ["prox-lp", "prox-lp-l", "prox-lp-acc"]),
+        ("segment --preset d", ["default", "deeplab"]),
+        ("cert", ["certify"]),
+    ],
+)
+def test_shells_complete_commands_and_names(words, answers):
+    environment = {"_DENSECRF_COMPLETE": "complete_bash", "COMP_WORDS": f"densecrf {words}"}
+    environment["COMP_CWORD"] = str(len(words.split()))
+    done = subprocess.run(
+        [sys.executable, "-c", "from densecrf.cli import main; main()"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )
+    assert done.stdout.split() == answers
+
+
 def test_info_for_people_and_programs():
     assert "methods" in densecrf("info").stdout
     answer = json.loads(densecrf("info", "--json").stdout)
@@ -338,11 +419,12 @@ def test_info_for_people_and_programs():
 
 
 @pytest.mark.slow
-def test_demo_writes_pictures_and_says_what_is_proven(folder):
+def test_demo_draws_and_says_what_is_proven(folder):
     result = densecrf("demo")
     assert result.exit_code == 0, said(result)
-    assert "Proven: of all" in said(result)
-    assert (folder / "demo" / "astronaut.png").is_file()
+    assert "Proven: of the 2^60000 labellings of coffee none" in said(result)
+    assert "Mean field, run to its end, is at least" in said(result)
+    assert (folder / "demo" / "demo.png").stat().st_size < 600_000
 
 
 def test_a_missing_extra_is_named(monkeypatch, capsys):

@@ -100,6 +100,16 @@ def test_tuned_parameters_serve_the_other_commands(tiny, tmp_path):
     assert result.exit_code == 0, said(result)
     assert "on the 2 images of val" in said(result)
     assert (tmp_path / "tune-best.png").is_file()
+    again = densecrf(
+        "tune", "--data", tiny, "--split", "train", "--validation", "val", "--method", "mf5",
+        "--trials", 2, "--threads", 1, "--out", "best.json", "--json",
+    )  # fmt: skip
+    answer = json.loads(again.stdout)
+    assert answer["parameters"] == {
+        name: json.loads((tmp_path / "best.json").read_text())["parameters"][name]
+        for name in answer["parameters"]
+    }
+    assert 0 <= answer["score"] <= 1
     table = densecrf(
         "reproduce", "table", "--data", tiny, "--params", "best.json", "--methods", "mf5",
         "--threads", 1, "--quiet", "--out", "out",

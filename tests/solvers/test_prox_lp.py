@@ -108,7 +108,7 @@ def test_the_analytic_step_is_the_best_one(seed: int) -> None:
     centre = marginals(seed, crf.labels, crf.n).astype(np.float64)
     w, y = np.zeros_like(centre), simplex((centre - lam * crf.unary).astype(np.float32))
     for iterate in iterations(crf, centre, lam=lam, T=4):
-        fixed = (y - centre) / lam - w  # Bβ + γ - φ by Eq. 8
+        fixed = (y - centre) / lam - w  # Bβ + γ - φ by Eq. 9
         s = -iterate.r.astype(np.float64)
 
         def g(step: float, w: np.ndarray = w, s: np.ndarray = s, m: np.ndarray = fixed) -> float:

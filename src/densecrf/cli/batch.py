@@ -53,6 +53,14 @@ class Batch:
     failures: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
+    def ordered(self, names: Sequence[str]) -> "Batch":
+        """Return the same in the order of the names, whichever item was done first."""
+        return Batch(
+            {name: self.results[name] for name in names if name in self.results},
+            {name: self.failures[name] for name in names if name in self.failures},
+            self.interrupted,
+        )
+
 
 def run_batch(
     items: Sequence[Item],
@@ -100,7 +108,7 @@ def run_batch(
             for future, item_name in pending.items():
                 if future.done() and not future.cancelled():
                     _collect(batch, item_name, future)
-    return batch
+    return batch.ordered([name(item) for item in items])
 
 
 def _collect(batch: Batch, name: str, future: Future[dict[str, Any]]) -> None:
@@ -123,7 +131,7 @@ def _bar(total: int, shown: bool) -> Iterator[tuple[Callable[[], None], Callable
         TextColumn("{task.description}", markup=False),
         console=console,
         transient=True,
-        disable=not shown,
+        disable=not (shown and console.is_terminal),
     )
     with bar:
         task = bar.add_task("", total=total if total > 1 else None)

@@ -7,7 +7,7 @@ import typer
 
 from densecrf.certificates import certify as certify_labels
 from densecrf.cli import options as o
-from densecrf.cli.inputs import Sources, find_jobs, load, read_labelling
+from densecrf.cli.inputs import Sources, find_job, load, read_labelling
 from densecrf.cli.reports import console, describe, fail, output, print_json
 
 __all__ = ["certify"]
@@ -38,11 +38,13 @@ def certify(
     void: o.Void = None,
     image_range: o.ImageRange = None,
     palette: o.PaletteOption = None,
+    page: o.Page = None,
     sigma: o.Sigma = None,
     weight: o.Weight = None,
     sigma_xy: o.SigmaXy = None,
     sigma_color: o.SigmaColor = None,
     bilateral_weight: o.BilateralWeight = None,
+    scale_sigmas: o.ScaleSigmas = False,
     as_json: o.Json = False,
 ) -> None:
     """Say how far from the global optimum a labelling is at most, whoever made it.
@@ -55,7 +57,7 @@ def certify(
         raise typer.BadParameter(
             "the energy needs --probs (or --scribbles); --labels is what is judged"
         )
-    (job,) = find_jobs([str(image)], Sources(probs, None, scribbles))
+    job = find_job(image, Sources(probs, None, scribbles))
     model = o.ModelOptions.of(context)
     try:
         crf = load(job, model).crf

@@ -7,9 +7,9 @@ import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.batch import warnings_by_thread
-from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
+from densecrf.cli.inputs import Job, Loaded, Sources, find_job, load
 from densecrf.cli.panel import write_panel
-from densecrf.cli.reports import console, describe, fail, output, percent, print_json, table
+from densecrf.cli.reports import console, describe, fail, number, output, percent, print_json, table
 from densecrf.result import Result, relative_gap
 from densecrf.solvers import METHODS
 from densecrf.validation import check_choice
@@ -25,7 +25,11 @@ def compare(
     scribbles: o.Scribbles = None,
     methods: Annotated[
         str,
-        typer.Option(help="Methods, separated by commas.", rich_help_panel=o.SOLVER),
+        typer.Option(
+            help=f"Methods, separated by commas: {', '.join(METHODS)}.",
+            show_default="all",
+            rich_help_panel=o.SOLVER,
+        ),
     ] = ",".join(METHODS),
     out: Annotated[
         Path | None,
@@ -41,6 +45,14 @@ def compare(
     void: o.Void = None,
     image_range: o.ImageRange = None,
     palette: o.PaletteOption = None,
+    page: o.Page = None,
+    sigma: o.Sigma = None,
+    weight: o.Weight = None,
+    sigma_xy: o.SigmaXy = None,
+    sigma_color: o.SigmaColor = None,
+    bilateral_weight: o.BilateralWeight = None,
+    confidence: o.Confidence = None,
+    scale_sigmas: o.ScaleSigmas = False,
     time_limit: o.TimeLimit = 60.0,
     threads: o.Threads = None,
     as_json: o.Json = False,
@@ -52,7 +64,7 @@ def compare(
     densecrf compare photo.jpg --probs photo.npy --out methods.png
     """
     chosen = _methods(methods)
-    (job,) = find_jobs([str(image)], Sources(probs, labels, scribbles))
+    job = find_job(image, Sources(probs, labels, scribbles))
     model = o.ModelOptions.of(context)
     try:
         loaded = load(job, model)
@@ -94,20 +106,20 @@ def _print(results: list[Result]) -> None:
     best = max(bounds, default=None)
     columns = ("method", "energy", "lower bound", "own gap", "gap to best bound", "seconds", "")
     rows = table(*columns, right=columns[1:6])
-    lowest = f"{min(result.energy for result in results):,.1f}"
+    lowest = number(min(result.energy for result in results))
     for result in results:
         rows.add_row(
             result.method,
-            f"{result.energy:,.1f}",
-            "-" if result.lower_bound is None else f"{result.lower_bound:,.1f}",
+            number(result.energy),
+            number(result.lower_bound),
             percent(result.gap),
             percent(relative_gap(result.energy, best)),
             f"{result.seconds:.2f}",
-            "lowest" if f"{result.energy:,.1f}" == lowest else "",
+            "lowest" if number(result.energy) == lowest else "",
         )
     output.print(rows)
     label, constant = results[0].best_constant
-    output.print(f"For scale: all pixels labelled {label} has energy {constant:,.1f}.")
+    output.print(f"For scale: all pixels labelled {label} has energy {number(constant)}.")
 
 
 def _title(result: Result) -> str:

@@ -1,69 +1,91 @@
 """``densecrf demo``: see in under a minute what it does and what the certificate says."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.batch import warnings_by_thread
-from densecrf.cli.panel import write_panel
-from densecrf.cli.reports import console, describe, fail, output, percent, print_json, table
-from densecrf.demonstration import SCENES, Comparison
+from densecrf.cli.reports import (
+    console,
+    describe,
+    fail,
+    number,
+    output,
+    percent,
+    print_json,
+    table,
+)
+from densecrf.demonstration import SCENES, Comparison, Scene, proven, write_picture
 from densecrf.demonstration import compare as compare_scene
 
 __all__ = ["demo"]
 
+WORDS = {
+    "mf5": "mean field, 5 iterations (mf5)",
+    "mf": "mean field, to its end (mf)",
+    "lp": "linear program (lp)",
+}
+
 
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for the pictures.", rich_help_panel=o.OUTPUT)
+        Path, typer.Option("--out", "-o", help="Folder for the picture.", rich_help_panel=o.OUTPUT)
     ] = Path("demo"),
     as_json: o.Json = False,
 ) -> None:
-    """Segment two photographs from a few strokes: mean field against the certified LP."""
-    records = []
+    """Segment two photographs from a few strokes: mean field against the certified LP.
+
+    Needs scikit-image for the photographs: pip install "densecrf[demo]".
+    """
+    picture = out / "demo.png"
     try:
-        with warnings_by_thread():
-            for scene in SCENES:
-                with console.status(f"{scene.name} …"):
-                    done = compare_scene(scene)
-                picture = out / f"{scene.name}.png"
-                write_panel(
-                    picture,
-                    done.image,
-                    [
-                        ("strokes", done.scribbles),
-                        *((f"{r.method}: energy {r.energy:,.0f}", r.labels) for r in done.results),
-                    ],
-                )
-                if not as_json:
-                    _say(done, picture)
-                results = [result.to_dict() for result in done.results]
-                records.append({"scene": scene.name, "picture": str(picture), "results": results})
+        comparisons = [_solve(scene, as_json) for scene in SCENES]
+        write_picture(picture, comparisons)
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
     if as_json:
-        print_json({"scenes": records})
+        scenes = [_record(done) for done in comparisons]
+        print_json({"picture": str(picture), "scenes": scenes})
+        return
+    for line in proven(comparisons):
+        output.print(line, soft_wrap=True)
+    output.print(f"\nPicture: {picture}", soft_wrap=True)
 
 
-def _say(done: Comparison, picture: Path) -> None:
-    output.print(f"\n[bold]{done.scene.name}[/]: {done.scene.about} ({picture})")
-    columns = ("method", "energy", "lower bound", "gap", "seconds")
-    rows = table(*columns, right=columns[1:])
+def _solve(scene: Scene, silent: bool) -> Comparison:
+    # Warnings that a constant labelling is better would only distract here.
+    with warnings_by_thread(), console.status("") as status:
+        done = compare_scene(
+            scene, on_method=lambda method: status.update(f"{scene.name}: {method} …")
+        )
+    if not silent:
+        _print(done)
+    return done
+
+
+def _print(done: Comparison) -> None:
+    h, w = done.image.shape[:2]
+    scene = done.scene
+    output.print(
+        f"[bold]{scene.name}[/], {w} x {h} pixels, {len(scene.classes)} labels from "
+        f"{len(scene.strokes)} strokes: {scene.about}"
+    )
+    columns = ("energy", "lower bound", "gap", "seconds")
+    rows = table("method", *columns, right=columns)
     for result in done.results:
         rows.add_row(
-            result.method,
-            f"{result.energy:,.1f}",
-            "-" if result.lower_bound is None else f"{result.lower_bound:,.1f}",
+            WORDS[result.method],
+            number(result.energy),
+            number(result.lower_bound),
             percent(result.gap),
             f"{result.seconds:.2f}",
         )
     output.print(rows)
-    for result in done.results:
-        if result.gap is not None:
-            output.print(
-                f"Proven: of all {done.crf.labels}^{done.crf.n} labellings, none has an energy "
-                f"below {result.lower_bound:,.1f}.\nThe answer of {result.method} is within "
-                f"{percent(result.gap)} of the best there is."
-            )
+    output.print()
+
+
+def _record(done: Comparison) -> dict[str, Any]:
+    results = [result.to_dict() for result in done.results]
+    return {"scene": done.scene.name, "labels": list(done.scene.classes), "results": results}

@@ -1,6 +1,9 @@
 """Find the images and what belongs to each, and make their models."""
 
+import errno
 import glob
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +21,7 @@ from densecrf.model import DenseCRF
 from densecrf.refinement import build, color_range
 from densecrf.scribbles import scribble_unary
 
-__all__ = ["Job", "Loaded", "Sources", "find_jobs", "load", "read_labelling"]
+__all__ = ["Job", "Loaded", "Sources", "find_job", "find_jobs", "load", "read_labelling"]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
@@ -98,20 +101,36 @@ def _expand(images: Sequence[str]) -> list[tuple[Path, str]]:
     for given in images:
         path = Path(given)
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
+            images_below = (p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
+            inside = sorted(images_below, key=_by_numbers)
             if not inside:
                 raise typer.BadParameter(f"no images in folder {given}", param_hint="IMAGE")
             found += [(p, p.relative_to(path).with_suffix("").as_posix()) for p in inside]
         elif path.is_file():
             found.append((path, path.stem))
         else:
-            matches = sorted(Path(match) for match in glob.glob(given, recursive=True))  # noqa: PTH207
+            matching = glob.glob(given, recursive=True)  # noqa: PTH207
+            matches = sorted((Path(match) for match in matching), key=_by_numbers)
             if not matches:
                 raise typer.BadParameter(
                     f"no such file, folder or match: {given}", param_hint="IMAGE"
                 )
             found += [(p, p.stem) for p in matches if p.is_file()]
     return found
+
+
+def _by_numbers(path: Path) -> list[tuple[int, str]]:
+    """Return a key that puts image2 before image10."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
+
+
+def find_job(image: Path, sources: Sources) -> Job:
+    """Return the job of the only image that a command takes."""
+    if not image.is_file():
+        raise typer.BadParameter(f"give one file, not {image}", param_hint="IMAGE")
+    (job,) = find_jobs([str(image)], sources)
+    return job
 
 
 def _companion(
@@ -126,7 +145,7 @@ def _companion(
         for suffix in suffixes:
             if (candidate := path / f"{name}{suffix}").is_file():
                 return candidate
-        return path / f"{name}{suffixes[0]}"  # reading it says what is missing
+        return path / f"{name}{{{','.join(suffixes)}}}"  # reading it says what is missing
     if not alone:
         raise typer.BadParameter(
             f"{given} is one file, but there are several images; give a folder, or a pattern with "
@@ -144,6 +163,9 @@ def load(job: Job, options: ModelOptions) -> Loaded:
     OSError, ValueError, MemoryError
         With the file or argument, and the reason.
     """
+    for path in job.files:
+        if not path.is_file():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     image = read_image(job.image, page=options.page)
     preset = options.chosen_preset()
     strokes = None if job.scribbles is None else read_labelling(job.scribbles, options.palette)
@@ -152,9 +174,12 @@ def load(job: Job, options: ModelOptions) -> Loaded:
             str(job.scribbles), f"has shape {strokes.shape}, the image has {image.shape[:2]}"
         )
     if job.probs is None and job.labels is None:
-        unary = scribble_unary(
-            image, strokes, options.n_labels, void=options.void, image_range=options.image_range
-        )
+        try:
+            unary = scribble_unary(
+                image, strokes, options.n_labels, void=options.void, image_range=options.image_range
+            )
+        except ValueError as error:
+            raise ValueError(f"{job.scribbles}: {as_options(str(error))}") from error
         pixels = color_range(image, options.image_range)
         factor = preset.factor(image.shape[0] * image.shape[1]) if options.scale_sigmas else 1.0
         return Loaded(image, DenseCRF(unary, preset.kernels(pixels, factor)))

@@ -15,6 +15,7 @@ __all__ = [
     "console",
     "describe",
     "fail",
+    "number",
     "output",
     "percent",
     "print_failures",
@@ -56,11 +57,17 @@ def as_options(message: str) -> str:
     'logits (--kind logits) with --axis -1, --image-range 0 5, or give --n-labels'
     """
     message = re.sub(r"image_range=\(([^,)]+), ([^)]+)\)", r"--image-range \1 \2", message)
+    message = message.replace("lower them", "lower --bilateral-weight and --weight")
     for name in ("axis", "kind", "n_labels", "void", "confidence"):
         option = "--" + name.replace("_", "-")
         message = re.sub(rf"\b{name}=('?)([-\w]+)\1", rf"{option} \2", message)
         message = re.sub(rf"\b{name}=", option, message)
     return message
+
+
+def number(value: float | None) -> str:
+    """Return an energy or bound for a table; "-" where there is none."""
+    return "-" if value is None else f"{value:,.1f}"
 
 
 def percent(share: float | None) -> str:

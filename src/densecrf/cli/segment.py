@@ -15,7 +15,16 @@ from densecrf import __version__
 from densecrf.cli import options as o
 from densecrf.cli.batch import Interrupted, Watch, run_batch, warnings_by_thread
 from densecrf.cli.inputs import Job, Sources, find_jobs, load
-from densecrf.cli.reports import console, output, percent, print_failures, print_json, table
+from densecrf.cli.reports import (
+    as_options,
+    console,
+    number,
+    output,
+    percent,
+    print_failures,
+    print_json,
+    table,
+)
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.result import Result
 from densecrf.solvers.loop import Outcome
@@ -86,13 +95,17 @@ def segment(
             todo, lambda job: job.name, task, jobs=jobs, progress=not (quiet or as_json)
         )
     if as_json:
-        results = [{"name": name, **batch.results[name]} for name in sorted(batch.results)]
+        results = [{"name": name, **record} for name, record in batch.results.items()]
         print_json({"results": results, "failures": batch.failures})
     elif not quiet:
         _print_results(batch.results)
     print_failures(batch.failures, len(batch.results))
     if batch.interrupted:
-        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        left = len(todo) - len(batch.results) - len(batch.failures)
+        console.print(
+            f"[bold]Interrupted[/], {left} of {len(todo)} left. "
+            "Run the same command again to go on."
+        )
         raise typer.Exit(130)
     if batch.failures:
         raise typer.Exit(1)
@@ -195,22 +208,35 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
         return
     right = ("energy", "lower bound", "gap", "labels", "seconds")
     rows = table("image", "energy", "lower bound", "gap", "labels", "seconds", "", right=right)
-    for name, record in sorted(results.items()):
-        bound = record["lower_bound"]
+    for name, record in results.items():
         rows.add_row(
             escape(name),
-            f"{record['energy']:,.1f}",
-            "-" if bound is None else f"{bound:,.1f}",
+            number(record["energy"]),
+            number(record["lower_bound"]),
             percent(record["gap"]),
             str(len(record["pixels_by_label"])),
             f"{record['seconds']:.2f}",
             "done before" if record.get("skipped") else "",
         )
     output.print(rows)
-    for name, record in sorted(results.items()):
-        notes = [*record["warnings"]]
+    console.print(f"Written: {_written(results)}", soft_wrap=True, markup=False)
+    for name, record in results.items():
+        notes = [as_options(text) for text in record["warnings"]]
         if len(record["pixels_by_label"]) == 1:
             (label,) = record["pixels_by_label"]
-            notes.append(f"label {label} everywhere: the weights are too strong for what is known")
+            notes.append(
+                f"label {label} everywhere: the weights are too strong for what is known; lower "
+                "--bilateral-weight and --weight"
+            )
         for text in notes:
             console.print(f"[yellow]{escape(name)}: {escape(text)}[/]", soft_wrap=True)
+
+
+def _written(results: dict[str, dict[str, Any]]) -> str:
+    """Return where the files are: all of one image, or the folder of many."""
+    if len(results) == 1:
+        (record,) = results.values()
+        return ", ".join(record["files"].values())
+    kinds = ", ".join(next(iter(results.values()))["files"])
+    folders = {str(Path(record["files"]["labels"]).parent) for record in results.values()}
+    return f"{kinds} of {len(results)} images in {', '.join(sorted(folders))}"

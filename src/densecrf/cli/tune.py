@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from densecrf.cli.reports import console, describe, fail, output, print_failures
+from densecrf.cli import options as o
+from densecrf.cli.reports import console, describe, fail, output, print_failures, print_json
 from densecrf.cli.reproduce import open_dataset, progress_bar
 from densecrf.experiments.metrics import METRICS, Interval, bootstrap, bootstrap_difference
 from densecrf.presets import NUMBERS, Preset, read_preset
 from densecrf.solvers import METHODS
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from densecrf.experiments.target import Target
+    from densecrf.experiments.tune import Tuned
 
 __all__ = ["tune"]
 
@@ -45,6 +49,7 @@ def tune(
     kind: Annotated[str | None, typer.Option(help="Which scores, of several.")] = None,
     classes: Annotated[str | None, typer.Option(help="Built-in classes.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads an image.", min=1)] = None,
+    as_json: o.Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Find the five parameters of the kernels for a method, from images with ground truth.
@@ -56,10 +61,7 @@ def tune(
 
     densecrf tune --data msrc --split val --validation test --method lp --out lp.json
     """
-    from densecrf.experiments.figures import save_figure
     from densecrf.experiments.target import Target
-    from densecrf.experiments.tune import draw_history
-    from densecrf.experiments.tune import tune as search
 
     dataset = open_dataset(data, kind, classes)
     limits = {"gap": gap, "max_iterations": max_iterations}
@@ -78,8 +80,31 @@ def tune(
             target = replace(target, start=(read_preset(start), *target.start))
     except (OSError, ValueError) as error:
         raise fail(describe(error), 2) from error
+    tuned = _search(target, out, trials, workers, progress=not (quiet or as_json))
+    if as_json:
+        _print_json(tuned, metric, out)
+    else:
+        _print(tuned, metric)
+    if validation is not None and not tuned.interrupted:
+        where = console if as_json else output
+        _validate(target, tuned.parameters, tuned.start, validation, kind, classes, where)
+    console.print(f"Written: {out}; use it by --params {out}", soft_wrap=True)
+    print_failures(dict(tuned.failures), len(target.images) - len(tuned.failures))
+    if tuned.interrupted:
+        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        raise typer.Exit(130)
+    if tuned.failures:
+        raise typer.Exit(1)
+
+
+def _search(target: "Target", out: Path, trials: int, workers: int, *, progress: bool) -> "Tuned":
+    """Search, and write the parameters and the history of the search."""
+    from densecrf.experiments.figures import save_figure
+    from densecrf.experiments.tune import draw_history
+    from densecrf.experiments.tune import tune as search
+
     try:
-        with progress_bar("trials", not quiet) as tell:
+        with progress_bar("trials", progress) as tell:
             tuned = search(
                 target,
                 out.with_suffix(".sqlite"),
@@ -90,22 +115,26 @@ def tune(
                 ),
             )
         tuned.write(out, target)
-        save_figure(out.with_name(f"tune-{out.stem}.png"), draw_history(tuned, metric))
+        save_figure(out.with_name(f"tune-{out.stem}.png"), draw_history(tuned, target.metric))
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
+    return tuned
+
+
+def _print(tuned: "Tuned", metric: str) -> None:
     numbers = ", ".join(f"{name} {getattr(tuned.parameters, name):.4g}" for name in NUMBERS)
     output.print(f"{metric} {100 * tuned.score:.2f} % with {numbers}", soft_wrap=True)
     if tuned.start_score is not None:
         output.print(f"the best of those given: {100 * tuned.start_score:.2f} %")
-    if validation is not None and not tuned.interrupted:
-        _validate(target, tuned.parameters, tuned.start, validation, kind, classes)
-    console.print(f"Written: {out}; use it by --params {out}", soft_wrap=True)
-    print_failures(dict(tuned.failures), len(target.images) - len(tuned.failures))
-    if tuned.interrupted:
-        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
-        raise typer.Exit(130)
-    if tuned.failures:
-        raise typer.Exit(1)
+
+
+def _print_json(tuned: "Tuned", metric: str, out: Path) -> None:
+    numbers = {name: getattr(tuned.parameters, name) for name in NUMBERS}
+    scores = {"score": tuned.score, "start_score": tuned.start_score}
+    failures = dict(tuned.failures)
+    print_json(
+        {"metric": metric, **scores, "parameters": numbers, "file": str(out), "failures": failures}
+    )
 
 
 def _validate(
@@ -115,6 +144,7 @@ def _validate(
     where: str,
     kind: str | None,
     classes: str | None,
+    show: "Console",
 ) -> None:
     """Score the parameters on images that they were not tuned on."""
     dataset = target.dataset
@@ -128,10 +158,10 @@ def _validate(
         other = replace(other, images=usable)
         found = other.confusions(tuned)
         score = bootstrap(found, target.metric)
-        output.print(f"on the {len(usable)} images of {where}: {_percents(score)}")
+        show.print(f"on the {len(usable)} images of {where}: {_percents(score)}")
         if given is not None:
             change = bootstrap_difference(found, other.confusions(given), target.metric)
-            output.print(f"over the best of those given: {_percents(change)}")
+            show.print(f"over the best of those given: {_percents(change)}")
         print_failures(failures, len(usable))
     except (OSError, ValueError, MemoryError) as error:
         raise fail(describe(error)) from error

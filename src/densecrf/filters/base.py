@@ -2,7 +2,7 @@ r"""What every filter does, and how scores become levels.
 
 `apply` answers :math:`\sum_b k_{ab} v_b`; `ordered` answers
 :math:`\sum_b k_{ab} g_b\, s(y_a, y_b)`, where :math:`s` is the sign of :math:`y_a - y_b`
-(the conditional gradient, Eq. 12 of the paper) or a bounded, antisymmetric stand-in for it.
+(the conditional gradient, Eq. 13 of the paper) or a bounded, antisymmetric stand-in for it.
 """
 
 from abc import ABC, abstractmethod

@@ -328,7 +328,9 @@ def _warn_of_constants(
     problem: Problem, method: str, outcome: Outcome, best: int, constant: float
 ) -> None:
     """Say so where the pairwise weights are so strong that one label everywhere is best."""
-    remedy = 'the pairwise weights dominate; normalise (normalization="symmetric") or lower them'
+    remedy = "the pairwise weights dominate; lower them"
+    if problem.crf.normalization == "none":
+        remedy += ', or normalise the kernels (normalization="symmetric")'
     if constant < outcome.energy:
         warnings.warn(
             f"the constant labelling {best} has energy {constant:,.1f}, below the "

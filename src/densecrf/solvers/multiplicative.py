@@ -19,8 +19,8 @@ class MultiplicativeBlock:
     r"""Finds :math:`\tilde y = \lambda(v + B\beta + \gamma) + y^k` for the best β and γ.
 
     For each pixel, with :math:`Q = \lambda(I - \mathbf 1/m)` and :math:`h = -Qv - y^k`, γ solves
-    :math:`\min_{\gamma\ge0} \tfrac12\gamma^TQ\gamma - \langle\gamma, h\rangle` (Eq. 10), and
-    :math:`\beta = -B^T(v + \gamma)/m` (Eq. 9, whose sign is lost in print) makes
+    :math:`\min_{\gamma\ge0} \tfrac12\gamma^TQ\gamma - \langle\gamma, h\rangle` (Eq. 11), and
+    :math:`\beta = -B^T(v + \gamma)/m` (Eq. 10, whose sign is lost in print) makes
     :math:`\tilde y = Q\gamma - h`, the gradient of that problem.
 
     A second call starts from the γ of the first.

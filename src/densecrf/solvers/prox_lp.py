@@ -1,10 +1,10 @@
 r"""PROX-LP: proximal minimisation of the linear program (Algorithm 1 of the paper).
 
 Each proximal step minimises :math:`\tilde E(y) + \tfrac1{2\lambda}\lVert y - y^k\rVert^2` over the
-product of simplices through its dual (Eq. 7), with blocks α (by Frank-Wolfe) and β, γ (exactly).
+product of simplices through its dual (Eq. 8), with blocks α (by Frank-Wolfe) and β, γ (exactly).
 
 The paper sums over ordered pairs of pixels, this package over unordered ones with weights twice
-as large: the energies are the same numbers, so λ means the same. Its Eq. 12,
+as large: the energies are the same numbers, so λ means the same. Its Eq. 13,
 
 .. math:: (As)_{ai} = -\sum_b K^{paper}_{ab} ([\tilde y_{ai} \ge \tilde y_{bi}] -
           [\tilde y_{ai} \le \tilde y_{bi}])
@@ -243,7 +243,7 @@ def frank_wolfe(
 
 
 def _block(problem: Problem, centre: Any, lam: float, settings: Proximal) -> Callable[[Any], Any]:
-    r"""Return the map from :math:`A\alpha` to :math:`\tilde y` (Eq. 8) for the best β and γ.
+    r"""Return the map from :math:`A\alpha` to :math:`\tilde y` (Eq. 9) for the best β and γ.
 
     They are the multipliers of the constraints of the simplex, so :math:`\tilde y` is the
     projection of :math:`\lambda(A\alpha - \phi) + y^k`.
