@@ -54,9 +54,8 @@ def run(scale: str) -> Section:
             repeat=repeat,
         )
         for what, seconds, floats in (("apply", plain, 24), ("ordered", ordered, 224)):
-            least, all_rows = _bytes(
-                operator, dimension, floats, passes=2 if what == "apply" else 4
-            )
+            walks = 2 if what == "apply" else 4  # as many as there are blocks of labels
+            least, all_rows = _bytes(operator, dimension, floats, walks)
             rows.append(
                 (
                     f"{what}, {name}",
