@@ -137,6 +137,15 @@ std::int64_t length(Planes planes) {
 
 constexpr int kLanes = 16;  // sums side by side, for the compiler to vectorise
 
+// Calls each(i, lane) for all i in [begin, end).
+template <class Each>
+void in_lanes(std::int64_t begin, std::int64_t end, Each&& each) {
+  std::int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes)
+    for (int lane = 0; lane < kLanes; ++lane) each(i + lane, lane);
+  for (int lane = 0; i < end; ++i, ++lane) each(i, lane);
+}
+
 }  // namespace
 
 void extents(Planes planes, const float* z, float* out, Team& team) {
@@ -145,25 +154,24 @@ void extents(Planes planes, const float* z, float* out, Team& team) {
     float least[kLanes], largest[kLanes];
     std::fill(least, least + kLanes, plane[0]);
     std::fill(largest, largest + kLanes, plane[0]);
-    for (std::int64_t a = 0; a < planes.n; a += kLanes)
-      for (std::int64_t l = 0; l < std::min<std::int64_t>(kLanes, planes.n - a); ++l) {
-        least[l] = std::min(least[l], plane[a + l]);
-        largest[l] = std::max(largest[l], plane[a + l]);
-      }
+    in_lanes(0, planes.n, [&](std::int64_t a, int lane) {
+      least[lane] = std::min(least[lane], plane[a]);
+      largest[lane] = std::max(largest[lane], plane[a]);
+    });
     out[2 * i] = *std::min_element(least, least + kLanes);
     out[2 * i + 1] = *std::max_element(largest, largest + kLanes);
   });
 }
 
 double inner(Planes planes, const float* u, const float* v, Team& team) {
-  return over_chunks<1>(
-      length(planes), team, [&](std::int64_t begin, std::int64_t end, double* sums) {
-        double lanes[kLanes] = {};
-        for (std::int64_t i = begin; i < end; i += kLanes)
-          for (std::int64_t l = 0; l < std::min<std::int64_t>(kLanes, end - i); ++l)
-            lanes[l] += static_cast<double>(u[i + l]) * static_cast<double>(v[i + l]);
-        for (const double lane : lanes) sums[0] += lane;
-      })[0];
+  return over_chunks<1>(length(planes), team,
+                        [&](std::int64_t begin, std::int64_t end, double* sums) {
+                          double lanes[kLanes] = {};
+                          in_lanes(begin, end, [&](std::int64_t at, int lane) {
+                            lanes[lane] += static_cast<double>(u[at]) * static_cast<double>(v[at]);
+                          });
+                          for (const double lane : lanes) sums[0] += lane;
+                        })[0];
 }
 
 std::array<double, 2> difference(Planes planes, const float* u, const float* v, Team& team) {
@@ -173,12 +181,11 @@ std::array<double, 2> difference(Planes planes, const float* u, const float* v, 
       over_chunks<1>(size, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
         double lanes[kLanes] = {};
         float largest[kLanes] = {};
-        for (std::int64_t i = begin; i < end; i += kLanes)
-          for (std::int64_t l = 0; l < std::min<std::int64_t>(kLanes, end - i); ++l) {
-            const float distance = std::fabs(u[i + l] - v[i + l]);
-            lanes[l] += distance;
-            largest[l] = std::max(largest[l], distance);
-          }
+        in_lanes(begin, end, [&](std::int64_t at, int lane) {
+          const float distance = std::fabs(u[at] - v[at]);
+          lanes[lane] += distance;
+          largest[lane] = std::max(largest[lane], distance);
+        });
         for (const double lane : lanes) sums[0] += lane;
         most[static_cast<std::size_t>(begin / kGrain)] =
             *std::max_element(largest, largest + kLanes);
