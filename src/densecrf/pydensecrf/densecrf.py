@@ -13,6 +13,7 @@ import numpy as np
 
 from densecrf.kernels import Bilateral, Features, Kernel, Spatial
 from densecrf.model import DenseCRF as Model
+from densecrf.native import core
 from densecrf.pydensecrf.terms import (
     CONST_KERNEL,
     DIAG_KERNEL,
@@ -45,6 +46,8 @@ __all__ = [
     "KernelType",
     "NormalizationType",
 ]
+
+LARGEST_ENERGY = 1e30
 
 
 class DenseCRF:
@@ -140,7 +143,7 @@ class DenseCRF:
     def startInference(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the starting marginals, exp(-unary) normalised, and two scratch arrays."""
         scratch = np.zeros((0, 0), np.float32)
-        return _softmax(-self._unary), scratch, scratch.copy()
+        return self._response(None), scratch, scratch.copy()
 
     def stepInference(self, Q: FloatArray, tmp1: Any = None, tmp2: Any = None) -> None:  # noqa: ARG002
         """Make one mean-field iteration, in place.
@@ -153,10 +156,17 @@ class DenseCRF:
             Scratch arrays of `startInference`, not needed here.
         """
         q = self._marginals(Q)
-        scores = -self._unary
+        received = np.zeros_like(q)
         for term in self._terms:
-            term.send(q, scores)
-        Q[...] = _softmax(scores)
+            term.send(q, received)
+        Q[...] = self._response(received)
+
+    def _response(self, received: FloatArray | None) -> FloatArray:
+        """Return softmax(received - unary)."""
+        unary = np.clip(self._unary, -LARGEST_ENERGY, LARGEST_ENERGY)  # there may be infinities
+        out = np.empty_like(unary)
+        core().mean_field_response(unary, received, None, None, out, 0)
+        return out
 
     def klDivergence(self, Q: Any) -> float:
         r"""Return the divergence of Q from the model, up to the model's constant.
@@ -326,13 +336,6 @@ def _named(**names: str) -> Iterator[None]:
             for mark in (":", "=", " of "):
                 message = message.replace(f"{ours}{mark}", f"{theirs}{mark}")
         raise ValueError(message) from error
-
-
-def _softmax(scores: FloatArray) -> FloatArray:
-    scores -= scores.max(0)
-    np.exp(scores, out=scores)
-    scores /= scores.sum(0)
-    return scores
 
 
 def _wrong_unary_shape(shape: tuple[int, ...], labels: int, grid: tuple[int, ...]) -> str:
