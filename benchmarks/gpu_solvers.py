@@ -14,6 +14,7 @@ import json
 import statistics
 import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from densecrf.torch import DenseCRF
 
 SIZE = (500, 375)
 FLOOR = 1e-5
+MOST = {"prox-lp": 10, "lp": 30}  # iterations; where the gap is not reached by then
 
 
 def spread(probs, labels):
@@ -49,7 +51,7 @@ def parity_cases(folder):
             3: [smooth, densecrf.Bilateral(grey, 60, 13, weight=10)],
             5: [smooth, densecrf.Bilateral(image, 60, 13, weight=10)],
         }
-        for d, labels in ((5, 2), (2, 21), (3, 21), (5, 21), (5, 150)):
+        for d, labels in product((2, 3, 5), (2, 21, 150)):
             unary = -np.log(np.maximum(spread(probs, labels), FLOOR))
             crf = densecrf.DenseCRF(unary, kernels[d])
             for method in ("mf5", "dc-neg", "prox-lp", "lp") if labels == 21 else ("mf5", "lp"):
@@ -57,8 +59,7 @@ def parity_cases(folder):
 
 
 def answer(crf, method, **options):
-    limits = {"max_iterations": 10} if method == "prox-lp" else {}
-    return crf.solve(method, **limits, **options)
+    return crf.solve(method, max_iterations=MOST.get(method), **options)
 
 
 def write_reference(folder, path):

@@ -3,7 +3,6 @@ import torch
 
 from densecrf.torch import Lattice, apply_sum, ordered_sum
 from densecrf.torch.merged import merge
-from densecrf.torch.plans import Plans
 
 FACTORS = [2.0, 0.5, 3.0]
 
@@ -29,14 +28,3 @@ def test_one_pass_equals_the_sum(normalized, lattices, device, generator):
     for each, own in zip(lattices, g, strict=True):
         expected = each.mass.rsqrt() if normalized else torch.ones_like(own)
         torch.testing.assert_close(own, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_plans_change_nothing(lattices, device, generator):
-    plans = Plans()
-    for low in (0.0, 0.25, -1.0):
-        scores = low + torch.rand(4, 90, generator=generator).to(device)
-        spread = {"levels": 5, "low": low, "high": low + 1}
-        planned = ordered_sum(lattices, FACTORS, scores, **spread, plans=plans)
-        torch.testing.assert_close(planned, ordered_sum(lattices, FACTORS, scores, **spread))
-        planned = apply_sum(lattices, FACTORS, scores, plans=plans)
-        torch.testing.assert_close(planned, apply_sum(lattices, FACTORS, scores))

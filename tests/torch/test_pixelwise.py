@@ -78,8 +78,11 @@ def test_alternatives(rows, engine, device, generator):
     received = torch.rand(max(rows) + 1, 130, generator=generator).to(device)
     labels = torch.randint(0, 5, (130,), generator=generator).to(device)
     row = torch.tensor(rows, dtype=torch.int32, device=device)
-    best, gain, sums = alternatives(phi, received, row, labels, engine=engine)
+    itself = torch.rand(130, generator=generator).to(device)
+    best, gain, sums = alternatives(phi, received, itself, row, labels, engine=engine)
     agreeing = torch.stack([received[i] if i >= 0 else 0 * received[0] for i in rows])
+    for pixel, label in enumerate(labels.tolist()):
+        agreeing[label, pixel] -= itself[pixel] * (rows[label] >= 0)
     cost = phi - agreeing
     own = cost.gather(0, labels[None])[0]
     torch.testing.assert_close(gain, own - cost.amin(0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from densecrf.torch.lattice import Lattice
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.steps import final_step, smoothed_log
+from densecrf.torch.streams import WORKERS, each_item
 from densecrf.validation import (
     check_choice,
     check_integer,
@@ -36,6 +38,7 @@ from densecrf.validation import (
 __all__ = ["BatchResult", "DenseCRF"]
 
 _MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
+_MOST_BESIDE = 1 << 25  # logits of an item that is solved beside others
 LEARNABLE = ("weights", "sigmas", "compatibility")
 Sigma = float | Sequence[float]
 
@@ -227,13 +230,18 @@ class DenseCRF(nn.Module):
         check_choice("method", method, METHODS)
 
         def attempt(workspace: int | None) -> list[Outcome]:
-            outcomes = []
-            for item in range(len(logits)):
+            def solved(item: int, stop: Event) -> Outcome:
                 one = slice(item, item + 1)
                 problem: Any = self.problem(logits[one], image[one], workspace)
-                limits = Limits(gap, time_limit, max_iterations)
-                outcomes.append(minimise(problem, method, limits, None, options))
-            return outcomes
+                limits = Limits(gap, time_limit, max_iterations, lambda _: stop.is_set())
+                outcome = minimise(problem, method, limits, None, options)
+                if outcome.interrupted:
+                    stop.set()
+                return outcome
+
+            self._kernels(image[:1], _working_dtype(logits), workspace)  # what all items share
+            at_once = WORKERS if workspace is None and logits[0].numel() <= _MOST_BESIDE else 1
+            return each_item(solved, len(logits), logits.device, at_once)
 
         with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
             outcomes = within_memory(attempt, f"logits of shape {tuple(logits.shape)}")
@@ -257,7 +265,7 @@ class DenseCRF(nn.Module):
         workspace : int, optional
             Bytes of scratch memory for the filters.
         """
-        dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        dtype = _working_dtype(logits)
         classes = logits.shape[1]
         scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(classes, -1)
         unary = -torch.log_softmax(scores, 0)
@@ -348,6 +356,10 @@ class DenseCRF(nn.Module):
     def extra_repr(self) -> str:
         """Return the settings."""
         return f"method={self.method!r}, iterations={self.iterations}"
+
+
+def _working_dtype(logits: Tensor) -> torch.dtype:
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
 def _batched(values: Tensor, logits: Tensor) -> Tensor:

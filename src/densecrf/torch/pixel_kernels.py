@@ -141,6 +141,7 @@ def descend(
 def alternatives(
     phi,
     received,
+    own_mass,
     row,
     labels,
     best,
@@ -154,8 +155,8 @@ def alternatives(
 ):
     """Best label of each pixel given the others', its gain, and the tile's sums (Potts).
 
-    `received` holds what label `row[l]` of the filtered ones gets at each pixel; -1 where none of
-    that label is about. Sums: unary energy, mass of agreeing pairs, all mass received, movers,
+    `received` holds what label `row[l]` of the filtered ones gets at each pixel, `own_mass` what of
+    it comes from the pixel itself; -1 where none of that label is about. Sums: unary energy, mass of agreeing pairs, all mass received, movers,
     pixels whose own label was not filtered.
     """
     offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
@@ -164,11 +165,12 @@ def alternatives(
     place = tl.load(row + lane, mask=lane < LABELS, other=-1)
     there = mask & (place >= 0)[:, None]
     at = received + place.to(tl.int64)[:, None] * n + pixel[None, :]
-    agreeing = tl.load(at, mask=there, other=0)
-    unary = tl.load(phi + offset, mask=mask, other=0)
-    cost = tl.where(mask, unary - agreeing, float("inf"))
     own = tl.load(labels + pixel, mask=live, other=0).to(tl.int32)
     is_own = lane[:, None] == own[None, :]
+    itself = tl.load(own_mass + pixel, mask=live, other=0)
+    agreeing = tl.load(at, mask=there, other=0) - tl.where(is_own & there, itself[None, :], 0.0)
+    unary = tl.load(phi + offset, mask=mask, other=0)
+    cost = tl.where(mask, unary - agreeing, float("inf"))
     own_cost = tl.sum(tl.where(is_own, unary - agreeing, 0.0), axis=0)
     least, choice = tl.min(cost, axis=0, return_indices=True, return_indices_tie_break_left=True)
     gained = tl.where(live, own_cost - least, 0.0)
@@ -186,18 +188,34 @@ def alternatives(
 
 
 @triton.jit(do_not_specialize=["n"])
-def row_sums(values, parts, n, BLOCK: tl.constexpr):
-    """Sum a block of row `program_id(1)` in float64."""
+def row_sums(values, names, parts, n, SOME: tl.constexpr, BLOCK: tl.constexpr):
+    """Sum a block of row `program_id(1)`, or of the row that `names` has there, in float64."""
     p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
-    value = tl.load(values + row.to(tl.int64) * n + p, mask=p < n, other=0).to(tl.float64)
+    name = row.to(tl.int64)
+    if SOME:
+        name = tl.load(names + row)
+    value = tl.load(values + name * n + p, mask=p < n, other=0).to(tl.float64)
     tl.store(parts + row * tl.num_programs(0) + tl.program_id(0), tl.sum(value, axis=0))
 
 
 @triton.jit(do_not_specialize=["n"])
-def balance(values, parts, mass, total, n, BLOCK: tl.constexpr, TILE: tl.constexpr):
-    """Subtract from a block of row `program_id(1)` its share of the row's sum, by mass."""
+def balance(
+    values,
+    names,
+    parts,
+    mass,
+    total,
+    n,
+    SOME: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Subtract from a block of such a row its share of the row's sum, by mass."""
     row = tl.program_id(1)
+    name = row.to(tl.int64)
+    if SOME:
+        name = tl.load(names + row)
     excess = tl.zeros([TILE], tl.float64)
     for first in range(0, tl.num_programs(0), TILE):
         b = first + tl.arange(0, TILE)
@@ -205,7 +223,7 @@ def balance(values, parts, mass, total, n, BLOCK: tl.constexpr, TILE: tl.constex
         excess += tl.load(at, mask=b < tl.num_programs(0), other=0)
     share = (tl.sum(excess, axis=0) / tl.load(total)).to(tl.float32)
     p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    at = values + row.to(tl.int64) * n + p
+    at = values + name * n + p
     value = tl.load(at, mask=p < n, other=0) - share * tl.load(mass + p, mask=p < n, other=0)
     tl.store(at, value, mask=p < n)
 
