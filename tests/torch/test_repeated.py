@@ -14,10 +14,10 @@ if not has_triton():
 
 from densecrf.torch.repeated import RepeatedFilter
 
-PIXELS, LABELS = 50, 5
+PIXELS, LABELS = 24, 5
 
 
-@pytest.fixture(params=[None, 3000], ids=["at once", "in blocks"])
+@pytest.fixture(params=[None, 2000], ids=["at once", "in blocks"])
 def lattice(request, device, generator):
     features = (3 * torch.rand(PIXELS, 2, generator=generator)).to(device)
     return Lattice.build(features, engine="triton", workspace=request.param)
@@ -38,12 +38,12 @@ def test_plain(lattice, device, generator):
 def test_ordered(names, lattice, device, generator):
     filters = RepeatedFilter(lattice)
     total = lattice.mass.double().sum()
-    for low in (0.0, 0.25, -1.0):
+    for low in (0.0, -1.0):
         t = low + scores(device, generator)
         chosen = None if names is None else torch.tensor(names, device=device)
-        got = filters.ordered(t, chosen, Levels(4, low, 4.0, True), 0.5, total)
+        got = filters.ordered(t, chosen, Levels(2, low, 2.0, True), 0.5, total)
         expected = balanced(
-            0.5 * lattice.ordered(t, levels=5, low=low, high=low + 1), lattice.mass, total
+            0.5 * lattice.ordered(t, levels=3, low=low, high=low + 1), lattice.mass, total
         )
         for label in set(range(LABELS)) - set(names or range(LABELS)):
             expected[label] = 0

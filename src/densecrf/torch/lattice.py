@@ -330,17 +330,21 @@ def _default_workspace(device: torch.device) -> int:
 
 def labels_at_once(lattice: Lattice, channels: int, levels: Levels | None) -> int:
     """Labels whose rows fit into the workspace together, in blocks of even size."""
+    most = channels
+    if lattice.triton:
+        most = 32 if levels else 128
+    fitting = max(1, min(most, lattice.workspace // scratch_per_label(lattice, levels)))
+    blocks = -(-channels // fitting)
+    return max(1, -(-channels // blocks)) if blocks else 1
+
+
+def scratch_per_label(lattice: Lattice, levels: Levels | None) -> int:
+    """Bytes of scratch memory that filtering a label takes."""
     ramps = levels.ramps if levels else 1
     size = lattice.corner_weight.element_size()
     if lattice.triton:
-        most = 32 if levels else 128
-        each = lattice.slots * lattice.row_count * ramps * size
-    else:
-        most = channels
-        each = 2 * lattice.n * (lattice.dimension + 1) * ramps * size
-    fitting = max(1, min(most, lattice.workspace // each))
-    blocks = -(-channels // fitting)
-    return max(1, -(-channels // blocks)) if blocks else 1
+        return lattice.slots * lattice.row_count * ramps * size
+    return 2 * lattice.n * (lattice.dimension + 1) * ramps * size
 
 
 def _checked(features: Tensor) -> tuple[Tensor, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from threading import Event
 from typing import Any
 
 import torch
@@ -27,7 +26,6 @@ from densecrf.torch.lattice import Lattice
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.steps import final_step, smoothed_log
-from densecrf.torch.streams import WORKERS, each_item
 from densecrf.validation import (
     check_choice,
     check_integer,
@@ -38,7 +36,6 @@ from densecrf.validation import (
 __all__ = ["BatchResult", "DenseCRF"]
 
 _MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
-_MOST_BESIDE = 1 << 25  # logits of an item that is solved beside others
 LEARNABLE = ("weights", "sigmas", "compatibility")
 Sigma = float | Sequence[float]
 
@@ -230,18 +227,15 @@ class DenseCRF(nn.Module):
         check_choice("method", method, METHODS)
 
         def attempt(workspace: int | None) -> list[Outcome]:
-            def solved(item: int, stop: Event) -> Outcome:
+            outcomes: list[Outcome] = []
+            for item in range(len(logits)):
                 one = slice(item, item + 1)
                 problem: Any = self.problem(logits[one], image[one], workspace)
-                limits = Limits(gap, time_limit, max_iterations, lambda _: stop.is_set())
-                outcome = minimise(problem, method, limits, None, options)
-                if outcome.interrupted:
-                    stop.set()
-                return outcome
-
-            self._kernels(image[:1], _working_dtype(logits), workspace)  # what all items share
-            at_once = WORKERS if workspace is None and logits[0].numel() <= _MOST_BESIDE else 1
-            return each_item(solved, len(logits), logits.device, at_once)
+                stopped = bool(outcomes) and outcomes[-1].interrupted  # by Ctrl-C: cut all short
+                limits = Limits(gap, time_limit, 0 if stopped else max_iterations)
+                outcomes.append(minimise(problem, method, limits, None, options))
+                outcomes[-1].interrupted |= stopped
+            return outcomes
 
         with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
             outcomes = within_memory(attempt, f"logits of shape {tuple(logits.shape)}")

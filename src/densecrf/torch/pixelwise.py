@@ -162,9 +162,9 @@ def descend(
         parts = torch.empty(grid[0], 3, dtype=torch.float64, device=v.device)
         tensors = (v, phi, r, previous, step, stiffness, y, parts)
         launch(kernels.descend, grid, (*tensors, n, n), tile, warps)
-        return parts
+        return _added_up(parts)
 
-    return y, _run(plans, "descend", (v, r, previous, step, y), work).sum(0)
+    return y, _run(plans, "descend", (v, r, previous, step, y), work)
 
 
 def alternatives(
@@ -200,13 +200,12 @@ def alternatives(
         (n,), what they gain.
     sums : Tensor
         (5,) float64: unary energy, mass of agreeing pairs, all mass received, movers, and pixels
-        whose own label has no row.
+        whose own label has no row (they make the rest meaningless).
     """
     if not use_triton(phi, engine):
         agreeing = torch.where((row >= 0).unsqueeze(1), received[row.long().clamp(min=0)], 0.0)
         index = labels.unsqueeze(0)
-        itself = torch.where(row[labels] >= 0, own_mass, 0.0).unsqueeze(0)
-        agreeing = agreeing.scatter_add(0, index, -itself)
+        agreeing = agreeing.scatter_add(0, index, -own_mass.unsqueeze(0))
         cost = phi - agreeing
         least, best = cost.min(0)
         gain = cost.gather(0, index)[0] - least
@@ -226,10 +225,10 @@ def alternatives(
         parts = torch.empty(grid[0], 5, dtype=torch.float64, device=phi.device)
         tensors = (phi.contiguous(), received, own_mass, row, labels, best, gain, parts)
         launch(kernels.alternatives, grid, (*tensors, n, n), tile, warps)
-        return parts
+        return _added_up(parts)
 
     tensors = (received, row, labels, best, gain)
-    return best, gain, _run(plans, "alternatives", tensors, work).sum(0)
+    return best, gain, _run(plans, "alternatives", tensors, work)
 
 
 def balanced(
@@ -298,6 +297,17 @@ def _run(
     plans: Plans | None, key: Hashable, tensors: Sequence[Tensor], work: Callable[[], Any]
 ) -> Any:
     return work() if plans is None else plans.run(key, tensors, work)
+
+
+def _added_up(parts: Tensor) -> Tensor:
+    """Sum (blocks, columns) float64 parts over the blocks."""
+    from densecrf.torch import pixel_kernels as kernels
+
+    blocks, columns = parts.shape
+    out = torch.empty(columns, dtype=torch.float64, device=parts.device)
+    sizes = {"COLUMNS": columns, "LANES": 1 << (columns - 1).bit_length(), "TILE": 256}
+    launch(kernels.add_up, (1,), (parts, out, blocks), sizes)
+    return out
 
 
 def _tiles(values: Tensor, items: int) -> tuple[tuple[int, int], dict[str, int], int]:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_MOST_BYTES = 1 << 30  # of what a plan's launches read and write
-
 
 class Plan(NamedTuple):
     """Launches, the places of the varying tensors among their arguments, and what came of it."""
@@ -33,7 +31,7 @@ class Plans:
     """Plans of the operations that share some tensors, by name."""
 
     def __init__(self) -> None:
-        self._plans: dict[Hashable, Plan | None] = {}
+        self._plans: dict[Hashable, Plan] = {}
 
     def run(
         self,
@@ -51,8 +49,8 @@ class Plans:
         tensors : sequence of Tensor
             What it reads and writes that is not the same every time; contiguous.
         work : callable
-            Works on `tensors` by launching kernels, and does nothing else. It may return scratch
-            memory, which the next work of this kind writes to again.
+            Works on `tensors` by launching kernels, and does nothing else. Its scratch memory is
+            kept. It may return some of it, which the next work of this kind writes to again.
         numbers : (int, sequence of float), optional
             Arguments of the first launch that vary, and the place where they begin.
         """
@@ -61,13 +59,11 @@ class Plans:
         key = (key, *[(t.shape, t.dtype) for t in tensors])
         plan = self._plans.get(key)
         if plan is None:
-            if key in self._plans:
-                return work()
             with recorded() as launches:
                 answer = work()
-            addresses = [t.data_ptr() for t in tensors]
-            if len(set(addresses)) == len(addresses):  # else nobody knows which is meant where
-                self._plans[key] = _plan(launches, addresses, answer)
+            places = {t.data_ptr(): i for i, t in enumerate(tensors)}
+            if len(places) == len(tensors):  # else nobody knows which is meant where
+                self._plans[key] = _plan(launches, places, answer)
             return answer
         if numbers is not None:
             first, values = numbers
@@ -80,28 +76,16 @@ class Plans:
         return plan.answer
 
 
-def _plan(launches: list[Launch], addresses: list[int], answer: Any) -> Plan | None:
-    """Return the plan of what was recorded, or None where it keeps too much memory."""
-    own = [
-        each._replace(tensors=[t for t in each.tensors if t.data_ptr() not in addresses])
-        for each in launches
-    ]
-    kept = {t.data_ptr(): t.nbytes for each in own for t in each.tensors}
-    if sum(kept.values()) > _MOST_BYTES:
-        return None
-    places = [
-        [
-            (each.arguments, place)
-            for each in own
-            for place, argument in enumerate(each.arguments)
-            if _stands_for(argument, address)
-        ]
-        for address in addresses
-    ]
+def _plan(launches: list[Launch], variable: dict[int, int], answer: Any) -> Plan:
+    """Return the plan of what was recorded; `variable` numbers the varying tensors' addresses."""
+    places: list[list[tuple[list[Any], int]]] = [[] for _ in variable]
+    own = []
+    for each in launches:
+        for place, argument in enumerate(each.arguments):
+            address = argument.data_ptr() if isinstance(argument, torch.Tensor) else argument
+            if address in variable:
+                places[variable[address]].append((each.arguments, place))
+        # What varies belongs to others; it is not kept.
+        kept = [t for t in each.tensors if t.data_ptr() not in variable]
+        own.append(each._replace(tensors=kept))
     return Plan(own, places, answer)
-
-
-def _stands_for(argument: Any, address: int) -> bool:
-    if isinstance(argument, torch.Tensor):
-        return argument.data_ptr() == address
-    return isinstance(argument, int) and argument == address

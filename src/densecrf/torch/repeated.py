@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from densecrf.torch import filter_triton as engine
-from densecrf.torch.lattice import Lattice, Levels, labels_at_once
+from densecrf.torch.lattice import Lattice, Levels, labels_at_once, scratch_per_label
 from densecrf.torch.pixelwise import balanced
 from densecrf.torch.plans import Plans
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
+
+
+_MOST_KEPT = 1 << 30  # bytes of scratch memory of a plan
 
 
 class RepeatedFilter:
@@ -105,7 +108,8 @@ class RepeatedFilter:
     ) -> None:
         """Work on all labels at once where the workspace is large enough, by a plan if so."""
         block = labels_at_once(self.lattice, count, levels)
-        if block < count:
+        scratch = block * scratch_per_label(self.lattice, levels)
+        if block < count or scratch > _MOST_KEPT:
             for first in range(0, count, block):
                 work(slice(first, min(first + block, count)))
             return
