@@ -230,6 +230,10 @@ class Lattice:
         """
         return ordered_sum([self], [1.0], scores, levels=levels, soft=soft, low=low, high=high)
 
+    def ordered_by(self, scores: Tensor, levels: Levels) -> Tensor:
+        """Filter as `ordered` does, with levels that are given as such."""
+        return _filter([self], [1.0], scores, levels)
+
     def blurred(self, values: Tensor) -> Tensor:
         """Splat and blur (channels, n) values; returns them at the vertices, (vertices, channels).
 

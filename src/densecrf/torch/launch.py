@@ -106,7 +106,9 @@ def launch(
                 widths |= a
             plain.append(a)
     if addresses & 15:  # which ones are aligned matters
-        kinds += [p & 15 for p, a in zip(plain, arguments, strict=True) if isinstance(a, torch.Tensor)]
+        kinds += [
+            p & 15 for p, a in zip(plain, arguments, strict=True) if isinstance(a, torch.Tensor)
+        ]
     if widths >> 31:
         kinds += [type(p) is int and p.bit_length() > 31 for p in plain]
     device = arguments[0].get_device()

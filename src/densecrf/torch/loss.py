@@ -10,7 +10,7 @@ from torch import nn
 from densecrf.torch.autograd import filtered
 from densecrf.torch.checks import as_tensor, check_finite, check_image, check_mask, check_scores
 from densecrf.torch.features import bilateral, positions
-from densecrf.torch.lattice import Lattice
+from densecrf.torch.lattice import Lattice, on_device
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class DenseCRFLoss(nn.Module):
             taking_part = taking_part & check_mask("roi", roi, logits)
         if void is not None:
             taking_part = taking_part & ~check_mask("void", void, logits)
-        with torch.autocast(logits.device.type, enabled=False):
+        with torch.autocast(logits.device.type, enabled=False), on_device(logits.device):
             return self._loss(logits, image, taking_part)
 
     def _loss(self, logits: Tensor, image: Tensor, taking_part: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from densecrf.torch.checks import (
 )
 from densecrf.torch.device import METHODS, within_memory
 from densecrf.torch.features import bilateral, positions
-from densecrf.torch.lattice import Lattice
+from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.steps import final_step, smoothed_log
@@ -192,7 +192,7 @@ class DenseCRF(nn.Module):
         logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
         check_image(image, logits)
-        with torch.autocast(logits.device.type, enabled=False):
+        with torch.autocast(logits.device.type, enabled=False), on_device(logits.device):
             return within_memory(
                 lambda workspace: self._refined(logits, image, workspace),
                 f"logits of shape {tuple(logits.shape)}",
@@ -237,7 +237,8 @@ class DenseCRF(nn.Module):
                 outcomes[-1].interrupted |= stopped
             return outcomes
 
-        with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
+        plain = torch.autocast(logits.device.type, enabled=False)
+        with torch.no_grad(), plain, on_device(logits.device):
             outcomes = within_memory(attempt, f"logits of shape {tuple(logits.shape)}")
         grid = logits.shape[2:]
         return BatchResult(

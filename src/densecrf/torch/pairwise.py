@@ -217,11 +217,9 @@ class Pairwise:
             return self._balanced(self._ordered_by_kernel(scores, levels))
         if self.repeated is not None:
             return self.repeated.ordered(scores, names, levels, 0.5, self.total_mass)
-        high = levels.low + levels.ramps / levels.scale
-        spread = {"levels": levels.ramps + 1, "low": levels.low, "high": high, "soft": levels.soft}
         if names is None:
-            return self._balanced(0.5 * self.merged.ordered(scores, **spread))
-        part = self._balanced(0.5 * self.merged.ordered(scores[names], **spread))
+            return self._balanced(0.5 * self.merged.ordered_by(scores, levels))
+        part = self._balanced(0.5 * self.merged.ordered_by(scores[names], levels))
         return torch.zeros_like(scores).index_copy_(0, names, part)
 
     def _ordered_by_kernel(self, scores: Tensor, levels: Levels) -> Tensor:

@@ -156,8 +156,9 @@ def alternatives(
     """Best label of each pixel given the others', its gain, and the tile's sums (Potts).
 
     `received` holds what label `row[l]` of the filtered ones gets at each pixel, `own_mass` what of
-    its own label's comes from the pixel itself; -1 where none of a label is about. Sums: unary energy, mass of agreeing pairs, all mass received, movers,
-    pixels whose own label was not filtered.
+    its own label's comes from the pixel itself; -1 where none of a label is about. Sums: unary
+    energy, mass of agreeing pairs, all mass received, movers, pixels whose own label was not
+    filtered.
     """
     offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

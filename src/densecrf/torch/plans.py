@@ -61,9 +61,9 @@ class Plans:
         if plan is None:
             with recorded() as launches:
                 answer = work()
-            places = {t.data_ptr(): i for i, t in enumerate(tensors)}
-            if len(places) == len(tensors):  # else nobody knows which is meant where
-                self._plans[key] = _plan(launches, places, answer)
+            varying = {t.data_ptr(): i for i, t in enumerate(tensors)}
+            if len(varying) == len(tensors):  # else nobody knows which is meant where
+                self._plans[key] = _plan(launches, varying, answer)
             return answer
         if numbers is not None:
             first, values = numbers
@@ -76,16 +76,16 @@ class Plans:
         return plan.answer
 
 
-def _plan(launches: list[Launch], variable: dict[int, int], answer: Any) -> Plan:
-    """Return the plan of what was recorded; `variable` numbers the varying tensors' addresses."""
-    places: list[list[tuple[list[Any], int]]] = [[] for _ in variable]
+def _plan(launches: list[Launch], varying: dict[int, int], answer: Any) -> Plan:
+    """Return the plan of what was recorded; `varying` numbers those tensors' addresses."""
+    places: list[list[tuple[list[Any], int]]] = [[] for _ in varying]
     own = []
     for each in launches:
         for place, argument in enumerate(each.arguments):
             address = argument.data_ptr() if isinstance(argument, torch.Tensor) else argument
-            if address in variable:
-                places[variable[address]].append((each.arguments, place))
+            if address in varying:
+                places[varying[address]].append((each.arguments, place))
         # What varies belongs to others; it is not kept.
-        kept = [t for t in each.tensors if t.data_ptr() not in variable]
+        kept = [t for t in each.tensors if t.data_ptr() not in varying]
         own.append(each._replace(tensors=kept))
     return Plan(own, places, answer)

@@ -324,9 +324,7 @@ class TorchProblem(QuadraticSteps):
         self, v: Tensor, r: Tensor, step: Tensor, previous: Tensor
     ) -> tuple[Tensor, float, float, float]:
         """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
-        y, sums = descend(
-            v, self.unary, r, previous, step, self.stiffness, plans=self._plans
-        )
+        y, sums = descend(v, self.unary, r, previous, step, self.stiffness, plans=self._plans)
         least, value, uphill = sums.tolist()
         return y, least - self.rounding_allowance, value, uphill
 
