@@ -47,6 +47,8 @@ def measure(arguments):
             parity.compare, folder, folder / "reference.npz", step=arguments.parity_step
         ),
         "tests": tests,
+        "filter profiles": partial(filters.profiles, folder, size),
+        "solver profiles": partial(solvers.profiles, folder, size),
     }
     found = {"machine": {"device": str(DEVICE), "torch": torch.__version__}}
     if DEVICE.type == "cuda":

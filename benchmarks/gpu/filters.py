@@ -139,12 +139,20 @@ def _both(usual, scores):
     def ordered():
         return pairwise.ordered(scores, levels)
 
-    row = {
+    return {
         "build": timed(lambda: Lattice.build_all(usual))[0],
         "build, merge, normalise": timed(lambda: Pairwise(usual, [3.0, 10.0], scores))[0],
         "ordered eager": timed(ordered)[0],
         "ordered": graphed(ordered),
     }
-    profile(lambda: Lattice.build_all(usual), "build both")
-    profile(ordered, "ordered, both")
-    return row
+
+
+def profiles(folder, size, table):
+    """Print where the time of building and filtering goes."""
+    _, image = load(folder, "2_14_s", size)
+    scores = torch.softmax(3 * torch.randn(LABELS, size[0] * size[1], device=DEVICE), 0)
+    usual = [features(image, *KERNELS[name]) for name in ("spatial 3", "60/13")]
+    pairwise = Pairwise(usual, [3.0, 10.0], scores)
+    levels = Levels(LEVELS - 1, 0.0, float(LEVELS - 1), True)
+    table["build both"] = profile(lambda: Lattice.build_all(usual), "build both")
+    table["ordered, both"] = profile(lambda: pairwise.ordered(scores, levels), "ordered, both")

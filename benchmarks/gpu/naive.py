@@ -1,7 +1,7 @@
 """The lattice filter as one writes it first: plain torch operations, none of them fused.
 
-Vertices by `torch.unique`, neighbours by `searchsorted`, splat by `scatter_add_`, blur by gathers,
-one label after the other. What the kernels of `densecrf.torch` are measured against.
+Vertices by `torch.unique`, neighbours by `searchsorted`, splat by `scatter_add_`, blur by gathers.
+What the kernels of `densecrf.torch` are measured against.
 """
 
 import torch
@@ -37,27 +37,30 @@ class NaiveLattice:
 
     def ordered(self, scores, levels=10):
         """Filter the order of scores in [0, 1], soft levels, axes in the forward order."""
-        labels, n = scores.shape
-        t = (scores * (levels - 1)).T
-        bins = t.floor().clamp(max=levels - 2).long()
-        f = t - bins
-        out = torch.empty_like(t)
-        for label in range(labels):
-            low, share = bins[:, label], f[:, label]
-            flat = torch.zeros((self.vertices + 1) * levels, device=t.device)
-            places = self.corner * levels + low[:, None]
-            for k in range(self.corner.shape[1]):
-                flat.scatter_add_(0, places[:, k], self.weight[:, k] * (1 - share))
-                flat.scatter_add_(0, places[:, k] + 1, self.weight[:, k] * share)
-            values = flat.view(-1, levels)
-            for plus, minus in self.neighbour:
-                blurred = values[:-1] + 0.5 * (values[plus] + values[minus])
-                values = torch.cat([blurred, values[-1:]])
-            sums = values.cumsum(1)
-            flat = (2 * sums - values - sums[:, -1:]).reshape(-1)
-            result = torch.zeros(n, device=t.device)
-            for k in range(self.corner.shape[1]):
-                value = flat[places[:, k]] * (1 - share) + flat[places[:, k] + 1] * share
-                result += self.weight[:, k] * value
-            out[:, label] = result * self.scale
-        return out.T
+        labels = len(scores)
+        t = (scores * (levels - 1)).T.contiguous()
+        low = t.floor().clamp(max=levels - 2).long()
+        share = t - low
+        label = torch.arange(labels, device=t.device)
+        flat = torch.zeros((self.vertices + 1) * labels * levels, device=t.device)
+        places = [(self.corner[:, k, None] * labels + label) * levels + low for k in self._corners]
+        for k in self._corners:
+            weight = self.weight[:, k, None]
+            flat.scatter_add_(0, places[k].view(-1), (weight * (1 - share)).view(-1))
+            flat.scatter_add_(0, places[k].view(-1) + 1, (weight * share).view(-1))
+        values = flat.view(self.vertices + 1, -1)
+        for plus, minus in self.neighbour:
+            blurred = values[:-1] + 0.5 * (values[plus] + values[minus])
+            values = torch.cat([blurred, values[-1:]])
+        values = values.view(-1, labels, levels)
+        sums = values.cumsum(2)
+        flat = (2 * sums - values - sums[..., -1:]).reshape(-1)
+        result = torch.zeros_like(t)
+        for k in self._corners:
+            value = flat[places[k]] * (1 - share) + flat[places[k] + 1] * share
+            result += self.weight[:, k, None] * value
+        return result.T * self.scale
+
+    @property
+    def _corners(self):
+        return range(self.corner.shape[1])

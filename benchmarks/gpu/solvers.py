@@ -22,30 +22,38 @@ def described(result):
 
 def single(folder, size, table):
     """From logits and image on the device to the answer there, lattices included."""
-    crf = DenseCRF().to(DEVICE)
-    logits, image = load(folder, "2_14_s", size)
-    doubly, _ = load(folder, "2_14_s", size, doubly=True)
-    calls = {
-        "mf, 5 iterations": partial(crf, logits=logits, image=image),
-        "lp, -log p": partial(crf.solve, logits=logits, image=image),
-        "lp, softmax twice": partial(crf.solve, logits=doubly, image=image),
-    }
     with torch.no_grad():
-        for name, call in calls.items():
+        for name, call in _calls(folder, size).items():
             ms, result = timed(call, 25, 10)
             table[name] = {"ms": ms}
             if name.startswith("lp"):
                 table[name].update(described(result))
             print(name, table[name], flush=True)
-    table["new images"] = _new_images(crf, folder, size)
+    table["new images"] = _new_images(folder, size)
     print(table["new images"], flush=True)
-    with torch.no_grad():  # last: a profiler slows down what comes after it
-        for name, call in calls.items():
-            profile(call, name)
 
 
-def _new_images(crf, folder, size):
+def profiles(folder, size, table):
+    """Print where the time on the device goes; last, since a profiler slows what comes after."""
+    with torch.no_grad():
+        for name, call in _calls(folder, size).items():
+            table[name] = profile(call, name)
+
+
+def _calls(folder, size):
+    crf = DenseCRF().to(DEVICE)
+    logits, image = load(folder, "2_14_s", size)
+    doubly, _ = load(folder, "2_14_s", size, doubly=True)
+    return {
+        "mf, 5 iterations": partial(crf, logits=logits, image=image),
+        "lp, -log p": partial(crf.solve, logits=logits, image=image),
+        "lp, softmax twice": partial(crf.solve, logits=doubly, image=image),
+    }
+
+
+def _new_images(folder, size):
     """Mean field on sixteen images in turn: the lattices differ in size every time."""
+    crf = DenseCRF().to(DEVICE)
     logits, images = network_batch(folder, size)
     times = []
     with torch.no_grad():

@@ -59,9 +59,9 @@ def copy_bandwidth(size=1 << 28):
 
 
 def profile(function, title, most=16):
-    """Print the device time of each kernel of one call."""
+    """Print the device time of each kernel of one call; return the sum in milliseconds."""
     if DEVICE.type != "cuda":
-        return
+        return None
     function()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
         function()
@@ -71,3 +71,4 @@ def profile(function, title, most=16):
     print(f"-- {title}: {total / 1e3:.2f} ms on the device, {count} launches")
     for event in events[:most]:
         print(f"   {event.device_time_total / 1e3:8.3f} ms ({event.count:4d})  {event.key[:80]}")
+    return total / 1e3

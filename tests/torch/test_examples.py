@@ -26,8 +26,9 @@ def test_refining(monkeypatch, capsys):
 def test_scribbles(monkeypatch, capsys, tmp_path):
     pytest.importorskip("matplotlib").use("Agg")
     picture = tmp_path / "scribbles.png"
-    run("torch_scribbles.py", monkeypatch, "--output", picture, "--side", 32, "--steps", 40)
+    toy = ("--side", 32, "--share", 0.02, "--steps", 60)
+    run("torch_scribbles.py", monkeypatch, "--output", picture, *toy)
     shares = re.findall(r": (0\.\d+) of unseen pixels right", capsys.readouterr().out)
     alone, with_loss = map(float, shares)
-    assert with_loss > alone + 0.03
+    assert with_loss > alone + 0.02
     assert picture.stat().st_size > 10_000

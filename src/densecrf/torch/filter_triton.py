@@ -22,6 +22,7 @@ class Shapes:
     """Sizes of the kernels' tiles: elements, (most channels,) warps; measured on an H200."""
 
     splat: tuple[int, int] = (128, 1)  # entries x lanes
+    join: tuple[int, int] = (8, 256)  # segments, most channels
     slice: tuple[int, int] = (256, 4)  # pixels x lanes
     blur: tuple[int, int, int] = (512, 64, 1)  # rows x channels
 
@@ -149,12 +150,13 @@ def _splat(lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int
         },
         warps,
     )
-    block = min(256, _power_of_two(width))
+    tile, most = SHAPES.join
+    block = min(most, _power_of_two(width))
     launch(
         kernels.join,
         (segments.shape[0], -(-width // block)),
         (work, begin, segments, vertices),
-        {"SEGMENT": SEGMENT, "WIDTH": width, "TILE": 8, "BLOCK": block},
+        {"SEGMENT": SEGMENT, "WIDTH": width, "TILE": tile, "BLOCK": block},
     )
 
 
