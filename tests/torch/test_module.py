@@ -9,7 +9,7 @@ import torch
 
 import densecrf
 from densecrf.solvers import loop
-from densecrf.torch import DenseCRF
+from densecrf.torch import DenseCRF, module
 from densecrf.torch import device as device_module
 
 
@@ -277,6 +277,24 @@ def test_out_of_memory_is_tried_again_and_then_said(batch, monkeypatch):
         pytest.raises(MemoryError, match="3 pixels do not fit"),
     ):
         device_module.within_memory(hopeless, "3 pixels")
+
+
+def test_checking_the_input_may_run_out_of_memory_too(batch, monkeypatch):
+    def full(*_):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(module, "check_finite", full)
+    with (
+        pytest.warns(UserWarning, match="smaller workspace"),
+        pytest.raises(MemoryError, match="do not fit"),
+    ):
+        layer().solve(logits=batch[0], image=batch[1])
+
+
+def test_huge_logits_are_no_infinities(batch):
+    logits, image = batch
+    refined = layer()(logits=1e38 * logits.sign(), image=image)  # their sum is beyond float32
+    assert torch.isfinite(refined.exp()).all()
 
 
 def test_a_small_workspace_gives_the_same_answer(batch):

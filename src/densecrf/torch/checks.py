@@ -77,7 +77,7 @@ def _check_tensor(name: str, value: torch.Tensor, form: str) -> None:
 
 def check_finite(name: str, value: torch.Tensor) -> None:
     """Refuse NaN and infinities, naming the first."""
-    if not value.is_floating_point():
+    if not value.is_floating_point() or not bool(looks_bad(value)):
         return
     finite = torch.isfinite(value)
     if not bool(finite.all()):

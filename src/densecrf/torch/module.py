@@ -223,10 +223,10 @@ class DenseCRF(nn.Module):
         logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
         check_image(image, logits)
-        check_finite("logits", logits)
         check_choice("method", method, METHODS)
 
         def attempt(workspace: int | None) -> list[Outcome]:
+            check_finite("logits", logits)
             outcomes: list[Outcome] = []
             for item in range(len(logits)):
                 one = slice(item, item + 1)
