@@ -18,18 +18,18 @@ from torch.nn.functional import cross_entropy, interpolate
 
 from densecrf.torch import DenseCRFLoss
 
-CLASSES, SIDE, VOID = 4, 64, 255
+CLASSES, VOID = 4, 255
 COLOURS = torch.tensor([[196.0, 120, 90], [96, 150, 90], [90, 120, 180], [190, 180, 110]])
 
 
-def pictures(count: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+def pictures(count: int, side: int, share: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return labels, noisy images, and scribbles: labels at some pixels, VOID elsewhere."""
     generator = torch.Generator().manual_seed(seed)
     coarse = torch.randn(count, CLASSES, 5, 5, generator=generator)
-    labels = interpolate(coarse, size=(SIDE, SIDE), mode="bicubic").argmax(1)
+    labels = interpolate(coarse, size=(side, side), mode="bicubic").argmax(1)
     image = COLOURS[labels].movedim(-1, 1)
     image = (image + 34 * torch.randn(image.shape, generator=generator)).clamp(0, 255)
-    known = torch.rand(labels.shape, generator=generator) < 0.005
+    known = torch.rand(labels.shape, generator=generator) < share
     return labels, image, torch.where(known, labels, torch.full_like(labels, VOID))
 
 
@@ -61,9 +61,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("out") / "torch_scribbles.png")
     parser.add_argument("--form", choices=["quadratic", "lp"], default="lp")
     parser.add_argument("--steps", type=int, default=80)
+    parser.add_argument("--side", type=int, default=64, help="of the pictures, in pixels")
+    parser.add_argument("--share", type=float, default=0.005, help="of pixels with a label")
     arguments = parser.parse_args()
-    _, image, scribbles = pictures(4, seed=1)
-    labels, fresh, _ = pictures(4, seed=2)
+    _, image, scribbles = pictures(4, arguments.side, arguments.share, seed=1)
+    labels, fresh, _ = pictures(4, arguments.side, arguments.share, seed=2)
     loss = DenseCRFLoss(
         arguments.form, bilateral_sigma_xy=12, bilateral_sigma_color=40, bilateral_weight=1.5
     )

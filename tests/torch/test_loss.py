@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import densecrf
-from densecrf.torch import DenseCRFLoss
+from densecrf.torch import DenseCRFLoss, Lattice
 
 GRID = (8, 9)
 
@@ -87,3 +87,21 @@ def test_bad_input_is_named(change, message, inputs):
     change(arguments)
     with pytest.raises(ValueError, match=message):
         DenseCRFLoss()(**arguments)
+
+
+def test_out_of_memory_is_tried_again(inputs, monkeypatch):
+    logits, image = inputs
+    expected = DenseCRFLoss()(logits=logits, image=image)
+    build, asked = Lattice.build_all, []
+
+    def tight(features, *, workspace=None):
+        asked.append(workspace)
+        if len(asked) < 3:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return build(features, workspace=workspace)
+
+    monkeypatch.setattr(Lattice, "build_all", tight)
+    with pytest.warns(UserWarning, match="smaller workspace"):
+        torch.testing.assert_close(DenseCRFLoss()(logits=logits, image=image), expected)
+    assert asked[0] is None
+    assert asked[1] > asked[2]

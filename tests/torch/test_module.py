@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import densecrf
-from densecrf.torch import DenseCRF
+from densecrf.solvers import loop
+from densecrf.torch import DenseCRF, module
 from densecrf.torch import device as device_module
 
 
@@ -142,10 +143,49 @@ def test_autocast_does_not_reach_inside(batch):
     torch.testing.assert_close(inside, layer()(logits=logits, image=image))
 
 
-def test_arrays_of_other_libraries(batch):
+class Foreign:
+    """Another library's array, of which all that is known is DLPack's protocol."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **options):
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+@pytest.mark.parametrize("convert", [Foreign, torch.Tensor.numpy], ids=["dlpack", "numpy"])
+def test_arrays_of_other_libraries(convert, batch):
     logits, image = (x.cpu() for x in batch)
-    refined = layer()(logits=logits.numpy(), image=image.numpy())
+    refined = layer()(logits=convert(logits), image=convert(image))
     torch.testing.assert_close(refined, layer()(logits=logits, image=image))
+    result = layer().solve(logits=convert(logits), image=convert(image), method="mf5")
+    torch.testing.assert_close(result.labels, refined.argmax(1))
+
+
+def test_the_model_takes_other_libraries_arrays(batch):
+    logits, image = (x[0].cpu() for x in batch)
+    colours = image.movedim(0, -1).contiguous()
+    models = [
+        densecrf.DenseCRF(convert(logits), [densecrf.Bilateral(convert(colours), 5.3, 61)])
+        for convert in (Foreign, torch.Tensor.numpy, lambda x: x)
+    ]
+    for crf in models:
+        np.testing.assert_array_equal(crf.unary, models[0].unary)
+        np.testing.assert_array_equal(
+            crf.kernels[0].features(crf.shape), models[0].kernels[0].features(crf.shape)
+        )
+
+
+def test_numpy_input_on_a_device(batch):
+    pytest.importorskip("densecrf._native")
+    crf = model(batch[0][0], batch[1][0])
+    there, here = crf.solve("lp", device=batch[0].device), crf.solve("lp")
+    assert isinstance(there.labels, np.ndarray)
+    assert there.energy == pytest.approx(here.energy, rel=1e-5)
+    assert there.lower_bound == pytest.approx(here.lower_bound, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +236,23 @@ def test_a_compatibility_of_another_size(batch):
         DenseCRF(compatibility=torch.eye(3))(logits=logits, image=image)
 
 
+def test_ctrl_c_ends_all_items_with_the_best_so_far(batch, monkeypatch):
+    logits, image = batch
+    take, steps = loop.Outcome.take, []
+
+    def pressed(outcome, *arguments):
+        steps.append(1)
+        if len(steps) == 3:
+            raise KeyboardInterrupt
+        take(outcome, *arguments)
+
+    monkeypatch.setattr(loop.Outcome, "take", pressed)
+    result = layer().solve(logits=logits, image=image, gap=0.0)
+    assert result.iterations[1] == 0
+    assert not any(result.converged)
+    assert result.labels.shape == (2, 10, 12)
+
+
 def test_out_of_memory_is_tried_again_and_then_said(batch, monkeypatch):
     logits, image = batch
     asked = []
@@ -220,6 +277,24 @@ def test_out_of_memory_is_tried_again_and_then_said(batch, monkeypatch):
         pytest.raises(MemoryError, match="3 pixels do not fit"),
     ):
         device_module.within_memory(hopeless, "3 pixels")
+
+
+def test_checking_the_input_may_run_out_of_memory_too(batch, monkeypatch):
+    def full(*_):
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(module, "check_finite", full)
+    with (
+        pytest.warns(UserWarning, match="smaller workspace"),
+        pytest.raises(MemoryError, match="do not fit"),
+    ):
+        layer().solve(logits=batch[0], image=batch[1])
+
+
+def test_huge_logits_are_no_infinities(batch):
+    logits, image = batch
+    refined = layer()(logits=1e38 * logits.sign(), image=image)  # their sum is beyond float32
+    assert torch.isfinite(refined.exp()).all()
 
 
 def test_a_small_workspace_gives_the_same_answer(batch):

@@ -34,3 +34,18 @@ def test_probabilities_and_arrays(data):
 def test_missing_keys_are_named(data):
     with pytest.raises(KeyError, match="'mask' is not in the data"):
         DenseCRFd("mask")(data)
+
+
+def test_subclasses_of_tensors_are_taken_for_what_they_hold(data):
+    class Annotated(torch.Tensor):
+        """Like MONAI's: refuses what it does not know."""
+
+        @classmethod
+        def __torch_function__(cls, function, types, arguments=(), keywords=None):
+            if function.__name__ == "sort":
+                raise TypeError("not for me")
+            return super().__torch_function__(function, types, arguments, keywords)
+
+    wrapped = {key: data[key].as_subclass(Annotated) for key in ("pred", "image")}
+    expected = DenseCRFd(**OPTIONS)(data)["pred"]
+    torch.testing.assert_close(DenseCRFd(**OPTIONS)(wrapped)["pred"], expected)

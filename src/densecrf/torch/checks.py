@@ -8,9 +8,9 @@ import torch
 
 
 def as_tensor(name: str, value: Any) -> torch.Tensor:
-    """Return a tensor, sharing the memory of other libraries' arrays where they are."""
+    """Return a plain tensor, sharing the memory of other libraries' arrays where they are."""
     if isinstance(value, torch.Tensor):
-        return value
+        return value if type(value) is torch.Tensor else value.as_subclass(torch.Tensor)
     if not hasattr(value, "__dlpack__"):
         raise ValueError(f"{name}: a {type(value).__name__}; give a tensor")
     try:
@@ -77,7 +77,7 @@ def _check_tensor(name: str, value: torch.Tensor, form: str) -> None:
 
 def check_finite(name: str, value: torch.Tensor) -> None:
     """Refuse NaN and infinities, naming the first."""
-    if not value.is_floating_point():
+    if not value.is_floating_point() or not bool(looks_bad(value)):
         return
     finite = torch.isfinite(value)
     if not bool(finite.all()):

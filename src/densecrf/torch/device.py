@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from densecrf.solvers.door import minimise
+from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
 from densecrf.validation import check_choice
@@ -53,7 +54,7 @@ def minimise_on(
         problem: Any = problem_on(crf, where, workspace)
         return problem, minimise(problem, method, limits, init, options)
 
-    with torch.no_grad():
+    with torch.no_grad(), on_device(where):
         return within_memory(attempt, f"{crf.n} pixels with {crf.labels} labels")
 
 

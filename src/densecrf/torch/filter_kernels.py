@@ -16,10 +16,20 @@ import triton
 import triton.language as tl
 
 
+@triton.jit
+def _names(names, lane, LABELS: tl.constexpr, SOME: tl.constexpr):
+    """Labels of the lanes."""
+    name = lane.to(tl.int64)
+    if SOME:
+        name = tl.load(names + lane, mask=lane < LABELS, other=0)
+    return name
+
+
 @triton.jit(do_not_specialize=["n", "score_stride"])
 def to_rows(
     scores,
     rows,
+    names,
     n,
     score_stride,
     low,
@@ -29,14 +39,19 @@ def to_rows(
     PITCH: tl.constexpr,
     LEVELS: tl.constexpr,
     HARD: tl.constexpr,
+    SOME: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Transpose (labels, n) scores into one row a pixel, as levels t in [0, top] if LEVELS."""
+    """Transpose (labels, n) scores into one row a pixel, as levels t in [0, top] if LEVELS.
+
+    With SOME, only the labels listed in `names`.
+    """
     p = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     lane = tl.arange(0, LANES)
     mask = (p < n)[None, :] & (lane < LABELS)[:, None]
-    t = tl.load(scores + lane[:, None].to(tl.int64) * score_stride + p[None, :], mask=mask, other=0)
+    name = _names(names, lane, LABELS, SOME)
+    t = tl.load(scores + name[:, None] * score_stride + p[None, :], mask=mask, other=0)
     t = t.to(tl.float32)
     if LEVELS:
         t = tl.minimum(tl.maximum((t - low) * scale, 0.0), top)
@@ -45,6 +60,27 @@ def to_rows(
     t = tl.where(mask, t, 0.0)
     mask = (p < n)[:, None] & (lane < PITCH)[None, :]
     tl.store(rows + p[:, None] * PITCH + lane[None, :], tl.trans(t), mask=mask)
+
+
+@triton.jit(do_not_specialize=["n"])
+def indicator_rows(
+    labels,
+    rows,
+    names,
+    n,
+    LABELS: tl.constexpr,
+    PITCH: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One row a pixel: 1 for its label among `names`, 0 for the others."""
+    p = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    lane = tl.arange(0, LANES)
+    name = tl.load(names + lane, mask=lane < LABELS, other=-1)
+    label = tl.load(labels + p, mask=p < n, other=-2)
+    mask = (p < n)[:, None] & (lane < PITCH)[None, :]
+    value = tl.where(label[:, None] == name[None, :], 1.0, 0.0)
+    tl.store(rows + p[:, None] * PITCH + lane[None, :], value, mask=mask)
 
 
 @triton.jit(do_not_specialize=["vertices", "one"])
@@ -240,6 +276,7 @@ def slice_rows(
     corner_weight,
     mass,
     out,
+    names,
     n,
     out_stride,
     factor,
@@ -251,13 +288,14 @@ def slice_rows(
     RAMPS: tl.constexpr,
     WIDTH: tl.constexpr,
     ADD: tl.constexpr,
+    SOME: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Read the blurred values at each pixel, and write (or add) `factor` times them, label-major.
 
     Ordered: with t = k + f, C_h the blurred ramp h-1 and C_0 = mass, the answer is
-    mass - (1-f) C_k - C_{k+1} - f C_{k+2}.
+    mass - (1-f) C_k - C_{k+1} - f C_{k+2}. With SOME, lanes go to the rows listed in `names`.
     """
     first = tl.program_id(0) * BLOCK
     p = (first + tl.arange(0, BLOCK)[None, :] * one).to(tl.int64)
@@ -290,7 +328,7 @@ def slice_rows(
         acc = total * tl.where(level > 0, 1.0, f) - acc
     p = (first + tl.arange(0, BLOCK)[None, :]).to(tl.int64)  # written along the pixels
     mask = (p < n) & (lane < LABELS)
-    at = out + lane.to(tl.int64) * out_stride + p
+    at = out + _names(names, lane, LABELS, SOME) * out_stride + p
     if ADD:
         acc += tl.load(at, mask=mask, other=0)
     tl.store(at, acc, mask=mask)

@@ -22,6 +22,7 @@ class Shapes:
     """Sizes of the kernels' tiles: elements, (most channels,) warps; measured on an H200."""
 
     splat: tuple[int, int] = (128, 1)  # entries x lanes
+    join: tuple[int, int] = (8, 256)  # segments, most channels
     slice: tuple[int, int] = (256, 4)  # pixels x lanes
     blur: tuple[int, int, int] = (512, 64, 1)  # rows x channels
 
@@ -29,29 +30,48 @@ class Shapes:
 SHAPES = Shapes()
 
 
-def to_rows(scores: Tensor, levels: Levels | None) -> Tensor:
-    """Transpose (labels, n) scores to (n, pitch) levels, or plain values."""
-    labels, n = scores.shape
+def to_rows(scores: Tensor, levels: Levels | None, names: Tensor | None = None) -> Tensor:
+    """Transpose (labels, n) scores, or those named, to (n, pitch) levels, or plain values."""
+    n = scores.shape[1]
+    labels = len(scores if names is None else names)
     scores = scores if scores.stride(1) == 1 else scores.contiguous()
-    pitch = _padded(labels)
-    rows = torch.empty(n, pitch, dtype=torch.float32, device=scores.device)
-    lanes = _power_of_two(pitch)
-    block = max(16, 2048 // lanes)
+    rows, sizes = _empty_rows(n, labels, scores.device)
     low, scale, top = (levels.low, levels.scale, float(levels.ramps)) if levels else (0.0, 1.0, 0.0)
     launch(
         kernels.to_rows,
-        (-(-n // block),),
-        (scores, rows, n, scores.stride(0), low, scale, top),
+        (-(-n // sizes["BLOCK"]),),
+        (scores, rows, scores if names is None else names, n, scores.stride(0), low, scale, top),
         {
             "LABELS": labels,
-            "PITCH": pitch,
+            "PITCH": rows.shape[1],
             "LEVELS": levels is not None,
             "HARD": levels is not None and not levels.soft,
-            "LANES": lanes,
-            "BLOCK": block,
+            "SOME": names is not None,
+            **sizes,
         },
     )
     return rows
+
+
+SPREAD = 5  # place of `low` and `scale` among the arguments of the first launch of a filtering
+
+
+def indicator_rows(labels: Tensor, names: Tensor) -> Tensor:
+    """Return (n, pitch) indicators of the labels named."""
+    n = len(labels)
+    rows, sizes = _empty_rows(n, len(names), labels.device)
+    constants = {"LABELS": len(names), "PITCH": rows.shape[1], **sizes}
+    grid = (-(-n // sizes["BLOCK"]),)
+    launch(kernels.indicator_rows, grid, (labels, rows, names, n), constants)
+    return rows
+
+
+def _empty_rows(n: int, labels: int, device: torch.device) -> tuple[Tensor, dict[str, int]]:
+    """Return rows to fill, and the shape of the tiles that do it."""
+    pitch = _padded(labels)
+    lanes = _power_of_two(pitch)
+    rows = torch.empty(n, pitch, dtype=torch.float32, device=device)
+    return rows, {"LANES": lanes, "BLOCK": max(16, 2048 // lanes)}
 
 
 def filter_rows(
@@ -61,9 +81,10 @@ def filter_rows(
     out: Tensor,
     factor: float,
     add: bool,
+    names: Tensor | None = None,
 ) -> None:
-    """Write (or add) `factor` times the filtered rows to the (labels, n) block `out`."""
-    labels = out.shape[0]
+    """Write (or add) `factor` times the filtered rows to the rows of `out`, or those named."""
+    labels = len(out if names is None else names)
     ramps = levels.ramps if levels else 0
     blurred = _blurred(lattice, rows, labels, ramps)
     width = blurred.shape[1]
@@ -76,7 +97,10 @@ def filter_rows(
     launch(
         kernels.slice_rows,
         (-(-lattice.n // block),),
-        (blurred, rows, topology.corner, lattice.corner_weight, mass, out, *sizes),
+        (
+            *(blurred, rows, topology.corner, lattice.corner_weight, mass, out),
+            *(out if names is None else names, *sizes),
+        ),
         {
             "CORNERS": topology.corner.shape[1],
             "LABELS": labels,
@@ -84,6 +108,7 @@ def filter_rows(
             "RAMPS": ramps,
             "WIDTH": width,
             "ADD": add,
+            "SOME": names is not None,
             "LANES": lanes,
             "BLOCK": block,
         },
@@ -125,12 +150,13 @@ def _splat(lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int
         },
         warps,
     )
-    block = min(256, _power_of_two(width))
+    tile, most = SHAPES.join
+    block = min(most, _power_of_two(width))
     launch(
         kernels.join,
         (segments.shape[0], -(-width // block)),
         (work, begin, segments, vertices),
-        {"SEGMENT": SEGMENT, "WIDTH": width, "TILE": 8, "BLOCK": block},
+        {"SEGMENT": SEGMENT, "WIDTH": width, "TILE": tile, "BLOCK": block},
     )
 
 

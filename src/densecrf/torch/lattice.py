@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from densecrf.torch.plans import Plans
-
 Order = Literal["symmetric", "forward"]
 
 SMALLEST_MASS = 1e-20
@@ -122,7 +120,7 @@ class Lattice:
         flat, items = checked[0]
         triton = use_triton(flat, engine)
         workspace = _default_workspace(flat.device) if workspace is None else workspace
-        with _on(flat.device):
+        with on_device(flat.device):
             built = build_topologies([flat for flat, _ in checked], items, triton)
         return [cls(*each, items, order, workspace, triton) for each in built]
 
@@ -232,12 +230,16 @@ class Lattice:
         """
         return ordered_sum([self], [1.0], scores, levels=levels, soft=soft, low=low, high=high)
 
+    def ordered_by(self, scores: Tensor, levels: Levels) -> Tensor:
+        """Filter as `ordered` does, with levels that are given as such."""
+        return _filter([self], [1.0], scores, levels)
+
     def blurred(self, values: Tensor) -> Tensor:
         """Splat and blur (channels, n) values; returns them at the vertices, (vertices, channels).
 
         Slicing with the corners' weights, times `scale`, completes `apply`.
         """
-        with _on(self.device):
+        with on_device(self.device):
             if self.triton:
                 from densecrf.torch import filter_triton as engine
             else:
@@ -255,12 +257,8 @@ def apply_sum(
     lattices: Sequence[Lattice],
     factors: Sequence[float],
     values: Tensor,
-    *,
-    plans: Plans | None = None,
 ) -> Tensor:
     """Filter plainly with Σ_c factor_c k_c; `Lattice.apply` for a sum of kernels.
-
-    With `plans`, which belong to these lattices and factors, repeated filterings cost less.
 
     Examples
     --------
@@ -268,7 +266,7 @@ def apply_sum(
     >>> twice = apply_sum([lattice, lattice], [1.0, 1.0], torch.ones(3, 20))
     >>> torch.testing.assert_close(twice, 2 * lattice.apply(torch.ones(3, 20)))
     """
-    return _planned(lattices, factors, values, None, plans)
+    return _filter(lattices, factors, values, None)
 
 
 def ordered_sum(
@@ -280,7 +278,6 @@ def ordered_sum(
     soft: bool = True,
     low: float = 0.0,
     high: float = 1.0,
-    plans: Plans | None = None,
 ) -> Tensor:
     """Filter in order with Σ_c factor_c k_c; `Lattice.ordered` for a sum of kernels."""
     if levels < 2:
@@ -289,21 +286,7 @@ def ordered_sum(
         raise ValueError(f"high={high} is not above low={low}")
     ramps = levels - 1
     spread = Levels(ramps, low, ramps / (high - low), soft)
-    return _planned(lattices, factors, scores, spread, plans)
-
-
-def _planned(
-    lattices: Sequence[Lattice],
-    factors: Sequence[float],
-    values: Tensor,
-    levels: Levels | None,
-    plans: Plans | None,
-) -> Tensor:
-    if plans is None or not lattices or not lattices[0].triton:
-        return _filter(lattices, factors, values, levels)
-    spread = (levels.low, levels.scale) if levels else (0.0, 1.0)
-    key = (levels.ramps, levels.soft) if levels else None
-    return plans.run(key, values, spread, lambda: _filter(lattices, factors, values, levels))
+    return _filter(lattices, factors, scores, spread)
 
 
 def _filter(
@@ -328,8 +311,8 @@ def _filter(
         values = values.to(lattice.corner_weight.dtype)
     channels = values.shape[0]
     out = torch.empty(channels, lattice.n, dtype=lattice.corner_weight.dtype, device=lattice.device)
-    block = min(_labels_at_once(each, channels, levels) for each in lattices)
-    with _on(lattice.device):
+    block = min(labels_at_once(each, channels, levels) for each in lattices)
+    with on_device(lattice.device):
         for first in range(0, channels, block):
             part = slice(first, min(first + block, channels))
             rows = engine.to_rows(values[part], levels)
@@ -338,7 +321,7 @@ def _filter(
     return out
 
 
-def _on(device: torch.device) -> AbstractContextManager[object]:
+def on_device(device: torch.device) -> AbstractContextManager[object]:
     """Make `device` the current one, for the kernels."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
@@ -349,19 +332,23 @@ def _default_workspace(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory) // 16
 
 
-def _labels_at_once(lattice: Lattice, channels: int, levels: Levels | None) -> int:
+def labels_at_once(lattice: Lattice, channels: int, levels: Levels | None) -> int:
     """Labels whose rows fit into the workspace together, in blocks of even size."""
+    most = channels
+    if lattice.triton:
+        most = 32 if levels else 128
+    fitting = max(1, min(most, lattice.workspace // scratch_per_label(lattice, levels)))
+    blocks = -(-channels // fitting)
+    return max(1, -(-channels // blocks)) if blocks else 1
+
+
+def scratch_per_label(lattice: Lattice, levels: Levels | None) -> int:
+    """Bytes of scratch memory that filtering a label takes."""
     ramps = levels.ramps if levels else 1
     size = lattice.corner_weight.element_size()
     if lattice.triton:
-        most = 32 if levels else 128
-        each = lattice.slots * lattice.row_count * ramps * size
-    else:
-        most = channels
-        each = 2 * lattice.n * (lattice.dimension + 1) * ramps * size
-    fitting = max(1, min(most, lattice.workspace // each))
-    blocks = -(-channels // fitting)
-    return max(1, -(-channels // blocks)) if blocks else 1
+        return lattice.slots * lattice.row_count * ramps * size
+    return 2 * lattice.n * (lattice.dimension + 1) * ramps * size
 
 
 def _checked(features: Tensor) -> tuple[Tensor, int]:

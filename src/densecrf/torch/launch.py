@@ -25,14 +25,20 @@ _local = threading.local()
 class Launch(NamedTuple):
     """A launch that can be repeated: see `repeat`.
 
-    `arguments` are addresses and numbers, `tensors` what the addresses belong to.
+    `arguments` are numbers, and what `handle` makes of the `tensors`.
     """
 
-    compiled: Any
+    kernel: Any
     grid: tuple[int, int, int]
     arguments: list[Any]
-    constants: tuple[Any, ...]
+    constants: Mapping[str, Any]
+    values: tuple[Any, ...]
     tensors: list[torch.Tensor]
+
+
+def handle(tensor: torch.Tensor) -> Any:
+    """Return what stands for a tensor in a launch: its address, or itself in the interpreter."""
+    return tensor if interpreted() else tensor.data_ptr()
 
 
 @contextmanager
@@ -46,21 +52,16 @@ def recorded() -> Iterator[list[Launch]]:
         _local.launches = None
 
 
-def repeat(launches: Sequence[Launch], device: int) -> None:
+def repeat(launches: Sequence[Launch], device: torch.device) -> None:
     """Launch again, on the current stream of the device."""
-    stream = torch._C._cuda_getCurrentRawStream(device)
-    for compiled, grid, arguments, constants, _ in launches:
-        compiled.run(
-            *grid,
-            stream,
-            compiled.function,
-            compiled.packed_metadata,
-            None,
-            None,
-            None,
-            *arguments,
-            *constants,
-        )
+    if interpreted():
+        for each in launches:
+            each.kernel[each.grid](*each.arguments, **each.constants)
+        return
+    stream = torch._C._cuda_getCurrentRawStream(device.index)
+    for compiled, grid, arguments, _, values, _ in launches:
+        code, packed = compiled.function, compiled.packed_metadata
+        compiled.run(*grid, stream, code, packed, None, None, None, *arguments, *values)
 
 
 def launch(
@@ -85,30 +86,47 @@ def launch(
     warps : int
         Warps of a program.
     """
+    x, y, z = (*grid, 1, 1)[:3]
     if interpreted():
-        kernel[tuple(grid)](*arguments, **constants)
+        plain = list(arguments)
+        kernel[x, y, z](*plain, **constants)
+        _record(Launch(kernel, (x, y, z), plain, constants, (), []))
         return
-    key: list[Any] = [id(kernel), warps]
-    plain: list[Any] = []
+    plain = []
+    kinds: list[Any] = []
+    addresses = widths = 0
     for a in arguments:
         if isinstance(a, torch.Tensor):
             address = a.data_ptr()
-            key += (a.dtype, address & 15)
+            addresses |= address
+            kinds.append(a.dtype)
             plain.append(address)
         else:
-            key.append(type(a) is int and a.bit_length() > 31)
+            if a.__class__ is int:
+                widths |= a
             plain.append(a)
-    device = arguments[0].device.index
+    if addresses & 15:  # which ones are aligned matters
+        kinds += [
+            p & 15 for p, a in zip(plain, arguments, strict=True) if isinstance(a, torch.Tensor)
+        ]
+    if widths >> 31:
+        kinds += [type(p) is int and p.bit_length() > 31 for p in plain]
+    device = arguments[0].get_device()
     values = tuple(constants.values())
-    compiled = _compiled.get(full := (device, *key, *values))
-    x, y, z = (*grid, 1, 1)[:3]
+    key = (id(kernel), device, warps, *kinds, *values)
+    compiled = _compiled.get(key)
     if compiled is None:
-        compiled = _compiled[full] = kernel[tuple(grid)](*arguments, **constants, num_warps=warps)
+        compiled = _compiled[key] = kernel[x, y, z](*arguments, **constants, num_warps=warps)
     else:
         stream = torch._C._cuda_getCurrentRawStream(device)
         code, packed = compiled.function, compiled.packed_metadata
         compiled.run(x, y, z, stream, code, packed, None, None, None, *plain, *values)
+    if getattr(_local, "launches", None) is not None:
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        _record(Launch(compiled, (x, y, z), plain, constants, values, tensors))
+
+
+def _record(made: Launch) -> None:
     launches = getattr(_local, "launches", None)
     if launches is not None:
-        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
-        launches.append(Launch(compiled, (x, y, z), plain, values, tensors))
+        launches.append(made)

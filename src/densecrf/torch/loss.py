@@ -9,8 +9,9 @@ from torch import nn
 
 from densecrf.torch.autograd import filtered
 from densecrf.torch.checks import as_tensor, check_finite, check_image, check_mask, check_scores
+from densecrf.torch.device import within_memory
 from densecrf.torch.features import bilateral, positions
-from densecrf.torch.lattice import Lattice
+from densecrf.torch.lattice import Lattice, on_device
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
 
 if TYPE_CHECKING:
@@ -98,23 +99,29 @@ class DenseCRFLoss(nn.Module):
         """
         logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
-        check_finite("logits", logits)
         check_image(image, logits)
-        taking_part = torch.ones_like(logits[:, 0], dtype=torch.bool)
-        if roi is not None:
-            taking_part = taking_part & check_mask("roi", roi, logits)
-        if void is not None:
-            taking_part = taking_part & ~check_mask("void", void, logits)
-        with torch.autocast(logits.device.type, enabled=False):
-            return self._loss(logits, image, taking_part)
 
-    def _loss(self, logits: Tensor, image: Tensor, taking_part: Tensor) -> Tensor:
+        def attempt(workspace: int | None) -> Tensor:
+            check_finite("logits", logits)
+            taking_part = torch.ones_like(logits[:, 0], dtype=torch.bool)
+            if roi is not None:
+                taking_part = taking_part & check_mask("roi", roi, logits)
+            if void is not None:
+                taking_part = taking_part & ~check_mask("void", void, logits)
+            return self._loss(logits, image, taking_part, workspace)
+
+        with torch.autocast(logits.device.type, enabled=False), on_device(logits.device):
+            return within_memory(attempt, f"logits of shape {tuple(logits.shape)}")
+
+    def _loss(
+        self, logits: Tensor, image: Tensor, taking_part: Tensor, workspace: int | None
+    ) -> Tensor:
         dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
         items, classes = logits.shape[:2]
         scores = torch.softmax(logits.to(dtype), 1).flatten(2).transpose(0, 1)
         y = scores.reshape(classes, -1)
         total = y.new_zeros(y.shape[1])
-        for weight, lattice in self._lattices(image, taking_part.reshape(-1).to(dtype)):
+        for weight, lattice in self._lattices(image, taking_part.reshape(-1).to(dtype), workspace):
             total = total + weight * self._pairs(lattice, y)
         pixels = taking_part.flatten(1).sum(1).clamp(min=1)
         values = total.view(items, -1).sum(1) / pixels
@@ -130,7 +137,9 @@ class DenseCRFLoss(nn.Module):
         received = filtered(lattice, y) - own * y
         return 0.5 * (y * (lattice.mass - own - received)).sum(0)
 
-    def _lattices(self, image: Tensor, mask: Tensor) -> list[tuple[float, Lattice]]:
+    def _lattices(
+        self, image: Tensor, mask: Tensor, workspace: int | None
+    ) -> list[tuple[float, Lattice]]:
         """Return weights and filters, normalised over all pixels, of those that take part."""
         weights, features = [], []
 
@@ -149,7 +158,7 @@ class DenseCRFLoss(nn.Module):
         if not features:
             return []
         try:
-            built = Lattice.build_all(features)
+            built = Lattice.build_all(features, workspace=workspace)
         except ValueError:
             check_finite("image", image)  # the lattice only knows of features
             raise

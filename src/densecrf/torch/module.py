@@ -22,7 +22,7 @@ from densecrf.torch.checks import (
 )
 from densecrf.torch.device import METHODS, within_memory
 from densecrf.torch.features import bilateral, positions
-from densecrf.torch.lattice import Lattice
+from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.steps import final_step, smoothed_log
@@ -192,7 +192,7 @@ class DenseCRF(nn.Module):
         logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
         check_image(image, logits)
-        with torch.autocast(logits.device.type, enabled=False):
+        with torch.autocast(logits.device.type, enabled=False), on_device(logits.device):
             return within_memory(
                 lambda workspace: self._refined(logits, image, workspace),
                 f"logits of shape {tuple(logits.shape)}",
@@ -223,19 +223,22 @@ class DenseCRF(nn.Module):
         logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
         check_image(image, logits)
-        check_finite("logits", logits)
         check_choice("method", method, METHODS)
 
         def attempt(workspace: int | None) -> list[Outcome]:
-            outcomes = []
+            check_finite("logits", logits)
+            outcomes: list[Outcome] = []
             for item in range(len(logits)):
                 one = slice(item, item + 1)
                 problem: Any = self.problem(logits[one], image[one], workspace)
-                limits = Limits(gap, time_limit, max_iterations)
+                stopped = bool(outcomes) and outcomes[-1].interrupted  # by Ctrl-C: cut all short
+                limits = Limits(gap, time_limit, 0 if stopped else max_iterations)
                 outcomes.append(minimise(problem, method, limits, None, options))
+                outcomes[-1].interrupted |= stopped
             return outcomes
 
-        with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
+        plain = torch.autocast(logits.device.type, enabled=False)
+        with torch.no_grad(), plain, on_device(logits.device):
             outcomes = within_memory(attempt, f"logits of shape {tuple(logits.shape)}")
         grid = logits.shape[2:]
         return BatchResult(
@@ -257,7 +260,7 @@ class DenseCRF(nn.Module):
         workspace : int, optional
             Bytes of scratch memory for the filters.
         """
-        dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        dtype = _working_dtype(logits)
         classes = logits.shape[1]
         scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(classes, -1)
         unary = -torch.log_softmax(scores, 0)
@@ -348,6 +351,10 @@ class DenseCRF(nn.Module):
     def extra_repr(self) -> str:
         """Return the settings."""
         return f"method={self.method!r}, iterations={self.iterations}"
+
+
+def _working_dtype(logits: Tensor) -> torch.dtype:
+    return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
 def _batched(values: Tensor, logits: Tensor) -> Tensor:

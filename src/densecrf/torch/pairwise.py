@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from densecrf.torch.autograd import barycentric, filtered
-from densecrf.torch.lattice import SMALLEST_MASS, Lattice, apply_sum, ordered_sum
+from densecrf.torch.lattice import SMALLEST_MASS, Lattice, Levels
 from densecrf.torch.merged import merge
-from densecrf.torch.plans import Plans
+from densecrf.torch.pixelwise import balanced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from densecrf.torch.engine import Engine
     from densecrf.torch.lattice import Order
+    from densecrf.torch.repeated import RepeatedFilter
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +130,6 @@ class Pairwise:
     ) -> None:
         self.weights, self._like = weights, like
         self._kept: dict[tuple[str, bool], Tensor] = {}
-        self._plans = Plans()
         self.merged: Lattice | None = None
         self.kernels: list[Kernel] = []
         if not features:
@@ -156,6 +156,15 @@ class Pairwise:
         return (isinstance(self.weights, torch.Tensor) and self.weights.requires_grad) or any(
             kernel.attached is not None for kernel in self.kernels
         )
+
+    @cached_property
+    def repeated(self) -> RepeatedFilter | None:
+        """The filter by Triton's kernels, where they serve."""
+        if self.merged is None or not self.merged.triton:
+            return None
+        from densecrf.torch.repeated import RepeatedFilter
+
+        return RepeatedFilter(self.merged)
 
     def _by_kernel(self) -> bool:
         return self.learned and torch.is_grad_enabled()
@@ -193,27 +202,38 @@ class Pairwise:
             return self._sum([kernel.apply(values) for kernel in self.kernels])
         if torch.is_grad_enabled() and values.requires_grad:
             return filtered(self.merged, values)
-        return apply_sum([self.merged], [1.0], values, plans=self._plans)
+        return self.merged.apply(values) if self.repeated is None else self.repeated.apply(values)
 
-    def ordered(
-        self, scores: Tensor, *, levels: int, low: float, high: float, soft: bool = True
-    ) -> Tensor:
-        r"""Return :math:`\tfrac12\sum_b K_{ab}\, s(t_{ai}, t_{bi})` with the order held fixed."""
+    def ordered(self, scores: Tensor, levels: Levels, names: Tensor | None = None) -> Tensor:
+        r"""Return :math:`\tfrac12\sum_b K_{ab}\, s(t_{ai}, t_{bi})` with the order held fixed.
+
+        Balanced: without the rounding errors that keep a label's row from adding up to 0. With
+        `names`, (some,) int64, only those labels are filtered, and the others zero.
+        """
         scores = scores.detach()
         if self.merged is None:
             return torch.zeros_like(scores)
-        if not self._by_kernel():
-            return ordered_sum(
-                [self.merged],
-                [0.5],
-                scores,
-                levels=levels,
-                soft=soft,
-                low=low,
-                high=high,
-                plans=self._plans,
-            )
-        ramps = levels - 1
-        t = ((scores - low) * (ramps / (high - low))).clamp(0, ramps)
-        t = t if soft else t.floor()
-        return 0.5 * self._sum([kernel.ordered(t, ramps) for kernel in self.kernels])
+        if self._by_kernel():
+            return self._balanced(self._ordered_by_kernel(scores, levels))
+        if self.repeated is not None:
+            return self.repeated.ordered(scores, names, levels, 0.5, self.total_mass)
+        if names is None:
+            return self._balanced(0.5 * self.merged.ordered_by(scores, levels))
+        part = self._balanced(0.5 * self.merged.ordered_by(scores[names], levels))
+        return torch.zeros_like(scores).index_copy_(0, names, part)
+
+    def _ordered_by_kernel(self, scores: Tensor, levels: Levels) -> Tensor:
+        t = ((scores - levels.low) * levels.scale).clamp(0, levels.ramps)
+        t = t if levels.soft else t.floor()
+        return 0.5 * self._sum([kernel.ordered(t, levels.ramps) for kernel in self.kernels])
+
+    def _balanced(self, r: Tensor) -> Tensor:
+        if not r.requires_grad:
+            return balanced(r, self.mass.detach(), self.total_mass)
+        excess = r.detach().sum(1, dtype=torch.float64) / self.total_mass
+        return torch.addcmul(r, excess.to(r.dtype).unsqueeze(1), self.mass, value=-1)
+
+    @cached_property
+    def total_mass(self) -> Tensor:
+        """Sum of all of K, a float64 scalar on the device."""
+        return self.mass.detach().sum(dtype=torch.float64).clamp(min=1e-300)

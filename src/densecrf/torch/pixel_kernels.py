@@ -141,6 +141,7 @@ def descend(
 def alternatives(
     phi,
     received,
+    own_mass,
     row,
     labels,
     best,
@@ -154,9 +155,10 @@ def alternatives(
 ):
     """Best label of each pixel given the others', its gain, and the tile's sums (Potts).
 
-    `received` holds what label `row[l]` of the filtered ones gets at each pixel; -1 where none of
-    that label is about. Sums: unary energy, mass of agreeing pairs, all mass received, movers,
-    pixels whose own label was not filtered.
+    `received` holds what label `row[l]` of the filtered ones gets at each pixel, `own_mass` what of
+    its own label's comes from the pixel itself; -1 where none of a label is about. Sums: unary
+    energy, mass of agreeing pairs, all mass received, movers, pixels whose own label was not
+    filtered.
     """
     offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
     pixel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -166,38 +168,67 @@ def alternatives(
     at = received + place.to(tl.int64)[:, None] * n + pixel[None, :]
     agreeing = tl.load(at, mask=there, other=0)
     unary = tl.load(phi + offset, mask=mask, other=0)
-    cost = tl.where(mask, unary - agreeing, float("inf"))
     own = tl.load(labels + pixel, mask=live, other=0).to(tl.int32)
-    is_own = lane[:, None] == own[None, :]
-    own_cost = tl.sum(tl.where(is_own, unary - agreeing, 0.0), axis=0)
-    least, choice = tl.min(cost, axis=0, return_indices=True, return_indices_tie_break_left=True)
-    gained = tl.where(live, own_cost - least, 0.0)
-    moves = live & (gained > 0)
+    mine = (lane[:, None] == own[None, :]) & mask
+    itself = tl.load(own_mass + pixel, mask=live, other=0)
+    own_unary = tl.sum(tl.where(mine, unary, 0.0), axis=0)
+    own_agreeing = tl.sum(tl.where(mine, agreeing, 0.0), axis=0) - itself
+    others = tl.where(mask & ~mine, unary - agreeing, float("inf"))
+    least, choice = tl.min(others, axis=0, return_indices=True, return_indices_tie_break_left=True)
+    gained = tl.where(live, tl.maximum(own_unary - own_agreeing - least, 0.0), 0.0)
+    moves = gained > 0
     tl.store(best + pixel, tl.where(moves, choice, own).to(tl.int64), mask=live)
     tl.store(gain + pixel, gained, mask=live)
     to = parts + 5 * tl.program_id(0)
-    mine = is_own & mask
-    tl.store(to, tl.sum(tl.sum(tl.where(mine, unary, 0.0), axis=0).to(tl.float64), axis=0))
-    tl.store(to + 1, tl.sum(tl.sum(tl.where(mine, agreeing, 0.0), axis=0).to(tl.float64), axis=0))
-    tl.store(to + 2, tl.sum(tl.sum(agreeing, axis=0).to(tl.float64), axis=0))
+    tl.store(to, tl.sum(own_unary.to(tl.float64), axis=0))
+    tl.store(to + 1, tl.sum(own_agreeing.to(tl.float64), axis=0))
+    tl.store(to + 2, tl.sum((tl.sum(agreeing, axis=0) - itself).to(tl.float64), axis=0))
     tl.store(to + 3, tl.sum(tl.where(moves, 1.0, 0.0), axis=0).to(tl.float64))
     missing = tl.sum(tl.where(mine & (place < 0)[:, None], 1.0, 0.0), axis=0)
     tl.store(to + 4, tl.sum(missing, axis=0).to(tl.float64))
 
 
+@triton.jit(do_not_specialize=["count"])
+def add_up(parts, out, count, COLUMNS: tl.constexpr, LANES: tl.constexpr, TILE: tl.constexpr):
+    """Sum the columns of `count` rows of parts."""
+    column = tl.arange(0, LANES)
+    total = tl.zeros([TILE, LANES], tl.float64)
+    for first in range(0, count, TILE):
+        row = first + tl.arange(0, TILE)
+        mask = (row < count)[:, None] & (column < COLUMNS)[None, :]
+        total += tl.load(parts + row[:, None] * COLUMNS + column[None, :], mask=mask, other=0)
+    tl.store(out + column, tl.sum(total, axis=0), mask=column < COLUMNS)
+
+
 @triton.jit(do_not_specialize=["n"])
-def row_sums(values, parts, n, BLOCK: tl.constexpr):
-    """Sum a block of row `program_id(1)` in float64."""
+def row_sums(values, names, parts, n, SOME: tl.constexpr, BLOCK: tl.constexpr):
+    """Sum a block of row `program_id(1)`, or of the row that `names` has there, in float64."""
     p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
-    value = tl.load(values + row.to(tl.int64) * n + p, mask=p < n, other=0).to(tl.float64)
+    name = row.to(tl.int64)
+    if SOME:
+        name = tl.load(names + row)
+    value = tl.load(values + name * n + p, mask=p < n, other=0).to(tl.float64)
     tl.store(parts + row * tl.num_programs(0) + tl.program_id(0), tl.sum(value, axis=0))
 
 
 @triton.jit(do_not_specialize=["n"])
-def balance(values, parts, mass, total, n, BLOCK: tl.constexpr, TILE: tl.constexpr):
-    """Subtract from a block of row `program_id(1)` its share of the row's sum, by mass."""
+def balance(
+    values,
+    names,
+    parts,
+    mass,
+    total,
+    n,
+    SOME: tl.constexpr,
+    BLOCK: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Subtract from a block of such a row its share of the row's sum, by mass."""
     row = tl.program_id(1)
+    name = row.to(tl.int64)
+    if SOME:
+        name = tl.load(names + row)
     excess = tl.zeros([TILE], tl.float64)
     for first in range(0, tl.num_programs(0), TILE):
         b = first + tl.arange(0, TILE)
@@ -205,7 +236,7 @@ def balance(values, parts, mass, total, n, BLOCK: tl.constexpr, TILE: tl.constex
         excess += tl.load(at, mask=b < tl.num_programs(0), other=0)
     share = (tl.sum(excess, axis=0) / tl.load(total)).to(tl.float32)
     p = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    at = values + row.to(tl.int64) * n + p
+    at = values + name * n + p
     value = tl.load(at, mask=p < n, other=0) - share * tl.load(mass + p, mask=p < n, other=0)
     tl.store(at, value, mask=p < n)
 

@@ -1,12 +1,13 @@
 """What the solvers do to each pixel on its own, over label-major (labels, n) tensors.
 
 Every function runs as one fused Triton kernel where Triton serves, and as plain torch operations
-elsewhere. A batch lies as `items` equal runs of pixels; sums come out per item.
+elsewhere. A batch lies as `items` equal runs of pixels; sums come out per item. Given `plans`,
+which belong to one problem's unaries, self terms and stiffness, a repeated call costs less.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,7 +15,11 @@ from densecrf.torch.engine import Engine, use_triton
 from densecrf.torch.launch import launch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
     from torch import Tensor
+
+    from densecrf.torch.plans import Plans
 
 _ELEMENTS = 4096  # labels x pixels of a tile
 
@@ -50,7 +55,13 @@ def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
 
 
 def mean_field_update(
-    phi: Tensor, received: Tensor, y: Tensor, own: Tensor, *, engine: Engine = "auto"
+    phi: Tensor,
+    received: Tensor,
+    y: Tensor,
+    own: Tensor,
+    *,
+    engine: Engine = "auto",
+    plans: Plans | None = None,
 ) -> Tensor:
     """Softmax over the labels of received - own · y - phi.
 
@@ -75,8 +86,13 @@ def mean_field_update(
     phi, received, y = phi.contiguous(), received.contiguous(), y.contiguous()
     out = torch.empty_like(phi)
     grid, tile, warps = _tiles(phi, 1)
-    tensors = (phi, received, y, own, out)
-    launch(kernels.mean_field, grid, (*tensors, phi.shape[1], phi.shape[1]), tile, warps)
+    arguments = (phi, received, y, own, out, phi.shape[1], phi.shape[1])
+    _run(
+        plans,
+        "mean field",
+        (received, y, own, out),
+        lambda: launch(kernels.mean_field, grid, arguments, tile, warps),
+    )
     return out
 
 
@@ -111,6 +127,7 @@ def descend(
     stiffness: Tensor,
     *,
     engine: Engine = "auto",
+    plans: Plans | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Project v - step · G onto the simplices, G = phi + r.
 
@@ -137,17 +154,28 @@ def descend(
     from densecrf.torch import pixel_kernels as kernels
 
     v, phi, r, previous = (x.contiguous() for x in (v, phi, r, previous))
-    n = v.shape[1]
     y = torch.empty_like(v)
-    grid, tile, warps = _tiles(v, 1)
-    parts = torch.empty(grid[0], 3, dtype=torch.float64, device=v.device)
-    tensors = (v, phi, r, previous, step, stiffness, y, parts)
-    launch(kernels.descend, grid, (*tensors, n, n), tile, warps)
-    return y, parts.sum(0)
+
+    def work() -> Tensor:
+        n = v.shape[1]
+        grid, tile, warps = _tiles(v, 1)
+        parts = torch.empty(grid[0], 3, dtype=torch.float64, device=v.device)
+        tensors = (v, phi, r, previous, step, stiffness, y, parts)
+        launch(kernels.descend, grid, (*tensors, n, n), tile, warps)
+        return _added_up(parts)
+
+    return y, _run(plans, "descend", (v, r, previous, step, y), work)
 
 
 def alternatives(
-    phi: Tensor, received: Tensor, row: Tensor, labels: Tensor, *, engine: Engine = "auto"
+    phi: Tensor,
+    received: Tensor,
+    own_mass: Tensor,
+    row: Tensor,
+    labels: Tensor,
+    *,
+    engine: Engine = "auto",
+    plans: Plans | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Find each pixel's best label in the Potts model, given all others.
 
@@ -156,7 +184,9 @@ def alternatives(
     phi : Tensor
         (labels, n) unaries.
     received : Tensor
-        (rows, n), the mass that agreeing with each filtered label brings a pixel.
+        (rows, n), the mass that each filtered label has around a pixel, and in it.
+    own_mass : Tensor
+        (n,), what of that is the pixel's own.
     row : Tensor
         (labels,) int32, each label's row of `received`, or -1.
     labels : Tensor
@@ -170,13 +200,14 @@ def alternatives(
         (n,), what they gain.
     sums : Tensor
         (5,) float64: unary energy, mass of agreeing pairs, all mass received, movers, and pixels
-        whose own label has no row.
+        whose own label has no row (they make the rest meaningless).
     """
     if not use_triton(phi, engine):
         agreeing = torch.where((row >= 0).unsqueeze(1), received[row.long().clamp(min=0)], 0.0)
+        index = labels.unsqueeze(0)
+        agreeing = agreeing.scatter_add(0, index, -own_mass.unsqueeze(0))
         cost = phi - agreeing
         least, best = cost.min(0)
-        index = labels.unsqueeze(0)
         gain = cost.gather(0, index)[0] - least
         best = torch.where(gain > 0, best, labels)
         own = [x.gather(0, index).sum(dtype=torch.float64) for x in (phi, agreeing)]
@@ -185,17 +216,30 @@ def alternatives(
         return best, gain, torch.stack([*own, total, *counts])
     from densecrf.torch import pixel_kernels as kernels
 
-    n = phi.shape[1]
-    best, gain = torch.empty_like(labels), torch.empty_like(phi[0])
-    grid, tile, warps = _tiles(phi, 1)
-    parts = torch.empty(grid[0], 5, dtype=torch.float64, device=phi.device)
-    tensors = (phi.contiguous(), received.contiguous(), row, labels, best, gain, parts)
-    launch(kernels.alternatives, grid, (*tensors, n, n), tile, warps)
-    return best, gain, parts.sum(0)
+    received = received.contiguous()
+    best, gain = torch.empty_like(labels), torch.empty_like(own_mass)
+
+    def work() -> Tensor:
+        n = phi.shape[1]
+        grid, tile, warps = _tiles(phi, 1)
+        parts = torch.empty(grid[0], 5, dtype=torch.float64, device=phi.device)
+        tensors = (phi.contiguous(), received, own_mass, row, labels, best, gain, parts)
+        launch(kernels.alternatives, grid, (*tensors, n, n), tile, warps)
+        return _added_up(parts)
+
+    tensors = (received, row, labels, best, gain)
+    return best, gain, _run(plans, "alternatives", tensors, work)
 
 
-def balanced(values: Tensor, mass: Tensor, total: Tensor, *, engine: Engine = "auto") -> Tensor:
-    """Subtract a multiple of `mass` from each row so that it sums to zero.
+def balanced(
+    values: Tensor,
+    mass: Tensor,
+    total: Tensor,
+    names: Tensor | None = None,
+    *,
+    engine: Engine = "auto",
+) -> Tensor:
+    """Subtract a multiple of `mass` from each row, or those named, so that it sums to zero.
 
     Parameters
     ----------
@@ -205,6 +249,8 @@ def balanced(values: Tensor, mass: Tensor, total: Tensor, *, engine: Engine = "a
         (n,).
     total : Tensor
         Sum of `mass`, a float64 scalar on the device.
+    names : Tensor, optional
+        (some,) int64; the other rows must be zero.
 
     Examples
     --------
@@ -217,12 +263,14 @@ def balanced(values: Tensor, mass: Tensor, total: Tensor, *, engine: Engine = "a
     from densecrf.torch import pixel_kernels as kernels
 
     values = values.contiguous()
-    rows, n = values.shape
+    rows, n = len(values if names is None else names), values.shape[1]
     blocks = -(-n // _ELEMENTS)
     parts = torch.empty(rows, blocks, dtype=torch.float64, device=values.device)
-    sizes = {"BLOCK": _ELEMENTS, "TILE": 64}
-    launch(kernels.row_sums, (blocks, rows), (values, parts, n), {"BLOCK": _ELEMENTS})
-    launch(kernels.balance, (blocks, rows), (values, parts, mass, total, n), sizes)
+    sizes = {"SOME": names is not None, "BLOCK": _ELEMENTS}
+    listed = values if names is None else names
+    launch(kernels.row_sums, (blocks, rows), (values, listed, parts, n), sizes)
+    arguments = (values, listed, parts, mass, total, n)
+    launch(kernels.balance, (blocks, rows), arguments, {**sizes, "TILE": 64})
     return values
 
 
@@ -243,6 +291,23 @@ def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
     tensors = (u.contiguous(), v.contiguous(), parts)
     launch(kernels.inner, (blocks,), (*tensors, u.numel()), {"BLOCK": _ELEMENTS})
     return parts.sum()
+
+
+def _run(
+    plans: Plans | None, key: Hashable, tensors: Sequence[Tensor], work: Callable[[], Any]
+) -> Any:
+    return work() if plans is None else plans.run(key, tensors, work)
+
+
+def _added_up(parts: Tensor) -> Tensor:
+    """Sum (blocks, columns) float64 parts over the blocks."""
+    from densecrf.torch import pixel_kernels as kernels
+
+    blocks, columns = parts.shape
+    out = torch.empty(columns, dtype=torch.float64, device=parts.device)
+    sizes = {"COLUMNS": columns, "LANES": 1 << (columns - 1).bit_length(), "TILE": 256}
+    launch(kernels.add_up, (1,), (parts, out, blocks), sizes)
+    return out
 
 
 def _tiles(values: Tensor, items: int) -> tuple[tuple[int, int], dict[str, int], int]:

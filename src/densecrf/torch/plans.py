@@ -1,7 +1,7 @@
-"""Filtering again and again with the same lattices, at little cost on the host.
+"""Doing the same to other tensors again and again, at little cost on the host.
 
-A filtering makes some sixteen launches; preparing their arguments takes longer than the kernels do.
-A plan keeps the prepared launches of one filtering, and its scratch memory, for the next ones of
+A filtering makes some twelve launches; preparing their arguments takes longer than the kernels do.
+A plan keeps the prepared launches of one operation, and its scratch memory, for the next ones of
 the same kind, which differ in a few arguments only.
 """
 
@@ -11,86 +11,81 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from densecrf.torch.launch import Launch, recorded, repeat
+from densecrf.torch.launch import Launch, handle, recorded, repeat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from torch import Tensor
 
-_MOST_BYTES = 1 << 30  # of what a plan's launches read and write
-_SPREAD = slice(4, 6)  # of the arguments of the kernel `to_rows`, the first of a filtering
-
 
 class Plan(NamedTuple):
-    """Launches, and the places of the result's address among their arguments."""
+    """Launches, the places of the varying tensors among their arguments, and what came of it."""
 
     launches: list[Launch]
-    results: list[tuple[list[Any], int]]
+    places: list[list[tuple[list[Any], int]]]
+    answer: Any
 
 
 class Plans:
-    """The plans of one sum of lattices."""
+    """Plans of the operations that share some tensors, by name."""
 
     def __init__(self) -> None:
-        self._plans: dict[Hashable, Plan | None] = {}
+        self._plans: dict[Hashable, Plan] = {}
 
     def run(
         self,
         key: Hashable,
-        values: Tensor,
-        spread: tuple[float, float],
-        filtering: Callable[[], Tensor],
-    ) -> Tensor:
-        """Return ``filtering()``, by its plan from the second time on.
+        tensors: Sequence[Tensor],
+        work: Callable[[], Any],
+        numbers: tuple[int, Sequence[float]] | None = None,
+    ) -> Any:
+        """Do ``work()``, by its plan from the second time on, and return its answer.
 
         Parameters
         ----------
         key : hashable
-            The kind of filtering: all that it depends on but `values` and `spread`.
-        values : Tensor
-            What is filtered.
-        spread : (float, float)
-            The lowest level's score, and levels a unit of score.
-        filtering : callable
-            Filters `values` by Triton's kernels.
+            The kind of work: all that it depends on but `tensors` and `numbers`.
+        tensors : sequence of Tensor
+            What it reads and writes that is not the same every time; contiguous.
+        work : callable
+            Works on `tensors` by launching kernels, and does nothing else. Its scratch memory is
+            kept. It may return some of it, which the next work of this kind writes to again.
+        numbers : (int, sequence of float), optional
+            Arguments of the first launch that vary, and the place where they begin.
         """
-        if not values.is_cuda or not values.is_contiguous() or values.data_ptr() % 16:
-            return filtering()
-        key = (key, values.shape, values.dtype)
-        if key not in self._plans:
-            with recorded() as launches:
-                out = filtering()
-            self._plans[key] = _plan(launches, values, out)
-            return out
-        plan = self._plans[key]
+        if any(t.data_ptr() % 16 for t in tensors):
+            return work()
+        key = (key, *[(t.shape, t.dtype) for t in tensors])
+        plan = self._plans.get(key)
         if plan is None:
-            return filtering()
-        out = torch.empty(values.shape, dtype=torch.float32, device=values.device)
-        first = plan.launches[0].arguments
-        first[0] = values.data_ptr()
-        first[_SPREAD] = spread
-        for arguments, place in plan.results:
-            arguments[place] = out.data_ptr()
-        repeat(plan.launches, values.device.index)
-        return out
+            with recorded() as launches:
+                answer = work()
+            varying = {t.data_ptr(): i for i, t in enumerate(tensors)}
+            if len(varying) == len(tensors):  # else nobody knows which is meant where
+                self._plans[key] = _plan(launches, varying, answer)
+            return answer
+        if numbers is not None:
+            first, values = numbers
+            plan.launches[0].arguments[first : first + len(values)] = values
+        for tensor, places in zip(tensors, plan.places, strict=True):
+            value = handle(tensor)
+            for arguments, place in places:
+                arguments[place] = value
+        repeat(plan.launches, tensors[0].device)
+        return plan.answer
 
 
-def _plan(launches: list[Launch], values: Tensor, out: Tensor) -> Plan | None:
-    """Return the plan of a filtering, or None where labels went in blocks or it keeps too much."""
-    given, result = values.data_ptr(), out.data_ptr()
-    reading = [each for each in launches if given in each.arguments[:1]]
-    own = [
-        each._replace(tensors=[t for t in each.tensors if t.data_ptr() not in (given, result)])
-        for each in launches
-    ]
-    kept = {t.data_ptr(): t.nbytes for each in own for t in each.tensors}
-    if len(reading) != 1 or launches[0] is not reading[0] or sum(kept.values()) > _MOST_BYTES:
-        return None
-    results = [
-        (each.arguments, place)
-        for each in own
-        for place, argument in enumerate(each.arguments)
-        if argument == result and isinstance(argument, int)
-    ]
-    return Plan(own, results)
+def _plan(launches: list[Launch], varying: dict[int, int], answer: Any) -> Plan:
+    """Return the plan of what was recorded; `varying` numbers those tensors' addresses."""
+    places: list[list[tuple[list[Any], int]]] = [[] for _ in varying]
+    own = []
+    for each in launches:
+        for place, argument in enumerate(each.arguments):
+            address = argument.data_ptr() if isinstance(argument, torch.Tensor) else argument
+            if address in varying:
+                places[varying[address]].append((each.arguments, place))
+        # What varies belongs to others; it is not kept.
+        kept = [t for t in each.tensors if t.data_ptr() not in varying]
+        own.append(each._replace(tensors=kept))
+    return Plan(own, places, answer)

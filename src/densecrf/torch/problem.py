@@ -17,15 +17,16 @@ import torch
 
 from densecrf.problem import Alternatives, Calls
 from densecrf.torch.autograd import projected
+from densecrf.torch.lattice import Levels
 from densecrf.torch.pixelwise import (
     alternatives,
-    balanced,
     descend,
     inner,
     lower_bound,
     mean_field_update,
     project_simplex,
 )
+from densecrf.torch.plans import Plans
 from densecrf.torch.quadratic import QuadraticSteps
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class TorchProblem(QuadraticSteps):
         )
         self.labels, self.n = int(unary.shape[0]), int(unary.shape[1])
         self.calls = Calls()
+        self._plans = Plans()
         self._indices: dict[tuple[int, ...], Tensor] = {}
         self._occurring: tuple[Tensor, Tensor] | None = None
         self._members: Tensor | None = None
@@ -149,57 +151,44 @@ class TorchProblem(QuadraticSteps):
         low, high = _extent(nodes) if rescale else (0.0, 1.0)
         if (high - low) * _LARGEST <= levels - 1:
             return self.leaves(0 * nodes)  # a range below what float32 can divide by is no order
-        return self._ordered(nodes, levels, low, high - low, soft=order == "soft")
+        ramps = levels - 1
+        return self._ordered(nodes, Levels(ramps, low, ramps / (high - low), order == "soft"))
 
     def flow(self, u: Tensor, cells: float) -> Tensor:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` of potentials `u`.
 
         See `densecrf.problem.Problem.flow`.
         """
-        ends = torch.stack(torch.aminmax(u, dim=1)).tolist()
-        low, high = min(ends[0]), max(ends[1])
+        torch.aminmax(u.detach(), dim=1, out=tuple(self._ends))
+        least, most = self._ends.tolist()
+        low, high = min(least), max(most)
         ramps = max(1, ceil((high - low) * cells - 1e-3))
         if self._triton:
             ramps = -(-ramps // _RAMPS) * _RAMPS  # ramps above the highest potential stay empty
         # Most labels are nowhere to be seen after a while: without an order, r is zero.
-        varied = [row for row, (least, most) in enumerate(zip(*ends, strict=True)) if least < most]
+        varied = [row for row in range(len(u)) if least[row] < most[row]]
         if self._triton:
             varied = _rounded_up(varied, len(u))
+        levels = Levels(ramps, low, cells, True)
         if len(varied) == len(u):
-            return self._ordered(u, ramps + 1, low, ramps / cells)
+            return self._ordered(u, levels)
         self.calls.ordered += 1
-        rows = self._index(varied)
-        out = torch.zeros_like(u)
-        if varied:
-            some = u.index_select(0, rows)
-            out.index_copy_(0, rows, self._dual(some, ramps + 1, low, ramps / cells))
-        return self.leaves(out)
-
-    def _ordered(
-        self, nodes: Tensor, levels: int, low: float, span: float, *, soft: bool = True
-    ) -> Tensor:
-        self.calls.ordered += 1
-        mirrored = soft and self.potts and self.labels == 2 == len(nodes)
-        r = self._dual(nodes[:1] if mirrored else nodes, levels, low, span, soft=soft)
-        return torch.cat([r, -r]) if mirrored else self.leaves(r)
-
-    def _dual(
-        self, nodes: Tensor, levels: int, low: float, span: float, *, soft: bool = True
-    ) -> Tensor:
-        """Return r of some nodes, balanced."""
-        r = self.pairwise.ordered(nodes, levels=levels, low=low, high=low + span, soft=soft)
-        return self._balanced(r)
-
-    def _balanced(self, r: Tensor) -> Tensor:
-        """Return `r` without the rounding errors that keep it from adding up to 0 over pixels."""
-        if not r.requires_grad:
-            return balanced(r, self.mass.detach(), self._total_mass)
-        excess = r.detach().sum(1, dtype=torch.float64) / self._total_mass
-        return torch.addcmul(r, excess.to(r.dtype).unsqueeze(1), self.mass, value=-1)
+        if not varied:
+            return self.leaves(torch.zeros_like(u))
+        return self.leaves(self.pairwise.ordered(u, levels, self._index(varied)))
 
     @cached_property
-    def _total_mass(self) -> Tensor:
-        return self.mass.detach().sum(dtype=torch.float64).clamp(min=1e-300)
+    def _ends(self) -> Tensor:
+        """Room for the least and the greatest potential of each node."""
+        nodes = self.labels if self._members is None else len(self._members)
+        return torch.empty(2, nodes, dtype=self.unary.dtype, device=self.unary.device)
+
+    def _ordered(self, nodes: Tensor, levels: Levels) -> Tensor:
+        self.calls.ordered += 1
+        if levels.soft and self.potts and self.labels == 2 == len(nodes):
+            r = self.pairwise.ordered(nodes[:1], levels)  # of two labels, one mirrors the other
+            return torch.cat([r, -r])
+        return self.leaves(self.pairwise.ordered(nodes, levels))
 
     def nodes(self, y: Tensor) -> Tensor:
         """Return the scores that the LP orders: the labels', or their sums below tree nodes."""
@@ -238,13 +227,20 @@ class TorchProblem(QuadraticSteps):
         """Return the alternatives in the Potts model; None if some label was not filtered."""
         assert self._occurring is not None
         names, row = self._occurring
-        own = (labels == names.unsqueeze(1)).to(self.unary.dtype)
-        received = self._from_others(own)
-        best, gain, sums = alternatives(self.unary, received, row, labels)
+        received = self._presence(labels, names)
+        best, gain, sums = alternatives(
+            self.unary, received, self.diagonal, row, labels, plans=self._plans
+        )
         unary, agreeing, mass, movers, missing = sums.tolist()
         if missing:
             return None
         return Alternatives(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
+
+    def _presence(self, labels: Tensor, names: Tensor) -> Tensor:
+        """Filter the indicators of the labels named."""
+        if self.pairwise.repeated is not None:
+            return self.pairwise.repeated.presence(labels, names)
+        return self.pairwise.apply((labels == names.unsqueeze(1)).to(self.unary.dtype))
 
     def _find_occurring(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the labels that occur, and some more, and each label's place among them."""
@@ -280,7 +276,7 @@ class TorchProblem(QuadraticSteps):
     @cached_property
     def rounding_allowance(self) -> float:
         """What a bound gives away for the filters' rounding: half an ulp of all pairwise mass."""
-        return 0.5 * float(np.finfo(np.float32).eps) * float(self._total_mass)
+        return 0.5 * float(np.finfo(np.float32).eps) * float(self.pairwise.total_mass)
 
     @cached_property
     def stiffness(self) -> Tensor:
@@ -328,7 +324,7 @@ class TorchProblem(QuadraticSteps):
         self, v: Tensor, r: Tensor, step: Tensor, previous: Tensor
     ) -> tuple[Tensor, float, float, float]:
         """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
-        y, sums = descend(v, self.unary, r, previous, step, self.stiffness)
+        y, sums = descend(v, self.unary, r, previous, step, self.stiffness, plans=self._plans)
         least, value, uphill = sums.tolist()
         return y, least - self.rounding_allowance, value, uphill
 
@@ -341,7 +337,7 @@ class TorchProblem(QuadraticSteps):
         if self.compatibility is None and not torch.is_grad_enabled():
             # The softmax does not see what all labels receive alike.
             own = torch.zeros_like(self.diagonal) if self_term else self.diagonal
-            return mean_field_update(self.unary, self.apply(y), y, own)
+            return mean_field_update(self.unary, self.apply(y), y, own, plans=self._plans)
         messages = self.costs(self.apply(y)) if self_term else self.messages(y)
         return torch.softmax(-self.unary - messages, 0)
 

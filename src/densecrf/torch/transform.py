@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from densecrf.torch.checks import as_tensor
 from densecrf.torch.module import DenseCRF
 from densecrf.validation import check_choice
 
@@ -62,8 +63,8 @@ class DenseCRFd:
         for key in (self.pred_key, self.image_key):
             if key not in out:
                 raise KeyError(f"{key!r} is not in the data; it has {list(out)}")
-        pred = torch.as_tensor(out[self.pred_key])
-        image = torch.as_tensor(out[self.image_key])
+        pred = as_tensor(str(self.pred_key), out[self.pred_key])
+        image = as_tensor(str(self.image_key), out[self.image_key])
         if self.scores == "probabilities":
             pred = pred.clamp(min=1e-5).log()
         with torch.no_grad():

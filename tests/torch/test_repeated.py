@@ -1,0 +1,89 @@
+"""Planned filterings: other tensors and levels, the same answers as from scratch."""
+
+import pytest
+import torch
+
+from densecrf.torch import Lattice
+from densecrf.torch.engine import has_triton
+from densecrf.torch.lattice import Levels
+from densecrf.torch.pixelwise import alternatives, balanced, descend, mean_field_update
+from densecrf.torch.plans import Plans
+
+if not has_triton():
+    pytest.skip("Triton is not installed", allow_module_level=True)
+
+from densecrf.torch.repeated import RepeatedFilter
+
+PIXELS, LABELS = 24, 5
+
+
+@pytest.fixture(params=[None, 2000], ids=["at once", "in blocks"])
+def lattice(request, device, generator):
+    features = (3 * torch.rand(PIXELS, 2, generator=generator)).to(device)
+    return Lattice.build(features, engine="triton", workspace=request.param)
+
+
+def scores(device, generator):
+    return torch.rand(LABELS, PIXELS, generator=generator).to(device)
+
+
+def test_plain(lattice, device, generator):
+    filters = RepeatedFilter(lattice)
+    for _ in range(3):
+        values = scores(device, generator)
+        torch.testing.assert_close(filters.apply(values), lattice.apply(values))
+
+
+@pytest.mark.parametrize("names", [None, [3, 1, 4]])
+def test_ordered(names, lattice, device, generator):
+    filters = RepeatedFilter(lattice)
+    total = lattice.mass.double().sum()
+    for low in (0.0, -1.0):
+        t = low + scores(device, generator)
+        chosen = None if names is None else torch.tensor(names, device=device)
+        got = filters.ordered(t, chosen, Levels(2, low, 2.0, True), 0.5, total)
+        expected = balanced(
+            0.5 * lattice.ordered(t, levels=3, low=low, high=low + 1), lattice.mass, total
+        )
+        for label in set(range(LABELS)) - set(names or range(LABELS)):
+            expected[label] = 0
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+        names = names and names[::-1]
+
+
+def test_presence(lattice, device, generator):
+    filters = RepeatedFilter(lattice)
+    for names in ([0, 3], [4, 1]):
+        labels = torch.randint(0, LABELS, (PIXELS,), generator=generator).to(device)
+        chosen = torch.tensor(names, device=device)
+        indicator = (labels == chosen.unsqueeze(1)).float()
+        got = filters.presence(labels, chosen)
+        torch.testing.assert_close(got, lattice.apply(indicator))
+
+
+def test_pixelwise_work(device, generator):
+    plans = Plans()
+    phi, step, stiffness = scores(device, generator), *scores(device, generator)[:2]
+    for _ in range(3):
+        v, r, y = (scores(device, generator) for _ in range(3))
+        labels = torch.randint(0, LABELS, (PIXELS,), generator=generator).to(device)
+        row = torch.arange(LABELS, dtype=torch.int32, device=device).roll(1)
+        calls = [
+            (descend, (v, phi, r, y, step, stiffness)),
+            (descend, (v, phi, r, v, step, stiffness)),  # one tensor in two roles
+            (mean_field_update, (phi, r, y, step)),
+            (alternatives, (phi, r, step, row, labels)),
+        ]
+        for function, arguments in calls:
+            got = function(*arguments, engine="triton", plans=plans)
+            expected = function(*arguments, engine="torch")
+            for one, other in zip(got, expected, strict=True):
+                torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_tensors_off_their_alignment_are_worked_on_without_a_plan(lattice, device, generator):
+    filters = RepeatedFilter(lattice)
+    flat = torch.rand(LABELS * PIXELS + 1, generator=generator).to(device)
+    for start in (0, 1, 0):
+        values = flat[start : start + LABELS * PIXELS].view(LABELS, PIXELS)
+        torch.testing.assert_close(filters.apply(values), lattice.apply(values))
