@@ -15,9 +15,14 @@ constexpr std::int64_t kGenerous = 256 << 20;  // bytes of workspace that nobody
 constexpr std::int64_t kTile = 64;             // pixels that are sliced together
 constexpr std::int64_t kPixelGrain = 2048;
 
-// A block of channels as rows of pixels, and back: the strided side is walked in small tiles.
+// A block of channels as rows of pixels, and back.
 void gather_rows(Plane<const float> in, int channels, int width, float* out, std::int64_t begin,
                  std::int64_t end) {
+  if (in.pixel_stride == 1) {
+    rows().to_rows(in.data + begin, in.channel_stride, channels, width, out + begin * width,
+                   end - begin);
+    return;
+  }
   for (std::int64_t a = begin; a < end; ++a) {
     float* row = out + a * width;
     for (int c = 0; c < channels; ++c)
@@ -28,18 +33,16 @@ void gather_rows(Plane<const float> in, int channels, int width, float* out, std
 
 void scatter_rows(const float* in, int channels, int width, float factor, bool accumulate,
                   Plane<float> out, std::int64_t begin, std::int64_t end) {
-  for (int c = 0; c < channels; ++c) {
-    float* to = out.data + c * out.channel_stride + begin * out.pixel_stride;
-    const float* from = in + c;
-    const auto each = [&](auto&& store) {
-      for (std::int64_t a = 0; a < end - begin; ++a)
-        store(to[a * out.pixel_stride], factor * from[a * width]);
-    };
-    if (accumulate)
-      each([](float& target, float value) { target += value; });
-    else
-      each([](float& target, float value) { target = value; });
+  if (out.pixel_stride == 1) {
+    rows().to_planes(in, channels, width, factor, accumulate, out.data + begin, out.channel_stride,
+                     end - begin);
+    return;
   }
+  for (std::int64_t a = begin; a < end; ++a)
+    for (int c = 0; c < channels; ++c) {
+      float& target = out.data[c * out.channel_stride + a * out.pixel_stride];
+      target = (accumulate ? target : 0.0f) + factor * in[(a - begin) * width + c];
+    }
 }
 
 // Some channels that are filtered side by side: rows of so many floats for pixels and for vertices.
@@ -201,16 +204,13 @@ std::vector<Block> label_blocks(const Lattice& lattice, int channels, int levels
 // The levels of `count` labels as rows of `lanes`; level 0 where there is no label.
 void level_rows(const float* scores, std::int64_t n, int count, int lanes, Levels levels,
                 float* out, std::int64_t begin, std::int64_t end) {
-  float tile[kTile];
+  float tile[8 * kTile];
   for (std::int64_t first = begin; first < end; first += kTile) {
     const std::int64_t pixels = std::min(end - first, kTile);
-    for (int c = 0; c < lanes; ++c) {
-      if (c < count)
-        for (std::int64_t a = 0; a < pixels; ++a) tile[a] = levels.of(scores[c * n + first + a]);
-      else
-        std::fill(tile, tile + pixels, 0.0f);
-      for (std::int64_t a = 0; a < pixels; ++a) out[(first + a) * lanes + c] = tile[a];
-    }
+    for (int c = 0; c < count; ++c)
+      for (std::int64_t a = 0; a < pixels; ++a)
+        tile[c * kTile + a] = levels.of(scores[c * n + first + a]);
+    rows().to_rows(tile, kTile, count, lanes, out + first * lanes, pixels);
   }
 }
 

@@ -23,6 +23,15 @@ struct Rows {
 
   // `out` and `own` point to the row of vertex (or pixel) `begin`, and the rows follow each other.
 
+  // Planes of `channels`, `stride` floats apart, as rows of `width` (1, 2, 4, 8 or 16) for `count`
+  // pixels; zeros where there is no channel.
+  void (*to_rows)(const float* planes, std::int64_t stride, int channels, int width, float* out,
+                  std::int64_t count);
+
+  // And back: plane (+)= factor · rows.
+  void (*to_planes)(const float* rows, int channels, int width, float factor, bool accumulate,
+                    float* planes, std::int64_t stride, std::int64_t count);
+
   // out_v = sum of w_e · in_pixel(e) over the entries e of vertex v (rows of pixels: n × width).
   void (*splat)(const LatticeView&, const float* in, float* out, int width, std::int64_t begin,
                 std::int64_t end);

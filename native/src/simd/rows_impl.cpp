@@ -175,6 +175,101 @@ inline void prefetch(const float* p) {
 #endif
 }
 
+struct LowerHalves {  // of two vectors, element by element
+  static constexpr int of(int i) { return i / 2 + i % 2 * kWide; }
+};
+struct UpperHalves {
+  static constexpr int of(int i) { return kWide / 2 + LowerHalves::of(i); }
+};
+struct Even {
+  static constexpr int of(int i) { return 2 * i; }
+};
+struct Odd {
+  static constexpr int of(int i) { return 2 * i + 1; }
+};
+
+// Width planes of kWide pixels become the rows of these pixels. A step moves the highest bit of the
+// vector's number into the lane's number, and the lane's highest bit into the vector's.
+template <int Width>
+DENSECRF_INLINE void planes_to_rows(Wide* v) {
+  for (int step = 1; step < Width; step *= 2) {
+    Wide next[Width];
+    for (int i = 0; i < Width / 2; ++i) {
+      next[2 * i] = permute<LowerHalves>(v[i], v[i + Width / 2]);
+      next[2 * i + 1] = permute<UpperHalves>(v[i], v[i + Width / 2]);
+    }
+    for (int i = 0; i < Width; ++i) v[i] = next[i];
+  }
+}
+template <int Width>
+DENSECRF_INLINE void rows_to_planes(Wide* v) {
+  for (int step = 1; step < Width; step *= 2) {
+    Wide next[Width];
+    for (int i = 0; i < Width / 2; ++i) {
+      next[i] = permute<Even>(v[2 * i], v[2 * i + 1]);
+      next[i + Width / 2] = permute<Odd>(v[2 * i], v[2 * i + 1]);
+    }
+    for (int i = 0; i < Width; ++i) v[i] = next[i];
+  }
+}
+
+template <int Width>
+void to_rows_width(const float* planes, std::int64_t stride, int channels, float* out,
+                   std::int64_t count) {
+  std::int64_t a = 0;
+  for (; a + kWide <= count; a += kWide) {
+    Wide v[Width];
+    for (int c = 0; c < Width; ++c)
+      v[c] = c < channels ? Wide::load(planes + c * stride + a) : Wide::fill(0);
+    planes_to_rows<Width>(v);
+    for (int c = 0; c < Width; ++c) v[c].store(out + a * Width + c * kWide);
+  }
+  for (; a < count; ++a)
+    for (int c = 0; c < Width; ++c)
+      out[a * Width + c] = c < channels ? planes[c * stride + a] : 0.0f;
+}
+
+template <int Width>
+void to_planes_width(const float* rows, int channels, float factor, bool accumulate, float* planes,
+                     std::int64_t stride, std::int64_t count) {
+  std::int64_t a = 0;
+  for (; a + kWide <= count; a += kWide) {
+    Wide v[Width];
+    for (int c = 0; c < Width; ++c) v[c] = Wide::load(rows + a * Width + c * kWide);
+    rows_to_planes<Width>(v);
+    for (int c = 0; c < channels; ++c) {
+      float* to = planes + c * stride + a;
+      const Wide value = Wide::fill(factor) * v[c];
+      (accumulate ? Wide::load(to) + value : value).store(to);
+    }
+  }
+  for (; a < count; ++a)
+    for (int c = 0; c < channels; ++c) {
+      float& to = planes[c * stride + a];
+      to = (accumulate ? to : 0.0f) + factor * rows[a * Width + c];
+    }
+}
+
+void to_rows(const float* planes, std::int64_t stride, int channels, int width, float* out,
+             std::int64_t count) {
+  auto* chosen = width == 1   ? to_rows_width<1>
+                 : width == 2 ? to_rows_width<2>
+                 : width == 4 ? to_rows_width<4>
+                 : width == 8 ? to_rows_width<8>
+                              : to_rows_width<16>;
+  chosen(planes, stride, channels, out, count);
+}
+
+void to_planes(const float* rows, int channels, int width, float factor, bool accumulate,
+               float* planes, std::int64_t stride, std::int64_t count) {
+  auto* chosen = width == 1   ? to_planes_width<1>
+                 : width == 2 ? to_planes_width<2>
+                 : width == 4 ? to_planes_width<4>
+                 : width == 8 ? to_planes_width<8>
+                              : to_planes_width<16>;
+  chosen(rows, channels, factor, accumulate, planes, stride, count);
+}
+
 template <int W>
 void splat_blocks(const LatticeView& t, const float* in, float* out, int width, std::int64_t begin,
                   std::int64_t end) {
@@ -423,7 +518,14 @@ void slice_levels(const LatticeView& t, RowsView in, const float* level, const f
 }  // namespace
 
 extern const Rows DENSECRF_CONCAT(rows_, DENSECRF_ISA);
-const Rows DENSECRF_CONCAT(rows_, DENSECRF_ISA) = {
-    DENSECRF_STRING(DENSECRF_ISA), splat, splat_levels, blur, blur_lines, slice, slice_levels};
+const Rows DENSECRF_CONCAT(rows_, DENSECRF_ISA) = {DENSECRF_STRING(DENSECRF_ISA),
+                                                   to_rows,
+                                                   to_planes,
+                                                   splat,
+                                                   splat_levels,
+                                                   blur,
+                                                   blur_lines,
+                                                   slice,
+                                                   slice_levels};
 
 }  // namespace densecrf
