@@ -4,10 +4,113 @@
 #include <vector>
 
 #include "densecrf/baselines.hpp"
+#include "key_table.hpp"
+#include "simplex.hpp"
 
 namespace densecrf {
 
 namespace {
+
+constexpr std::int64_t kCheckEvery = 4096;
+
+// A lattice that filters two channels once. It has only what that needs: no incidence by vertex,
+// and storage that the next one uses again, since most of them hold a handful of pixels.
+class PassingLattice {
+ public:
+  PassingLattice(int d, std::function<void()> checkpoint)
+      : d_(d), simplex_(d), checkpoint_(std::move(checkpoint)) {}
+
+  // Filters values, n rows of two, in place.
+  void filter(const float* features, std::int64_t n, float* values, BlurOrder order) {
+    KeyTable table(d_, static_cast<std::size_t>(n / 8));
+    locate(features, n, table);
+    link(table);
+    const std::size_t size = 2 * static_cast<std::size_t>(vertices_ + 1);
+    splatted_.assign(size, 0.0f);
+    scratch_.assign(size, 0.0f);
+    for (std::int64_t slot = 0; slot < n * (d_ + 1); ++slot) {
+      float* vertex = splatted_.data() + 2 * static_cast<std::int64_t>(corner_[slot]);
+      const float* row = values + slot / (d_ + 1) * 2;
+      vertex[0] += weight_[slot] * row[0];
+      vertex[1] += weight_[slot] * row[1];
+    }
+    std::fill(values, values + 2 * n, 0.0f);
+    const int orders = order == BlurOrder::kSymmetric ? 2 : 1;
+    const float scale = 1.0f / (1.0f + std::ldexp(1.0f, -d_)) / static_cast<float>(orders);
+    for (int reversed = 0; reversed < orders; ++reversed) {
+      blurred_ = splatted_;
+      blur(reversed == 1);
+      slice(n, scale, values);
+    }
+  }
+
+ private:
+  void locate(const float* features, std::int64_t n, KeyTable& table) {
+    corner_.resize(static_cast<std::size_t>(n * (d_ + 1)));
+    weight_.resize(corner_.size());
+    std::int32_t key[kMaxDimension];
+    for (std::int64_t a = 0; a < n; ++a) {
+      if (a % kCheckEvery == kCheckEvery - 1) checkpoint_();
+      simplex_.locate(features + a * d_);
+      for (int k = 0; k <= d_; ++k) {
+        simplex_.key(k, key);
+        corner_[a * (d_ + 1) + k] = table.insert(key);
+        weight_[a * (d_ + 1) + k] = static_cast<float>(simplex_.weight(k));
+      }
+    }
+    vertices_ = static_cast<std::int32_t>(table.size());
+  }
+
+  void link(const KeyTable& table) {
+    neighbour_.assign(static_cast<std::size_t>(d_ + 1) * vertices_ * 2, vertices_);
+    std::int32_t key[kMaxDimension];
+    for (std::int32_t v = 0; v < vertices_; ++v) {
+      if (v % kCheckEvery == kCheckEvery - 1) checkpoint_();
+      const std::int32_t* own = table.key(static_cast<std::size_t>(v));
+      for (int j = 0; j <= d_; ++j) {
+        for (int i = 0; i < d_; ++i) key[i] = own[i] - 1;
+        if (j < d_) key[j] += d_ + 1;
+        const std::int32_t next = table.find(key, vertices_);
+        axis(j)[2 * static_cast<std::int64_t>(v)] = next;
+        if (next != vertices_) axis(j)[2 * static_cast<std::int64_t>(next) + 1] = v;
+      }
+    }
+  }
+
+  void blur(bool reversed) {
+    for (int i = 0; i <= d_; ++i) {
+      if (vertices_ > kCheckEvery) checkpoint_();
+      const std::int32_t* along = axis(reversed ? d_ - i : i);
+      for (std::int64_t v = 0; v < vertices_; ++v) {
+        const float* next = blurred_.data() + 2 * static_cast<std::int64_t>(along[2 * v]);
+        const float* previous = blurred_.data() + 2 * static_cast<std::int64_t>(along[2 * v + 1]);
+        for (int c = 0; c < 2; ++c)
+          scratch_[2 * v + c] = blurred_[2 * v + c] + 0.5f * (next[c] + previous[c]);
+      }
+      blurred_.swap(scratch_);
+    }
+  }
+
+  void slice(std::int64_t n, float scale, float* values) const {
+    for (std::int64_t slot = 0; slot < n * (d_ + 1); ++slot) {
+      const float* vertex = blurred_.data() + 2 * static_cast<std::int64_t>(corner_[slot]);
+      float* row = values + slot / (d_ + 1) * 2;
+      row[0] += scale * weight_[slot] * vertex[0];
+      row[1] += scale * weight_[slot] * vertex[1];
+    }
+  }
+
+  std::int32_t* axis(int j) {
+    return neighbour_.data() + static_cast<std::int64_t>(j) * vertices_ * 2;
+  }
+
+  int d_;
+  Simplex<double, 0> simplex_;
+  std::function<void()> checkpoint_;
+  std::int32_t vertices_ = 0;
+  std::vector<std::int32_t> corner_, neighbour_;  // (pixel, corner); (axis, vertex, 2)
+  std::vector<float> weight_, splatted_, blurred_, scratch_;
+};
 
 class DivideAndConquer {
  public:
@@ -19,7 +122,8 @@ class DivideAndConquer {
         fixed_(fixed),
         order_(order),
         checkpoint_(std::move(checkpoint)),
-        alone_(1, [this] { return stopped(); }) {
+        alone_(1, [this] { return stopped(); }),
+        passing_(d, checkpoint_) {
     sorted_.resize(static_cast<std::size_t>(n));
   }
 
@@ -64,9 +168,13 @@ class DivideAndConquer {
 
   // Adds what the lower half receives from the upper (negative) and the upper from the lower.
   void filter_across(float* out, std::int64_t begin, std::int64_t middle, std::int64_t end) {
-    checkpoint_();
     const std::int64_t n = end - begin;
-    const auto filtered =
+    since_check_ += n;
+    if (since_check_ > kCheckEvery) {
+      checkpoint_();
+      since_check_ = 0;
+    }
+    const std::vector<float>& filtered =
         fixed_ ? on_fixed_lattice(begin, middle, end) : on_own_lattice(begin, middle, end);
     for (std::int64_t i = 0; i < n; ++i) {
       float& target = out[sorted_[begin + i]];
@@ -78,31 +186,32 @@ class DivideAndConquer {
   }
 
   // Two channels, the lower half's weights and the upper half's, filtered; rows in sorted order.
-  std::vector<float> on_own_lattice(std::int64_t begin, std::int64_t middle, std::int64_t end) {
+  const std::vector<float>& on_own_lattice(std::int64_t begin, std::int64_t middle,
+                                           std::int64_t end) {
     const std::int64_t n = end - begin;
-    std::vector<float> features(static_cast<std::size_t>(n * d_));
-    std::vector<float> values(static_cast<std::size_t>(2 * n), 0.0f), filtered(values.size());
+    chosen_.resize(static_cast<std::size_t>(n * d_));
+    values_.assign(static_cast<std::size_t>(2 * n), 0.0f);
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int32_t a = sorted_[begin + i];
-      std::copy_n(features_ + static_cast<std::int64_t>(a) * d_, d_, features.data() + i * d_);
-      values[2 * i + (begin + i < middle ? 0 : 1)] = weights_[a];
+      std::copy_n(features_ + static_cast<std::int64_t>(a) * d_, d_, chosen_.data() + i * d_);
+      values_[2 * i + (begin + i < middle ? 0 : 1)] = weights_[a];
     }
-    filter_plain(build_lattice(features.data(), n, d_, alone_), {values.data(), 1, 2},
-                 {filtered.data(), 1, 2}, 2, order_, 1.0f, false, alone_);
-    return filtered;
+    passing_.filter(chosen_.data(), n, values_.data(), order_);
+    return values_;
   }
 
-  std::vector<float> on_fixed_lattice(std::int64_t begin, std::int64_t middle, std::int64_t end) {
+  const std::vector<float>& on_fixed_lattice(std::int64_t begin, std::int64_t middle,
+                                             std::int64_t end) {
     std::vector<float> values(2 * sorted_.size(), 0.0f), filtered(values.size());
     for (std::int64_t i = begin; i < end; ++i)
       values[2 * static_cast<std::size_t>(sorted_[i]) + (i < middle ? 0 : 1)] = 1.0f;
     filter_plain(*fixed_, {values.data(), 1, 2}, {filtered.data(), 1, 2}, 2, order_, 1.0f, false,
                  alone_);
-    std::vector<float> rows(static_cast<std::size_t>(2 * (end - begin)));
+    values_.resize(static_cast<std::size_t>(2 * (end - begin)));
     for (std::int64_t i = begin; i < end; ++i)
       std::copy_n(filtered.data() + 2 * static_cast<std::size_t>(sorted_[i]), 2,
-                  rows.data() + 2 * (i - begin));
-    return rows;
+                  values_.data() + 2 * (i - begin));
+    return values_;
   }
 
   const float* features_;
@@ -112,7 +221,10 @@ class DivideAndConquer {
   BlurOrder order_;
   std::function<void()> checkpoint_;
   Team alone_;  // for one filtering, which may be long: it asks the outer team whether to go on
+  PassingLattice passing_;
   std::vector<std::int32_t> sorted_;
+  std::vector<float> chosen_, values_;
+  std::int64_t since_check_ = 0;  // pixels; asking costs as much as a small filtering
 };
 
 }  // namespace

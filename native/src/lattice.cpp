@@ -1,115 +1,16 @@
 #include "densecrf/lattice.hpp"
 
 #include <cmath>
-#include <stdexcept>
 #include <vector>
 
 #include "key_table.hpp"
+#include "simplex.hpp"
 
 namespace densecrf {
 
 namespace {
 
 constexpr std::int64_t kChunk = 8192;  // pixels whose keys are made unique together
-constexpr double kLargestCoordinate = 1 << 29;
-
-// The simplex that encloses one feature point (Adams et al., section 3.1), in Scalar arithmetic.
-// The usual dimensions are known to the compiler, as D; 0 stands for any.
-template <class Scalar, int D>
-class Simplex {
- public:
-  explicit Simplex(int dimension) : any_(dimension) {
-    const int d = this->d();
-    // The filter's total variance is that of the blur, 2/3 (d+1)^2 in lattice units per axis.
-    const auto inverse_std = static_cast<Scalar>(std::sqrt(2.0 / 3.0) * (d + 1));
-    for (int i = 0; i < d; ++i)
-      scale_[i] = static_cast<Scalar>(inverse_std / std::sqrt((i + 1.0) * (i + 2.0)));
-  }
-
-  template <class Real>
-  void locate(const Real* feature) {
-    elevate(feature);
-    round_to_remainder_zero();
-    weigh();
-  }
-
-  // Coordinates (the first d of d+1, which sum to zero) of corner k, the one of remainder k.
-  void key(int k, std::int32_t* out) const {
-    for (int i = 0; i < d(); ++i) out[i] = zero_[i] + k - (rank_[i] > d() - k ? d() + 1 : 0);
-  }
-
-  Scalar weight(int k) const { return weight_[k]; }
-  int rank(int i) const { return rank_[i]; }
-
-  bool same_as(const Simplex& other) const {
-    for (int i = 0; i <= d(); ++i)
-      if (zero_[i] != other.zero_[i] || rank_[i] != other.rank_[i]) return false;
-    return true;
-  }
-
- private:
-  template <class Real>
-  void elevate(const Real* feature) {
-    Scalar sum = 0;
-    for (int i = d(); i > 0; --i) {
-      const Scalar scaled = static_cast<Scalar>(feature[i - 1]) * scale_[i - 1];
-      elevated_[i] = sum - i * scaled;
-      sum += scaled;
-    }
-    elevated_[0] = sum;
-    for (int i = 0; i <= d(); ++i)
-      if (!(std::fabs(elevated_[i]) < kLargestCoordinate))
-        throw std::out_of_range("features too far from the origin");
-  }
-
-  // Nearest lattice point all of whose coordinates are multiples of d+1, and the rank of each axis.
-  void round_to_remainder_zero() {
-    int sum = 0;
-    for (int i = 0; i <= d(); ++i) {
-      const int nearest = static_cast<int>(std::floor(elevated_[i] / (d() + 1) + 0.5));
-      zero_[i] = nearest * (d() + 1);
-      sum += nearest;
-      rank_[i] = 0;
-    }
-    for (int i = 0; i < d(); ++i)
-      for (int j = i + 1; j <= d(); ++j)
-        ++rank_[elevated_[i] - zero_[i] < elevated_[j] - zero_[j] ? i : j];
-    for (int i = 0; i <= d(); ++i) {  // back onto the plane of zero sum
-      rank_[i] += sum;
-      if (rank_[i] < 0) {
-        rank_[i] += d() + 1;
-        zero_[i] += d() + 1;
-      } else if (rank_[i] > d()) {
-        rank_[i] -= d() + 1;
-        zero_[i] -= d() + 1;
-      }
-      // Far from the origin, single precision no longer tells neighbouring lattice points apart.
-      if (rank_[i] < 0 || rank_[i] > d())
-        throw std::out_of_range("features too far from the origin");
-    }
-  }
-
-  void weigh() {
-    Scalar b[kMost + 2] = {};
-    for (int i = 0; i <= d(); ++i) {
-      const Scalar delta = (elevated_[i] - zero_[i]) / (d() + 1);
-      b[d() - rank_[i]] += delta;
-      b[d() + 1 - rank_[i]] -= delta;
-    }
-    b[0] += 1 + b[d() + 1];
-    for (int k = 0; k <= d(); ++k) weight_[k] = b[k] > 0 ? b[k] : 0;  // rounding may go below
-  }
-
-  int d() const { return D > 0 ? D : any_; }
-
-  static constexpr int kMost = D > 0 ? D : kMaxDimension;
-  int any_;
-  Scalar scale_[kMost];
-  Scalar elevated_[kMost + 1];
-  Scalar weight_[kMost + 1];
-  std::int32_t zero_[kMost + 1];
-  int rank_[kMost + 1];
-};
 
 // Corners, ranks and weights of the pixels of one chunk; corners number the chunk's own keys.
 template <class Scalar, int D, class Real>
