@@ -84,11 +84,34 @@ def test_an_empty_folder_is_named(tiny, tmp_path):
     assert "holds no images" in said(result)
 
 
+def test_a_table_that_cannot_be_written_keeps_the_records(tiny, tmp_path):
+    arguments = ("--data", tiny, "--methods", "unary", "--images", "a", "--threads", 1, "--quiet")
+    (tmp_path / "out" / "table-shared-usual.txt").mkdir(parents=True)
+    result = densecrf("reproduce", "table", *arguments, "--out", "out")
+    assert result.exit_code == 1
+    assert "table-shared-usual.txt: cannot write" in said(result)
+    assert len(list((tmp_path / "out" / "records").rglob("a.json"))) == 1
+
+
 def test_speedup_needs_colours(tiny, tmp_path):
     write_image(tmp_path / "grey.png", np.zeros((8, 8), np.uint8))
     result = densecrf("reproduce", "speedup", "--image", "grey.png", "--quiet")
     assert result.exit_code == 1
     assert "grey.png" in said(result)
+
+
+def test_a_difference_has_an_interval(tiny):
+    common = ("--data", tiny, "--out", "out", "--threads", 1, "--quiet")
+    densecrf("reproduce", "table", *common, "--methods", "unary,mf5")
+    result = densecrf("reproduce", "difference", *common, "--first", "mf5", "--second", "unary")
+    assert result.exit_code == 0, said(result)
+    assert "4 images" in said(result)
+    assert "accuracy, difference: " in said(result)
+    same = densecrf("reproduce", "difference", *common, "--first", "mf5@usual", "--second", "mf5")
+    assert "iou, difference: 0.00 % (0.00 to 0.00" in said(same)
+    wrong = densecrf("reproduce", "difference", *common, "--first", "mf5@mine", "--second", "mf5")
+    assert wrong.exit_code == 2
+    assert "'mine'" in said(wrong)
 
 
 def test_tuned_parameters_serve_the_other_commands(tiny, tmp_path):

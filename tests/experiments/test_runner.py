@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,7 +17,8 @@ from densecrf.experiments.protocols import PARAMETERS, get_parameters, get_proto
 from densecrf.experiments.records import RecordStore
 from densecrf.experiments.runner import make_plan, run, solve_sample
 from densecrf.experiments.tables import compare, outcomes_csv, write_comparison
-from densecrf.io import Dataset
+from densecrf.io import Dataset, write_labels
+from tiny_dataset import H, L, W
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,17 +67,80 @@ def test_changed_input_or_settings_are_run_again(tiny, tmp_path):
     assert store.load(key, plan_of(tiny).settings("mf5", "a")) is None
 
 
-def test_failures_are_named_and_the_others_go_on(tiny, tmp_path):
-    (tiny / "logits" / "a.npz").write_bytes(b"PK rubbish")
-    (tiny / "images" / "b.png").unlink()
-    labels = tiny / "labels" / "c.png"
-    labels.write_bytes(labels.read_bytes()[:40])
-    done = run(plan_of(tiny), RecordStore(tmp_path / "records"), jobs=2)
-    assert set(done.failures) == {"a", "b", "c"}
-    assert "a.npz" in done.failures["a"]
-    assert "b.png" in done.failures["b"]
-    assert "c.png" in done.failures["c"]
-    assert {outcome.image for outcome in done.outcomes} == {"d"}
+def write_unary(folder, name, order, shape=(H, W, L)):
+    """Replace an image's scores by a file of the other program's format."""
+    (folder / "logits" / f"{name}.npz").unlink()
+    header = np.array([shape[1], shape[0], shape[2]], f"{order}u4").tobytes()
+    values = np.random.default_rng(0).normal(size=shape).astype(f"{order}f4")
+    (folder / "logits" / f"{name}.unary").write_bytes(header + values.tobytes())
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:40])
+
+
+def set_a_label(path, value):
+    labels = np.zeros((H, W), np.int32)
+    labels[3, 4] = value
+    write_labels(path, labels)
+
+
+#: What to do to a data set, the file that is then to be named, and a word of the reason.
+FAULTS = {
+    "rubbish scores": (lambda f: (f / "logits/a.npz").write_bytes(b"PK rubbish"), "a.npz", ""),
+    "truncated scores": (lambda f: cut_short(f / "logits/a.npz"), "a.npz", ""),
+    "no scores": (lambda f: (f / "logits/a.npz").unlink(), "a.npz", "No such file"),
+    "no image": (lambda f: (f / "images/a.png").unlink(), "a.png", "No such file"),
+    "truncated image": (lambda f: cut_short(f / "images/a.png"), "a.png", ""),
+    "no labels": (lambda f: (f / "labels/a.png").unlink(), "a.png", "No such file"),
+    "truncated labels": (lambda f: cut_short(f / "labels/a.png"), "a.png", ""),
+    "labels of another size": (
+        lambda f: write_labels(f / "labels/a.png", np.zeros((H + 1, W), np.int32)),
+        "a.png",
+        f"({H + 1}, {W})",
+    ),
+    "a label outside the classes": (lambda f: set_a_label(f / "labels/a.png", 7), "a.png", "7"),
+    "scores of other classes": (
+        lambda f: write_unary(f, "a", ">", (H, W, L + 1)), "a.unary", f"{L + 1} labels",
+    ),
+    "the other byte order": (lambda f: write_unary(f, "a", "<"), "a.unary", "little-endian"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_file_is_named_and_the_others_go_on(tiny, tmp_path, fault):
+    spoil, file, reason = FAULTS[fault]
+    spoil(tiny)
+    plan = plan_of(tiny, methods=("unary",), images=("a", "b"))
+    done = run(plan, RecordStore(tmp_path / "records"), jobs=2)
+    assert set(done.failures) == {"a"}
+    assert file in done.failures["a"]
+    assert reason in done.failures["a"]
+    assert {outcome.image for outcome in done.outcomes} == {"b"}
+
+
+def test_scores_in_the_other_format_are_used(tiny, tmp_path):
+    write_unary(tiny, "a", ">")
+    done = run(plan_of(tiny, methods=("unary",), images=("a",)), RecordStore(tmp_path))
+    assert not done.failures
+    assert len(done.outcomes) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_an_image_whose_process_is_killed_is_named_and_the_others_go_on(tiny, tmp_path):
+    def kill_the_first():
+        while not (children := multiprocessing.active_children()):
+            time.sleep(0.001)
+        os.kill(children[0].pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_first)
+    killer.start()
+    plan = plan_of(tiny, methods=("unary",), images=("a", "b"))
+    done = run(plan, RecordStore(tmp_path / "records"))
+    killer.join()
+    assert set(done.failures) == {"a"}
+    assert "SIGKILL" in done.failures["a"]
+    assert {outcome.image for outcome in done.outcomes} == {"b"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="limits on file sizes")

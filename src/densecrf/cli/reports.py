@@ -3,12 +3,15 @@
 import json
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from densecrf.experiments.metrics import Interval
 
 __all__ = [
     "as_options",
@@ -18,6 +21,7 @@ __all__ = [
     "number",
     "output",
     "percent",
+    "percents",
     "print_failures",
     "print_json",
     "table",
@@ -73,6 +77,14 @@ def number(value: float | None) -> str:
 def percent(share: float | None) -> str:
     """Return a gap in a few characters."""
     return "-" if share is None else f"{100 * share:.3g} %"
+
+
+def percents(interval: "Interval") -> str:
+    """Return an estimate with its interval, both in per cent."""
+    return (
+        f"{100 * interval.estimate:.2f} % "
+        f"({100 * interval.low:.2f} to {100 * interval.high:.2f}, 95 % bootstrap)"
+    )
 
 
 def table(*columns: str, right: tuple[str, ...] = ()) -> Table:

@@ -24,7 +24,7 @@ from densecrf.io import Dataset, write_json, write_text
 from densecrf.presets import read_preset
 from densecrf.solvers import METHODS
 
-__all__ = ["app", "open_dataset", "progress_bar"]
+__all__ = ["app", "open_dataset", "plan_of", "progress_bar", "reporting_errors"]
 
 app = typer.Typer(
     name="reproduce",
@@ -101,11 +101,11 @@ def table(
     if style not in FORMATS:
         raise typer.BadParameter(f"{style!r} is not one of {', '.join(FORMATS)}")
     limits = {"gap": gap, "time_limit": time_limit, "max_iterations": max_iterations}
-    plan = _plan(
+    plan = plan_of(
         data, protocol, params, methods, split, images, every, kind, classes, threads,
         {name: value for name, value in limits.items() if value is not None},
     )  # fmt: skip
-    with _reporting_errors(), progress_bar("images", not quiet) as tell:
+    with reporting_errors(), progress_bar("images", not quiet) as tell:
         done = run(
             plan,
             RecordStore(out / "records"),
@@ -183,12 +183,12 @@ def curves(
     if study not in ("methods", *STUDIES):
         raise typer.BadParameter(f"{study!r} is not one of methods, {', '.join(STUDIES)}")
     limits = {"gap": gap, "time_limit": time_limit}
-    plan = _plan(
+    plan = plan_of(
         data, protocol, params, methods, None, images, 1, kind, classes, threads,
         {name: value for name, value in limits.items() if value is not None},
     )  # fmt: skip
     variants = methods_study(plan.methods) if study == "methods" else STUDIES[study]
-    with _reporting_errors(), progress_bar("runs", not quiet) as tell:
+    with reporting_errors(), progress_bar("runs", not quiet) as tell:
         found = measure_curves(plan, study, variants, RecordStore(out / "records"), tell)
         stem = f"curves-{study}-{plan.protocol.name}-{plan.label}"
         save_figure(out / f"{stem}.png", draw_curves(found))
@@ -218,7 +218,7 @@ def speedup(
     from densecrf.experiments.speedup import TIMED_LABELS, draw_speedup, measure_speedup
     from densecrf.io import read_image
 
-    with _reporting_errors(), progress_bar("measurements", not quiet) as tell:
+    with reporting_errors(), progress_bar("measurements", not quiet) as tell:
         picture = read_image(image)
         if picture.ndim != 3:
             raise ValueError(f"{image}: is grey; the bilateral kernel here needs colours")
@@ -259,8 +259,8 @@ def panel(
     from densecrf.experiments.figures import save_figure
     from densecrf.experiments.panel import draw_panel
 
-    plan = _plan(data, protocol, params, methods, None, images, 1, kind, classes, threads, {})
-    with _reporting_errors(), progress_bar("runs", not quiet) as tell:
+    plan = plan_of(data, protocol, params, methods, None, images, 1, kind, classes, threads, {})
+    with reporting_errors(), progress_bar("runs", not quiet) as tell:
         stem = f"panel-{plan.protocol.name}-{plan.label}"
         save_figure(out / f"{stem}.png", draw_panel(plan, progress=tell))
         write_text(
@@ -280,26 +280,27 @@ def report(
     from densecrf.experiments.report import write_report
 
     target = page or out / "report.html"
-    with _reporting_errors():
+    with reporting_errors():
         write_report(out, target)
     console.print(f"Written: {target}", soft_wrap=True)
 
 
 def open_dataset(data: Path, kind: str | None, classes: str | None) -> Dataset:
     """Open a data set, or end the command with the reason."""
-    with _reporting_errors():
+    with reporting_errors():
         return Dataset.open(data, kind=kind, classes=classes)  # type: ignore[arg-type]
 
 
 @contextmanager
-def _reporting_errors() -> Iterator[None]:
+def reporting_errors() -> Iterator[None]:
+    """End the command with the reason, where there is one that its user can act on."""
     try:
         yield
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
 
 
-def _plan(
+def plan_of(
     data: Path,
     protocol: str,
     params: str | None,

@@ -7,9 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.reports import console, describe, fail, output, print_failures, print_json
+from densecrf.cli.reports import (
+    console,
+    describe,
+    fail,
+    output,
+    percents,
+    print_failures,
+    print_json,
+)
 from densecrf.cli.reproduce import open_dataset, progress_bar
-from densecrf.experiments.metrics import METRICS, Interval, bootstrap, bootstrap_difference
+from densecrf.experiments.metrics import METRICS, bootstrap, bootstrap_difference
 from densecrf.presets import NUMBERS, Preset, read_preset
 from densecrf.solvers import METHODS
 
@@ -158,17 +166,10 @@ def _validate(
         other = replace(other, images=usable)
         found = other.confusions(tuned)
         score = bootstrap(found, target.metric)
-        show.print(f"on the {len(usable)} images of {where}: {_percents(score)}")
+        show.print(f"on the {len(usable)} images of {where}: {percents(score)}")
         if given is not None:
             change = bootstrap_difference(found, other.confusions(given), target.metric)
-            show.print(f"over the best of those given: {_percents(change)}")
+            show.print(f"over the best of those given: {percents(change)}")
         print_failures(failures, len(usable))
     except (OSError, ValueError, MemoryError) as error:
         raise fail(describe(error)) from error
-
-
-def _percents(interval: Interval) -> str:
-    return (
-        f"{100 * interval.estimate:.2f} % "
-        f"({100 * interval.low:.2f} to {100 * interval.high:.2f}, 95 % bootstrap)"
-    )

@@ -1,0 +1,83 @@
+"""``densecrf reproduce difference``: one method or parameter set against another."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from densecrf.cli.reports import console, output, percents, print_failures
+from densecrf.cli.reproduce import (
+    Classes,
+    Data,
+    Kind,
+    Out,
+    ProtocolOption,
+    Quiet,
+    Split,
+    Threads,
+    plan_of,
+    progress_bar,
+    reporting_errors,
+)
+from densecrf.experiments.difference import compare_runs
+from densecrf.experiments.records import RecordStore
+from densecrf.experiments.runner import Plan, Run, run
+
+__all__ = ["difference"]
+
+
+def difference(
+    data: Data,
+    first: Annotated[
+        str, typer.Option(help="METHOD@PARAMS: a method, and parameters as for --params.")
+    ],
+    second: Annotated[str, typer.Option(help="What to compare it with, likewise.")],
+    out: Out = Path("reproduction"),
+    protocol: ProtocolOption = "shared",
+    split: Split = None,
+    kind: Kind = None,
+    classes: Classes = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Tell how much better one method or parameter set is than another, and how sure that is.
+
+    Runs both on the same images, unless their records are there, and gives accuracy and IoU with
+    95 % confidence intervals; that of the difference is paired by image.
+
+    For example:
+
+    densecrf reproduce difference --data msrc --split test --first lp@tuned.json --second lp@usual
+    """
+    runs, failures = [], dict[str, str]()
+    for chosen in (first, second):
+        method, _, params = chosen.partition("@")
+        plan = plan_of(
+            data, protocol, params or None, method, split, None, 1, kind, classes, threads, {}
+        )
+        done = _run(plan, out, chosen, quiet)
+        failures.update(done.failures)
+        runs.append(done.outcomes)
+    with reporting_errors():
+        found = compare_runs(*runs)
+    output.print(f"{found[0].images} images")
+    for one in found:
+        for name, interval in ((first, one.first), (second, one.second)):
+            output.print(f"{one.metric} of {name}: {percents(interval)}", soft_wrap=True)
+        output.print(f"{one.metric}, difference: {percents(one.difference)}", soft_wrap=True)
+    print_failures(failures, len(plan.images) - len(failures))
+    if failures:
+        raise typer.Exit(1)
+
+
+def _run(plan: Plan, out: Path, title: str, quiet: bool) -> Run:
+    with reporting_errors(), progress_bar(title, not quiet) as tell:
+        done = run(
+            plan,
+            RecordStore(out / "records"),
+            progress=lambda number, total, name, _reason: tell(number, total, name),
+        )
+    if done.interrupted:
+        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        raise typer.Exit(130)
+    return done
