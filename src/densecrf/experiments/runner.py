@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from densecrf.presets import Preset
     from densecrf.result import Result
 
-__all__ = ["Plan", "Progress", "Run", "Solved", "make_plan", "run", "solve_sample"]
+__all__ = [
+    "Plan",
+    "Progress",
+    "Run",
+    "Solved",
+    "end_if_orphaned",
+    "make_plan",
+    "run",
+    "solve_sample",
+]
 
 #: Called after every image with (done, total, image, reason of failure or None).
 Progress = Callable[[int, int, str, "str | None"], object]
@@ -217,7 +226,7 @@ def _solve(
         method,
         init=None if before is None else before.result.marginals,
         threads=plan.threads,
-        callback=_stop_if_orphaned,
+        callback=end_if_orphaned,
         **{**plan.limits, **own.options, **plan.options.get(method, {})},
     )
     solved = Solved(result, result.seconds, time.process_time() - cpu)
@@ -231,7 +240,7 @@ def _solve(
     return solved
 
 
-def _stop_if_orphaned(_outcome: Any) -> None:
+def end_if_orphaned(*_: Any) -> None:
     """End a worker whose parent was killed, rather than let it compete with the next run."""
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():

@@ -19,6 +19,7 @@ import numpy as np
 
 from densecrf.experiments.figures import COLORS, new_figure
 from densecrf.experiments.metrics import METRICS
+from densecrf.experiments.runner import end_if_orphaned
 from densecrf.presets import NUMBERS, Preset, write_preset
 
 if TYPE_CHECKING:
@@ -211,13 +212,13 @@ def _search(path: Path, target: Target, trials: int, worker: int) -> None:
         seed=target.seed + 1000 * worker + len(study.get_trials(deepcopy=False)),
         n_startup_trials=10,
         constant_liar=True,
+        multivariate=True,  # the weights pull against each other
     )
     order = np.random.default_rng(target.seed).permutation(len(target.images))
     items = [target.dataset.items[target.images[i]] for i in order]
 
     def enough(study: Any, _trial: Any) -> None:
-        parent = multiprocessing.parent_process()
-        if _finished(study) >= trials or (parent is not None and not parent.is_alive()):
+        if _finished(study) >= trials:
             study.stop()
 
     if _finished(study) < trials:
@@ -231,6 +232,7 @@ def _score(trial: Any, target: Target, items: list[Any]) -> float:
     total = np.zeros((len(target.dataset.palette),) * 2, np.int64)
     checkpoint = target.first_batch
     for done, item in enumerate(items, 1):
+        end_if_orphaned()
         total += target.confusion(preset, item.load())
         if done == checkpoint and done < len(items):
             trial.report(float(METRICS[target.metric](total)), done)
