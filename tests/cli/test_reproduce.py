@@ -42,10 +42,12 @@ def test_a_table_a_curve_a_panel_and_a_report(tiny, tmp_path):
     assert curve.exit_code == 0, said(curve)
     panel = densecrf("reproduce", "panel", *common, "--images", "a,b", "--methods", "mf5,lp")
     assert panel.exit_code == 0, said(panel)
+    spread = densecrf("reproduce", "spread", "out/table-shared-usual-images.csv")
+    assert spread.exit_code == 0, said(spread)
     report = densecrf("reproduce", "report", "--out", "out")
     assert report.exit_code == 0, said(report)
     page = (tmp_path / "out" / "report.html").read_text()
-    assert page.count("data:image/png") == 2
+    assert page.count("data:image/png") == 3
 
 
 def test_broken_images_are_listed_and_the_exit_code_says_so(tiny):
@@ -75,6 +77,16 @@ def test_wrong_options_say_what_is_possible(tiny, arguments, text):
     result = densecrf("reproduce", "table", *arguments)
     assert result.exit_code in (1, 2)
     assert text in said(result)
+
+
+def test_only_lines_with_bounds_have_a_spread(tiny, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text("a,b\n1,2\n")
+    result = densecrf("reproduce", "spread", other)
+    assert result.exit_code == 1
+    assert "other.csv: is no table of images" in said(result)
+    other.write_text("image,method,energy,lower_bound\na,mf,3,\n")
+    assert "has no image with a bound" in said(densecrf("reproduce", "spread", other))
 
 
 def test_an_empty_folder_is_named(tiny, tmp_path):

@@ -272,6 +272,31 @@ def panel(
 
 
 @app.command()
+def spread(
+    table: Annotated[Path, typer.Argument(help="A table's lines by image, table-*-images.csv.")],
+) -> None:
+    """Draw how far above the best bound each method ends, over the images of a table.
+
+    For example:
+
+    densecrf reproduce spread reproduction/table-shared-usual-images.csv
+    """
+    from densecrf.experiments.figures import save_figure
+    from densecrf.experiments.spread import draw_spread, excesses
+
+    stem = table.stem.removesuffix("-images").replace("table", "spread", 1)
+    picture = table.with_name(f"{stem}.png")
+    with reporting_errors():
+        save_figure(picture, draw_spread(excesses(table)))
+        write_text(
+            picture.with_suffix(".txt"),
+            "Share of images that end within so many per cent of the best bound that any method "
+            "has proven.",
+        )
+    console.print(f"Picture: {picture}", soft_wrap=True)
+
+
+@app.command()
 def report(
     out: Out = Path("reproduction"),
     page: Annotated[Path | None, typer.Option(help="The page; OUT/report.html.")] = None,

@@ -43,8 +43,13 @@ _COLUMNS: dict[str, tuple[str, float, str]] = {
     "median_gap": ("median gap (%)", 100, ".3f"),
 }
 _HIGHER = ("accuracy", "iou")
-_TITLES = {"curves": "Energy against time", "speedup": "Speed-up of the ordered filter",
-           "panel": "Labellings", "tune": "Tuning"}  # fmt: skip
+_TITLES = {
+    "spread": "Distance from the best bound",
+    "curves": "Energy against time",
+    "speedup": "Speed-up of the ordered filter",
+    "panel": "Labellings",
+    "tune": "Tuning",
+}
 
 
 def write_report(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
