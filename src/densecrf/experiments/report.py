@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["build_report", "write_report"]
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem;
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem;
        color: #222; background: #fff }
 h1, h2 { font-weight: 600 } h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd }
 table { border-collapse: collapse; font-size: 13px; margin: 1rem 0; display: block;
         overflow-x: auto }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #eee;
+th, td { padding: .25rem .4rem; text-align: right; border-bottom: 1px solid #eee;
          white-space: nowrap }
 th:first-child, td:first-child { text-align: left }
 td.best { font-weight: 700 } img { max-width: 100% } figure { margin: 1rem 0 }
