@@ -37,6 +37,7 @@ def test_tuning_starts_from_the_presets_and_resumes(tiny, tmp_path):
     assert again.trials == longer.trials
     longer.write(tmp_path / "best.json", target)
     assert read_preset(tmp_path / "best.json") == longer.parameters
+    assert longer.parameters.pixels == 16 * 20
     draw_history(longer, "accuracy")
     with pytest.raises(ValueError, match=r"other settings \(method\)"):
         tune(target_of(tiny, method="unary"), storage, trials=1)

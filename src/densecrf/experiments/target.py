@@ -132,6 +132,11 @@ class Target:
             raise ValueError(f"{self.dataset.path}: no image can be scored ({why})")
         return tuple(usable), failures
 
+    def pixels(self) -> int:
+        """Return how many pixels half of the images have at most."""
+        shapes = (self.dataset.items[name].image().shape for name in self.images)
+        return int(np.median([shape[0] * shape[1] for shape in shapes]))
+
     def confusion(self, preset: Preset, sample: Sample) -> NDArray[np.int64]:
         """Run the method on an image and count its pixels by class."""
         energies = sample.scores.energies()

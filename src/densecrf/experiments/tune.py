@@ -130,7 +130,7 @@ def tune(
             if process.is_alive():
                 process.terminate()
             process.join()
-    return _summary(study, failures, interrupted)
+    return _summary(study, target.pixels(), failures, interrupted)
 
 
 def _optuna() -> ModuleType:
@@ -242,7 +242,7 @@ def _score(trial: Any, target: Target, items: list[Any]) -> float:
     return float(METRICS[target.metric](total))
 
 
-def _summary(study: Any, failures: dict[str, str], interrupted: bool) -> Tuned:
+def _summary(study: Any, pixels: int, failures: dict[str, str], interrupted: bool) -> Tuned:
     trials = study.get_trials(deepcopy=False)
     done = [trial for trial in trials if trial.state.name == "COMPLETE"]
     if not done:
@@ -252,7 +252,9 @@ def _summary(study: Any, failures: dict[str, str], interrupted: bool) -> Tuned:
     given = [trial for trial in done if trial.user_attrs.get("given")]
     start = max(given, key=lambda trial: trial.value, default=None)
     return Tuned(
-        Preset(**best.params, about=f"tuned: {best.value:.4f} in trial {best.number}"),
+        Preset(
+            **best.params, pixels=pixels, about=f"tuned: {best.value:.4f} in trial {best.number}"
+        ),
         float(best.value),
         None if start is None else Preset(**start.params),
         None if start is None else float(start.value),
