@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from densecrf.experiments.target import Target
+from densecrf.experiments.target import Target, ranges_around
 from densecrf.experiments.tune import draw_history, tune
 from densecrf.io import Dataset, FileFormatError
 from densecrf.presets import Preset, read_preset, write_preset
 
-pytest.importorskip("optuna")
+optuna = pytest.importorskip("optuna")
 
 
 def target_of(folder, **fields):
@@ -41,6 +41,18 @@ def test_tuning_starts_from_the_presets_and_resumes(tiny, tmp_path):
     draw_history(longer, "accuracy")
     with pytest.raises(ValueError, match=r"other settings \(method\)"):
         tune(target_of(tiny, method="unary"), storage, trials=1)
+
+
+def test_given_parameters_are_tried_once_and_ranges_stay_near_them(tiny, tmp_path):
+    near = ranges_around(Preset(2, 2, 40, 10, 5), 2)
+    target = target_of(tiny, start=(Preset(2, 2, 40, 10, 5),) * 2, ranges=near)
+    tuned = tune(target, tmp_path / "t.sqlite", trials=3)
+    assert tuned.start == Preset(2, 2, 40, 10, 5)
+    assert 1 <= tuned.parameters.sigma <= 4
+    study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path / 't.sqlite'}")
+    assert [trial.user_attrs.get("given", False) for trial in study.trials] == [True, False, False]
+    with pytest.raises(ValueError, match=r"within=1"):
+        ranges_around(Preset(), 1)
 
 
 def test_workers_share_one_study(tiny, tmp_path):
@@ -76,7 +88,7 @@ def test_wrong_targets_are_refused(tiny, tmp_path):
 SCRIPT = """
 import sys
 from densecrf.io import Dataset
-from densecrf.experiments.target import Target
+from densecrf.experiments.target import Target, ranges_around
 from densecrf.experiments.tune import tune
 if __name__ == "__main__":
     dataset = Dataset.open(sys.argv[1])

@@ -48,7 +48,12 @@ def tune(
     trials: Annotated[int, typer.Option(help="Trials in all, earlier runs' included.", min=1)] = 60,
     workers: Annotated[int, typer.Option("--workers", "-j", help="Processes.", min=1)] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
-    start: Annotated[Path | None, typer.Option(help="A file of parameters to try first.")] = None,
+    start: Annotated[
+        list[Path] | None, typer.Option(help="A file of parameters to try first; repeatable.")
+    ] = None,
+    within: Annotated[
+        float | None, typer.Option(help="Stay within this factor of the first --start.")
+    ] = None,
     first_batch: Annotated[
         int, typer.Option(help="Images after which a trial may be given up.", min=1)
     ] = 8,
@@ -69,7 +74,7 @@ def tune(
 
     densecrf tune --data msrc --split val --validation test --method lp --out lp.json
     """
-    from densecrf.experiments.target import Target
+    from densecrf.experiments.target import Target, ranges_around
 
     dataset = open_dataset(data, kind, classes)
     limits = {"gap": gap, "max_iterations": max_iterations}
@@ -84,8 +89,12 @@ def tune(
             first_batch=first_batch,
             threads=threads,
         )
-        if start is not None:
-            target = replace(target, start=(read_preset(start), *target.start))
+        given = [read_preset(path) for path in start or ()]
+        if within is not None:
+            if not given:
+                raise ValueError("--within needs a --start to stay near")
+            target = replace(target, ranges=ranges_around(given[0], within))
+        target = replace(target, start=(*given, *target.start))
     except (OSError, ValueError) as error:
         raise fail(describe(error), 2) from error
     tuned = _search(target, out, trials, workers, progress=not (quiet or as_json))

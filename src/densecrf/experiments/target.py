@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from densecrf.io import Sample
 
-__all__ = ["RANGES", "Target"]
+__all__ = ["RANGES", "Target", "ranges_around"]
 
 #: Where to search, on logarithmic scales.
 RANGES: dict[str, tuple[float, float]] = {
@@ -33,6 +33,20 @@ RANGES: dict[str, tuple[float, float]] = {
     "sigma_color": (2.0, 50.0),
     "bilateral_weight": (0.1, 50.0),
 }
+
+
+def ranges_around(preset: Preset, factor: float) -> dict[str, tuple[float, float]]:
+    """Return ranges that keep every number within a factor of a preset's.
+
+    Examples
+    --------
+    >>> ranges_around(Preset(sigma=3), 2)["sigma"]
+    (1.5, 6)
+    """
+    if not 1 < factor < math.inf:
+        raise ValueError(f"within={factor} must be a factor above 1")
+    values = {name: getattr(preset, name) for name in NUMBERS}
+    return {name: (value / factor, value * factor) for name, value in values.items()}
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,9 @@ def _open(path: Path, target: Target, *, create: bool = False) -> Any:
         )
     if create and before is None:
         for preset in target.start:
-            study.enqueue_trial(_inside(preset, target.ranges), user_attrs={"given": True})
+            study.enqueue_trial(
+                _inside(preset, target.ranges), user_attrs={"given": True}, skip_if_exists=True
+            )
         study.set_user_attr("settings", target.settings())
     return study
 
