@@ -15,28 +15,29 @@ constexpr std::int64_t kCheckEvery = 4096;
 
 // A lattice that filters two channels once. It has only what that needs: no incidence by vertex,
 // and storage that the next one uses again, since most of them hold a handful of pixels.
+template <int D>
 class PassingLattice {
  public:
   PassingLattice(int d, std::function<void()> checkpoint)
-      : d_(d), simplex_(d), checkpoint_(std::move(checkpoint)) {}
+      : any_(d), simplex_(d), checkpoint_(std::move(checkpoint)) {}
 
   // Filters values, n rows of two, in place.
   void filter(const float* features, std::int64_t n, float* values, BlurOrder order) {
-    KeyTable table(d_, static_cast<std::size_t>(n / 8));
+    KeyTable table(d(), static_cast<std::size_t>(n / 8));
     locate(features, n, table);
     link(table);
     const std::size_t size = 2 * static_cast<std::size_t>(vertices_ + 1);
     splatted_.assign(size, 0.0f);
     scratch_.assign(size, 0.0f);
-    for (std::int64_t slot = 0; slot < n * (d_ + 1); ++slot) {
+    for (std::int64_t slot = 0; slot < n * (d() + 1); ++slot) {
       float* vertex = splatted_.data() + 2 * static_cast<std::int64_t>(corner_[slot]);
-      const float* row = values + slot / (d_ + 1) * 2;
+      const float* row = values + slot / (d() + 1) * 2;
       vertex[0] += weight_[slot] * row[0];
       vertex[1] += weight_[slot] * row[1];
     }
     std::fill(values, values + 2 * n, 0.0f);
     const int orders = order == BlurOrder::kSymmetric ? 2 : 1;
-    const float scale = 1.0f / (1.0f + std::ldexp(1.0f, -d_)) / static_cast<float>(orders);
+    const float scale = 1.0f / (1.0f + std::ldexp(1.0f, -d())) / static_cast<float>(orders);
     for (int reversed = 0; reversed < orders; ++reversed) {
       blurred_ = splatted_;
       blur(reversed == 1);
@@ -46,30 +47,30 @@ class PassingLattice {
 
  private:
   void locate(const float* features, std::int64_t n, KeyTable& table) {
-    corner_.resize(static_cast<std::size_t>(n * (d_ + 1)));
+    corner_.resize(static_cast<std::size_t>(n * (d() + 1)));
     weight_.resize(corner_.size());
-    std::int32_t key[kMaxDimension];
+    std::int32_t key[D > 0 ? D : kMaxDimension];
     for (std::int64_t a = 0; a < n; ++a) {
       if (a % kCheckEvery == kCheckEvery - 1) checkpoint_();
-      simplex_.locate(features + a * d_);
-      for (int k = 0; k <= d_; ++k) {
+      simplex_.locate(features + a * d());
+      for (int k = 0; k <= d(); ++k) {
         simplex_.key(k, key);
-        corner_[a * (d_ + 1) + k] = table.insert(key);
-        weight_[a * (d_ + 1) + k] = static_cast<float>(simplex_.weight(k));
+        corner_[a * (d() + 1) + k] = table.insert(key);
+        weight_[a * (d() + 1) + k] = static_cast<float>(simplex_.weight(k));
       }
     }
     vertices_ = static_cast<std::int32_t>(table.size());
   }
 
   void link(const KeyTable& table) {
-    neighbour_.assign(static_cast<std::size_t>(d_ + 1) * vertices_ * 2, vertices_);
-    std::int32_t key[kMaxDimension];
+    neighbour_.assign(static_cast<std::size_t>(d() + 1) * vertices_ * 2, vertices_);
+    std::int32_t key[D > 0 ? D : kMaxDimension];
     for (std::int32_t v = 0; v < vertices_; ++v) {
       if (v % kCheckEvery == kCheckEvery - 1) checkpoint_();
       const std::int32_t* own = table.key(static_cast<std::size_t>(v));
-      for (int j = 0; j <= d_; ++j) {
-        for (int i = 0; i < d_; ++i) key[i] = own[i] - 1;
-        if (j < d_) key[j] += d_ + 1;
+      for (int j = 0; j <= d(); ++j) {
+        for (int i = 0; i < d(); ++i) key[i] = own[i] - 1;
+        if (j < d()) key[j] += d() + 1;
         const std::int32_t next = table.find(key, vertices_);
         axis(j)[2 * static_cast<std::int64_t>(v)] = next;
         if (next != vertices_) axis(j)[2 * static_cast<std::int64_t>(next) + 1] = v;
@@ -78,9 +79,9 @@ class PassingLattice {
   }
 
   void blur(bool reversed) {
-    for (int i = 0; i <= d_; ++i) {
+    for (int i = 0; i <= d(); ++i) {
       if (vertices_ > kCheckEvery) checkpoint_();
-      const std::int32_t* along = axis(reversed ? d_ - i : i);
+      const std::int32_t* along = axis(reversed ? d() - i : i);
       for (std::int64_t v = 0; v < vertices_; ++v) {
         const float* next = blurred_.data() + 2 * static_cast<std::int64_t>(along[2 * v]);
         const float* previous = blurred_.data() + 2 * static_cast<std::int64_t>(along[2 * v + 1]);
@@ -92,9 +93,9 @@ class PassingLattice {
   }
 
   void slice(std::int64_t n, float scale, float* values) const {
-    for (std::int64_t slot = 0; slot < n * (d_ + 1); ++slot) {
+    for (std::int64_t slot = 0; slot < n * (d() + 1); ++slot) {
       const float* vertex = blurred_.data() + 2 * static_cast<std::int64_t>(corner_[slot]);
-      float* row = values + slot / (d_ + 1) * 2;
+      float* row = values + slot / (d() + 1) * 2;
       row[0] += scale * weight_[slot] * vertex[0];
       row[1] += scale * weight_[slot] * vertex[1];
     }
@@ -104,14 +105,17 @@ class PassingLattice {
     return neighbour_.data() + static_cast<std::int64_t>(j) * vertices_ * 2;
   }
 
-  int d_;
-  Simplex<double, 0> simplex_;
+  int d() const { return D > 0 ? D : any_; }
+
+  int any_;
+  Simplex<double, D> simplex_;
   std::function<void()> checkpoint_;
   std::int32_t vertices_ = 0;
   std::vector<std::int32_t> corner_, neighbour_;  // (pixel, corner); (axis, vertex, 2)
   std::vector<float> weight_, splatted_, blurred_, scratch_;
 };
 
+template <int D>
 class DivideAndConquer {
  public:
   DivideAndConquer(const float* features, std::int64_t n, int d, const float* weights,
@@ -221,7 +225,7 @@ class DivideAndConquer {
   BlurOrder order_;
   std::function<void()> checkpoint_;
   Team alone_;  // for one filtering, which may be long: it asks the outer team whether to go on
-  PassingLattice passing_;
+  PassingLattice<D> passing_;
   std::vector<std::int32_t> sorted_;
   std::vector<float> chosen_, values_;
   std::int64_t since_check_ = 0;  // pixels; asking costs as much as a small filtering
@@ -232,11 +236,19 @@ class DivideAndConquer {
 void filter_divide_and_conquer(const float* features, std::int64_t n, int d, const float* weights,
                                const Lattice* fixed, const float* scores, float* out, int channels,
                                BlurOrder order, Team& team) {
-  team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
-    DivideAndConquer solver(features, n, d, weights, fixed, order,
-                            [&] { team.checkpoint(thread); });
-    for (std::int64_t c = begin; c < end; ++c) solver.label(scores + c * n, out + c * n);
-  });
+  const auto in_dimension = [&]<int D>() {
+    team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
+      DivideAndConquer<D> solver(features, n, d, weights, fixed, order,
+                                 [&] { team.checkpoint(thread); });
+      for (std::int64_t c = begin; c < end; ++c) solver.label(scores + c * n, out + c * n);
+    });
+  };
+  if (d == 2)
+    in_dimension.template operator()<2>();
+  else if (d == 5)
+    in_dimension.template operator()<5>();
+  else
+    in_dimension.template operator()<0>();
 }
 
 }  // namespace densecrf
