@@ -49,6 +49,12 @@ PARAMETERS: dict[str, Preset] = {
     "pascal-mf": _from_the_paper(100.0, 1.0, 74.877398, 50.0, 5.454272),
     "pascal-dc": _from_the_paper(0.5, 3.071772, 0.960811, 49.785678, 1.0),
     "usual": Preset(3, 3, 60, 13, 10, about="3/3 and 60/13/10, usual for small images"),
+    "tuned-mf": Preset(
+        0.643, 1.67, 104, 10.9, 5.74, pixels=213 * 320, about="tuned for mf, MSRC Val, accuracy"
+    ),
+    "tuned-lp": Preset(
+        0.807, 0.798, 154, 12.7, 3.76, pixels=213 * 320, about="tuned for lp, MSRC Val, accuracy"
+    ),
     **PRESETS,
 }
 
