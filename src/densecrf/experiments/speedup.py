@@ -21,6 +21,7 @@ from densecrf.resample import resize_bilinear
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -193,12 +194,23 @@ def draw_speedup(points: list[Point], title: str = "") -> Figure:
                 axis.set_xscale("log", base=2)
                 axis.set_xticks([p.value for p in own], [f"{p.value:g}" for p in own])
             else:
-                axis.locator_params(axis="x", nbins=5)
+                if sweep == "pixels":
+                    axis.set_xscale("log")
+                else:
+                    axis.locator_params(axis="x", nbins=5)
                 axis.xaxis.set_major_formatter("{x:,.0f}")
-            if sweep == "pixels":
-                axis.set_xscale("log")
+        _plain_ticks(row[0])
         row[0].set_ylabel(f"{kernel} (d = {KERNELS[kernel]})\ntimes faster")
     axes[0][0].legend(fontsize="x-small")
     if title:
         figure.suptitle(title, fontsize="medium")
     return figure
+
+
+def _plain_ticks(axis: Axes) -> None:
+    """Label a logarithmic axis with round numbers, not with powers of ten."""
+    low, high = axis.get_ylim()
+    ticks = [digit * 10**power for power in range(5) for digit in (1, 2, 5)]
+    inside = [tick for tick in ticks if low <= tick <= high]
+    axis.set_yticks(inside, [f"{tick:,}" for tick in inside])
+    axis.set_yticks([], minor=True)
