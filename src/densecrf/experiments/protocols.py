@@ -52,9 +52,7 @@ PARAMETERS: dict[str, Preset] = {
     "tuned-mf": Preset(
         0.643, 1.67, 104, 10.9, 5.74, pixels=213 * 320, about="tuned for mf, MSRC Val, accuracy"
     ),
-    "tuned-lp": Preset(
-        0.807, 0.798, 154, 12.7, 3.76, pixels=213 * 320, about="tuned for lp, MSRC Val, accuracy"
-    ),
+    "tuned-lp": PRESETS["tuned"],
     **PRESETS,
 }
 
