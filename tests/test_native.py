@@ -252,7 +252,7 @@ LONG_CALLS = {  # pixels, dimension, channels, extent of the features, set-up, t
     "build": (4_000_000, 5, 1, 9, "", LATTICE),
     "apply": (300_000, 5, 100, 9, LATTICE, "operator.apply(y)"),
     "ordered": (100_000, 5, 400, 9, LATTICE, "operator.ordered(y)"),
-    "many levels": (20_000, 2, 400, 90, LATTICE, "operator.ordered(y, levels=1000)"),
+    "many levels": (20_000, 2, 800, 90, LATTICE, "operator.ordered(y, levels=4000)"),
     "literal": (200_000, 5, 20, 9, LATTICE, "operator.ordered(y, order='literal')"),
     "adaptive": (200_000, 2, 100, 90, LATTICE, "operator.ordered(y, order='adaptive')"),
     "halves": (300_000, 5, 4, 9, LATTICE, "operator.ordered(y, order='divide-and-conquer')"),

@@ -308,7 +308,7 @@ def test_an_unwritable_place_is_a_failure_not_a_traceback(folder):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
 def test_interruption_keeps_what_is_done(folder):
-    for number in range(40):
+    for number in range(400):
         write_image(folder / "images" / f"n{number}.png", COLORS[TRUTH])
         np.save(folder / "probs" / f"n{number}.npy", probabilities(number))
     command = [sys.executable, "-m", "densecrf", "segment", "images", "--probs", "probs"]
