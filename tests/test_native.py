@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import subprocess
 import sys
 import textwrap
@@ -252,12 +253,17 @@ LONG_CALLS = {  # pixels, dimension, channels, extent of the features, set-up, t
     "build": (4_000_000, 5, 1, 9, "", LATTICE),
     "apply": (300_000, 5, 100, 9, LATTICE, "operator.apply(y)"),
     "ordered": (100_000, 5, 400, 9, LATTICE, "operator.ordered(y)"),
-    "many levels": (20_000, 2, 800, 90, LATTICE, "operator.ordered(y, levels=4000)"),
+    "many levels": (20_000, 2, 400, 90, LATTICE, "operator.ordered(y, levels=1000)"),
     "literal": (200_000, 5, 20, 9, LATTICE, "operator.ordered(y, order='literal')"),
     "adaptive": (200_000, 2, 100, 90, LATTICE, "operator.ordered(y, order='adaptive')"),
     "halves": (300_000, 5, 4, 9, LATTICE, "operator.ordered(y, order='divide-and-conquer')"),
     "grid": (10, 1, 1, 1, GRID, "operator.ordered(y)"),
 }
+
+
+def hear_ctrl_c() -> None:
+    """Undo what a shell does to its background jobs, which ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def interrupt(name: str, threads: int, then: str = "") -> list[str]:
@@ -267,7 +273,12 @@ def interrupt(name: str, threads: int, then: str = "") -> list[str]:
     values["call"] = values["call"].removesuffix(")") + f", threads={threads})"
     code = textwrap.dedent(INTERRUPTED).format(**values) + then
     completed = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=hear_ctrl_c,
     )
     return completed.stdout.splitlines()
 
