@@ -317,7 +317,7 @@ def test_interruption_keeps_what_is_done(folder):
         stderr=subprocess.PIPE,
         text=True,
         # Undo what a shell does to its background jobs, which ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     deadline = time.monotonic() + 60
     while not list((folder / "segmented").glob("*.json")) and time.monotonic() < deadline:
