@@ -59,9 +59,9 @@ def prox_lp_acc(
     lam, restricted_lam : float
         The proximal constant λ before and after.
     K, T, levels, order, inner, inner_steps, tolerance, momentum, warm
-        As for ``prox-lp``; `order` is "hard" or "soft": what frozen pixels do is stored by level.
+        As for ``prox-lp``; `order` is not "adaptive": what frozen pixels do is stored by level.
     """
-    check_choice("order", order, ("hard", "soft"))
+    check_choice("order", order, ("hard", "soft", "literal"))
     check_positive("restricted_lam", restricted_lam)
     check_share("confidence", confidence)
     check_share("max_share", max_share)

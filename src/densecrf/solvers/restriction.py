@@ -297,7 +297,7 @@ class _PixelProblem(Problem):
     ) -> FloatArray:
         """Return r at the optimised pixels, the frozen ones' part included."""
         self.calls.ordered += 1
-        spread = Levels(levels, 0.0, float(levels - 1), order == "hard")
+        spread = Levels(levels, 0.0, float(levels - 1), order != "soft")
         nodes = self.nodes(y)
         r = self.inside.ordered(nodes, spread, order, self.threads)
         r += _signed_mass(self._masses(spread, scored=False), spread.of(nodes))
@@ -306,7 +306,7 @@ class _PixelProblem(Problem):
 
     def offset(self, y: FloatArray, levels: int, order: str) -> float:
         """Return what r, as a linear function, leaves out: the frozen pixels' own scores in it."""
-        spread = Levels(levels, 0.0, float(levels - 1), order == "hard")
+        spread = Levels(levels, 0.0, float(levels - 1), order != "soft")
         signed = _signed_mass(self._masses(spread, scored=True), spread.of(self.nodes(y)))
         lengths = np.ones(len(signed)) if self._lengths is None else self._lengths
         return 0.5 * float(lengths @ signed.sum(1, dtype=np.float64))
