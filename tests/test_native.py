@@ -296,3 +296,18 @@ def test_ctrl_c_during_an_ordered_filter_leaves_the_core_usable():
     seconds, usable = interrupt("many levels", 2, then=again)
     assert float(seconds) < 0.3
     assert usable == "True"
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3])
+def test_sweeping_and_blurring_along_lines_give_the_same_bits(labels):
+    """One thread sweeps this lattice in windows; threads that share few labels go along lines."""
+    rows, columns = np.mgrid[:60, :70].astype(np.float32) / 1.5
+    operator = LatticeFilter(np.stack([columns.ravel(), rows.ravel()], 1))
+    y = np.random.default_rng(0).random((operator.n, labels), dtype=np.float32)
+    for threads in (2, 5):
+        np.testing.assert_array_equal(
+            operator.apply(y, threads=threads), operator.apply(y, threads=1)
+        )
+        np.testing.assert_array_equal(
+            operator.ordered(y, threads=threads), operator.ordered(y, threads=1)
+        )

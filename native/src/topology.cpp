@@ -121,22 +121,27 @@ void Topology::find_ragged(Team& team) {
 
 const std::int32_t* Topology::lines_of(int j) const {
   const std::int64_t length = static_cast<std::int64_t>(vertices) + 1;
-  std::call_once(lines_made_, [&] {
-    lines_.reset((dimension + 1) * length);
-    std::int32_t* at = lines_.data();
-    for (int i = 0; i <= dimension; ++i) {
-      const std::int32_t* neighbours = axis(i);
-      for (std::int32_t first = 0; first < vertices; ++first) {
-        if (neighbours[2 * static_cast<std::int64_t>(first) + 1] != vertices) continue;
-        *at++ = ~first;
-        for (std::int32_t v = first;
-             (v = neighbours[2 * static_cast<std::int64_t>(v)]) != vertices;)
-          *at++ = v;
-      }
-      *at++ = ~0;
+  const Buffer<std::int32_t>* held = lines_.load(std::memory_order_acquire);
+  if (!held) {
+    auto made = std::make_unique<Buffer<std::int32_t>>((dimension + 1) * length);
+    write_lines(made->data());
+    if (lines_.compare_exchange_strong(held, made.get(), std::memory_order_acq_rel))
+      held = made.release();
+  }
+  return held->data() + j * length;
+}
+
+void Topology::write_lines(std::int32_t* at) const {
+  for (int i = 0; i <= dimension; ++i) {
+    const std::int32_t* neighbours = axis(i);
+    for (std::int32_t first = 0; first < vertices; ++first) {
+      if (neighbours[2 * static_cast<std::int64_t>(first) + 1] != vertices) continue;
+      *at++ = ~first;
+      for (std::int32_t v = first; (v = neighbours[2 * static_cast<std::int64_t>(v)]) != vertices;)
+        *at++ = v;
     }
-  });
-  return lines_.data() + j * length;
+    *at++ = ~0;
+  }
 }
 
 }  // namespace densecrf

@@ -1,9 +1,9 @@
 // The permutohedral lattice (Adams, Baek and Davis 2010): geometry and incidence, no values.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -22,6 +22,11 @@ struct Topology {
     std::vector<std::pair<std::int32_t, std::int32_t>> intervals;
     std::vector<std::int32_t> first;  // by block, and one more: where its intervals begin
   };
+
+  Topology() = default;
+  Topology(const Topology&) = delete;
+  Topology& operator=(const Topology&) = delete;
+  ~Topology() { delete lines_.load(); }
 
   std::int64_t pixels = 0;
   int dimension = 0;
@@ -70,9 +75,10 @@ struct Topology {
  private:
   void measure_reach(Team& team);
   void find_ragged(Team& team);
+  void write_lines(std::int32_t* at) const;
 
-  mutable std::once_flag lines_made_;
-  mutable Buffer<std::int32_t> lines_;  // (d+1, vertices+1)
+  // (d+1, vertices+1). Without a lock, like Shelf: of two threads that make them, one's are kept.
+  mutable std::atomic<const Buffer<std::int32_t>*> lines_{nullptr};
 };
 
 // A lattice as plain pointers, for the inner loops.

@@ -1,15 +1,11 @@
-// Compiled once for each instruction set, as rows_impl.cpp is, and bound by the same rule: nothing
-// here may use an inline function that other files use too. Loops over the pixels of a tile are
-// innermost and independent, for the compiler to vectorise.
+// What is done to each pixel on its own, compiled once for each instruction set: see isa.hpp. Loops
+// over the pixels of a tile are innermost and independent, for the compiler to vectorise.
 #include "densecrf/pixels.hpp"
 
 #include <cstring>
 
-#if defined(__GNUC__) || defined(__clang__)
-#define DENSECRF_INLINE __attribute__((always_inline)) inline
-#else
-#define DENSECRF_INLINE inline
-#endif
+#include "isa.hpp"
+
 // A loop over pixels, whose iterations do not depend on each other, whatever the pointers.
 #if defined(__clang__)
 #define DENSECRF_EACH(a, count) \
@@ -19,8 +15,6 @@
 #else
 #define DENSECRF_EACH(a, count) for (int a = 0; a < (count); ++a)
 #endif
-#define DENSECRF_CONCAT_(a, b) a##b
-#define DENSECRF_CONCAT(a, b) DENSECRF_CONCAT_(a, b)
 
 namespace densecrf {
 namespace {

@@ -1,0 +1,203 @@
+// Vectors of floats: arithmetic, groups of labels side by side, and planes turned into rows.
+#pragma once
+
+#include <cstring>
+#include <utility>
+
+#include "densecrf/rows.hpp"
+#include "isa.hpp"
+
+#if defined(__GNUC__) || defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors wider than the ABI's never leave their file
+#endif
+
+namespace densecrf {
+namespace {
+
+// W floats in a register (or several): GNU vectors where there are any, else an array that the
+// compiler may vectorise.
+template <int W>
+struct Vec {
+#if defined(__GNUC__) || defined(__clang__)
+  typedef float Native __attribute__((vector_size(W * sizeof(float))));
+  Native v;
+  DENSECRF_INLINE static Vec fill(float x) { return {x - Native{}}; }
+  DENSECRF_INLINE friend Vec operator+(const Vec& a, const Vec& b) { return {a.v + b.v}; }
+  DENSECRF_INLINE friend Vec operator-(const Vec& a, const Vec& b) { return {a.v - b.v}; }
+  DENSECRF_INLINE friend Vec operator*(const Vec& a, const Vec& b) { return {a.v * b.v}; }
+  DENSECRF_INLINE friend Vec clamp01(const Vec& a) {
+    const Native zero = {}, one = fill(1.0f).v;
+    const Native positive = a.v > zero ? a.v : zero;
+    return {positive < one ? positive : one};
+  }
+#else
+  float v[W];
+  static Vec fill(float x) {
+    Vec r;
+    for (float& e : r.v) e = x;
+    return r;
+  }
+  template <class F>
+  static Vec zip(const Vec& a, const Vec& b, F f) {
+    Vec r;
+    for (int i = 0; i < W; ++i) r.v[i] = f(a.v[i], b.v[i]);
+    return r;
+  }
+  friend Vec operator+(Vec a, Vec b) {
+    return zip(a, b, [](float x, float y) { return x + y; });
+  }
+  friend Vec operator-(Vec a, Vec b) {
+    return zip(a, b, [](float x, float y) { return x - y; });
+  }
+  friend Vec operator*(Vec a, Vec b) {
+    return zip(a, b, [](float x, float y) { return x * y; });
+  }
+  friend Vec clamp01(Vec a) {
+    return zip(a, a, [](float x, float) { return x < 0 ? 0.0f : x > 1 ? 1.0f : x; });
+  }
+#endif
+  DENSECRF_INLINE static Vec load(const float* p) {
+    Vec r;
+    std::memcpy(&r.v, p, sizeof r.v);
+    return r;
+  }
+  DENSECRF_INLINE void store(float* p) const { std::memcpy(p, &v, sizeof v); }
+};
+
+constexpr int kWide = Rows::kVector;
+using Wide = Vec<kWide>;
+
+// Element i of the result is number Source::of(i) of a followed by b.
+template <class Source, int... I>
+DENSECRF_INLINE Wide permute(const Wide& a, const Wide& b, std::integer_sequence<int, I...>) {
+#if defined(__clang__)
+  return {__builtin_shufflevector(a.v, b.v, Source::of(I)...)};
+#elif defined(__GNUC__)
+  typedef int Indices __attribute__((vector_size(kWide * sizeof(int))));
+  return {__builtin_shuffle(a.v, b.v, Indices{Source::of(I)...})};
+#else
+  Wide r;
+  for (int i : {I...})
+    r.v[i] = Source::of(i) < kWide ? a.v[Source::of(i)] : b.v[Source::of(i) - kWide];
+  return r;
+#endif
+}
+template <class Source>
+DENSECRF_INLINE Wide permute(const Wide& a, const Wide& b) {
+  return permute<Source>(a, b, std::make_integer_sequence<int, kWide>{});
+}
+
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
+// A vector twice.
+template <int W, int... I>
+DENSECRF_INLINE Vec<2 * W> doubled(const Vec<W>& a, std::integer_sequence<int, I...>) {
+  return {__builtin_shufflevector(a.v, a.v, I..., I...)};
+}
+template <int W>
+DENSECRF_INLINE Vec<2 * W> doubled(const Vec<W>& a) {
+  return doubled(a, std::make_integer_sequence<int, W>{});
+}
+#endif
+
+// A wide vector holds kWide / Lanes groups of Lanes labels.
+template <int Lanes>
+struct Groups {
+  struct Repeat {
+    static constexpr int of(int i) { return i % Lanes; }
+  };
+  struct Up {
+    static constexpr int of(int i) { return i < Lanes ? kWide + i : i - Lanes; }
+  };
+  struct Down {
+    static constexpr int of(int i) { return i + Lanes; }
+  };
+
+  // The labels at p, in each group. (Floats behind them may be read, and are dropped.)
+  DENSECRF_INLINE static Wide repeat(const float* p) {
+    if constexpr (Lanes == 1) return Wide::fill(*p);
+#if defined(__clang__) || defined(__GNUC__)
+    if constexpr (Lanes == 2) {  // both as one number
+      typedef long long Pairs __attribute__((vector_size(kWide * sizeof(float))));
+      long long pair;
+      std::memcpy(&pair, p, sizeof pair);
+      const Pairs pairs = pair + Pairs{};
+      Wide wide;
+      std::memcpy(&wide.v, &pairs, sizeof wide.v);
+      return wide;
+    }
+#endif
+#if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
+    if constexpr (Lanes == 4)  // in two steps: in one, compilers go through memory
+      return doubled(doubled(Vec<4>::load(p)));
+    else
+      return doubled(Vec<8>::load(p));
+#else
+    const Wide some = Wide::load(p);
+    return permute<Repeat>(some, some);
+#endif
+  }
+  // Each group's number.
+  DENSECRF_INLINE static Wide number() {
+    float numbers[kWide];
+    for (int i = 0; i < kWide; ++i) numbers[i] = static_cast<float>(i / Lanes);
+    return Wide::load(numbers);
+  }
+  // Each group moves one up, or down; `first` is the new first group, zeros the new last.
+  DENSECRF_INLINE static Wide up(const Wide& a, const Wide& first) { return permute<Up>(a, first); }
+  DENSECRF_INLINE static Wide down(const Wide& a) { return permute<Down>(a, Wide::fill(0)); }
+  // The sum of the groups, in the first.
+  DENSECRF_INLINE static Wide sum(Wide a) {
+    if constexpr (Lanes <= 8) a = a + permute<Half<8>>(a, a);
+    if constexpr (Lanes <= 4) a = a + permute<Half<4>>(a, a);
+    if constexpr (Lanes <= 2) a = a + permute<Half<2>>(a, a);
+    if constexpr (Lanes <= 1) a = a + permute<Half<1>>(a, a);
+    return a;
+  }
+
+ private:
+  template <int Distance>
+  struct Half {
+    static constexpr int of(int i) { return (i + Distance) % kWide; }
+  };
+};
+
+struct LowerHalves {  // of two vectors, element by element
+  static constexpr int of(int i) { return i / 2 + i % 2 * kWide; }
+};
+struct UpperHalves {
+  static constexpr int of(int i) { return kWide / 2 + LowerHalves::of(i); }
+};
+struct Even {
+  static constexpr int of(int i) { return 2 * i; }
+};
+struct Odd {
+  static constexpr int of(int i) { return 2 * i + 1; }
+};
+
+// Width planes of kWide pixels become the rows of these pixels. A step moves the highest bit of the
+// vector's number into the lane's number, and the lane's highest bit into the vector's.
+template <int Width>
+DENSECRF_INLINE void planes_to_rows(Wide* v) {
+  for (int step = 1; step < Width; step *= 2) {
+    Wide next[Width];
+    for (int i = 0; i < Width / 2; ++i) {
+      next[2 * i] = permute<LowerHalves>(v[i], v[i + Width / 2]);
+      next[2 * i + 1] = permute<UpperHalves>(v[i], v[i + Width / 2]);
+    }
+    for (int i = 0; i < Width; ++i) v[i] = next[i];
+  }
+}
+template <int Width>
+DENSECRF_INLINE void rows_to_planes(Wide* v) {
+  for (int step = 1; step < Width; step *= 2) {
+    Wide next[Width];
+    for (int i = 0; i < Width / 2; ++i) {
+      next[i] = permute<Even>(v[2 * i], v[2 * i + 1]);
+      next[i + Width / 2] = permute<Odd>(v[2 * i], v[2 * i + 1]);
+    }
+    for (int i = 0; i < Width; ++i) v[i] = next[i];
+  }
+}
+
+}  // namespace
+}  // namespace densecrf
