@@ -23,7 +23,7 @@ class PassingLattice {
 
   // Filters values, n rows of two, in place.
   void filter(const float* features, std::int64_t n, float* values, BlurOrder order) {
-    KeyTable table(d(), static_cast<std::size_t>(n / 8));
+    KeyTable<D> table(d(), static_cast<std::size_t>(n / 8));
     locate(features, n, table);
     link(table);
     const std::size_t size = 2 * static_cast<std::size_t>(vertices_ + 1);
@@ -46,7 +46,7 @@ class PassingLattice {
   }
 
  private:
-  void locate(const float* features, std::int64_t n, KeyTable& table) {
+  void locate(const float* features, std::int64_t n, KeyTable<D>& table) {
     corner_.resize(static_cast<std::size_t>(n * (d() + 1)));
     weight_.resize(corner_.size());
     std::int32_t key[D > 0 ? D : kMaxDimension];
@@ -62,7 +62,7 @@ class PassingLattice {
     vertices_ = static_cast<std::int32_t>(table.size());
   }
 
-  void link(const KeyTable& table) {
+  void link(const KeyTable<D>& table) {
     neighbour_.assign(static_cast<std::size_t>(d() + 1) * vertices_ * 2, vertices_);
     std::int32_t key[D > 0 ? D : kMaxDimension];
     for (std::int32_t v = 0; v < vertices_; ++v) {

@@ -8,9 +8,11 @@
 
 namespace densecrf {
 
+// The usual lengths are known to the compiler, as Length; 0 stands for any.
+template <int Length>
 class KeyTable {
  public:
-  explicit KeyTable(int length, std::size_t expected = 64) : length_(length) {
+  explicit KeyTable(int length, std::size_t expected = 64) : any_(length) {
     std::size_t capacity = 64;
     while (capacity < 2 * expected) capacity *= 2;
     slots_.assign(capacity, Slot{0, kEmpty});
@@ -20,7 +22,7 @@ class KeyTable {
   // regular grids of keys do not cluster.
   std::uint64_t hash(const std::int32_t* key) const {
     std::uint64_t h = 0x9E3779B97F4A7C15ull;
-    for (int i = 0; i < length_; ++i) {
+    for (int i = 0; i < length(); ++i) {
       h ^= static_cast<std::uint32_t>(key[i]);
       h *= 0xD6E8FEB86659FD93ull;
       h ^= h >> 32;
@@ -35,7 +37,7 @@ class KeyTable {
     if (slots_[at].id == kEmpty) {
       if (size() >= INT32_MAX - 1) throw std::bad_alloc();
       slots_[at] = {static_cast<std::uint32_t>(h), static_cast<std::int32_t>(size())};
-      keys_.insert(keys_.end(), key, key + length_);
+      keys_.insert(keys_.end(), key, key + length());
     }
     return slots_[at].id;
   }
@@ -46,8 +48,8 @@ class KeyTable {
     return slot.id == kEmpty ? absent : slot.id;
   }
 
-  std::size_t size() const { return keys_.size() / static_cast<std::size_t>(length_); }
-  const std::int32_t* key(std::size_t id) const { return keys_.data() + id * length_; }
+  std::size_t size() const { return keys_.size() / static_cast<std::size_t>(length()); }
+  const std::int32_t* key(std::size_t id) const { return keys_.data() + id * length(); }
   const std::vector<std::int32_t>& keys() const { return keys_; }
   void clear() {
     std::fill(slots_.begin(), slots_.end(), Slot{0, kEmpty});
@@ -61,12 +63,20 @@ class KeyTable {
     std::int32_t id;
   };
 
+  int length() const { return Length > 0 ? Length : any_; }
+
+  bool same(const std::int32_t* a, const std::int32_t* b) const {
+    std::int32_t different = 0;
+    for (int i = 0; i < length(); ++i) different |= a[i] ^ b[i];
+    return different == 0;
+  }
+
   std::size_t locate(const std::int32_t* wanted, std::uint64_t h) const {
     const std::size_t mask = slots_.size() - 1;
     std::size_t at = (h >> 20) & mask;
     const auto tag = static_cast<std::uint32_t>(h);
     while (slots_[at].id != kEmpty) {
-      if (slots_[at].tag == tag && std::equal(wanted, wanted + length_, key(slots_[at].id))) break;
+      if (slots_[at].tag == tag && same(wanted, key(slots_[at].id))) break;
       at = (at + 1) & mask;
     }
     return at;
@@ -84,7 +94,7 @@ class KeyTable {
     slots_.swap(larger);
   }
 
-  int length_;
+  int any_;
   std::vector<Slot> slots_;
   std::vector<std::int32_t> keys_;
 };

@@ -12,46 +12,74 @@ namespace {
 
 constexpr std::int64_t kChunk = 8192;  // pixels whose keys are made unique together
 
+// The corners of simplices met before: pixels near each other often share one.
+template <int D>
+class KnownSimplices {
+ public:
+  explicit KnownSimplices(int d)
+      : corners_(d + 1), entries_(static_cast<std::size_t>(kPlaces * 2 * corners_), kNone) {}
+
+  // Copies the corners and returns true, or makes room for them: see remember().
+  template <class Enclosing>
+  bool recall(const Enclosing& simplex, std::int32_t* corner) {
+    std::uint32_t hash = 0;
+    for (int i = 0; i < corners(); ++i)
+      hash = (hash ^ static_cast<std::uint32_t>(simplex.signature(i))) * 0x9E3779B1u;
+    entry_ = entries_.data() + static_cast<std::size_t>(hash >> (32 - kBits)) * 2 * corners();
+    bool same = true;
+    for (int i = 0; i < corners(); ++i) {
+      same = same && entry_[i] == simplex.signature(i);
+      entry_[i] = simplex.signature(i);
+    }
+    if (same) std::copy_n(entry_ + corners(), corners(), corner);
+    return same;
+  }
+
+  void remember(const std::int32_t* corner) { std::copy_n(corner, corners(), entry_ + corners()); }
+
+ private:
+  static constexpr int kBits = 12, kPlaces = 1 << kBits;
+  static constexpr std::int32_t kNone = INT32_MAX;  // farther than any coordinate
+
+  int corners() const { return D > 0 ? D + 1 : corners_; }
+
+  int corners_;
+  std::vector<std::int32_t> entries_;  // signature and corners of each
+  std::int32_t* entry_ = nullptr;
+};
+
 // Corners, ranks and weights of the pixels of one chunk; corners number the chunk's own keys.
 template <class Scalar, int D, class Real>
 std::vector<std::int32_t> locate_chunk(const Real* features, std::int64_t begin, std::int64_t end,
                                        Topology& topology, float* weights) {
-  const int d = topology.dimension;
+  const int d = D > 0 ? D : topology.dimension;
   const std::int64_t n = topology.pixels;
-  KeyTable table(d, static_cast<std::size_t>(end - begin));
-  using Enclosing = Simplex<Scalar, D>;
-  Enclosing alternating[2] = {Enclosing(d), Enclosing(d)};
-  std::int32_t key[kMaxDimension];
+  KeyTable<D> table(d, static_cast<std::size_t>(end - begin) / 2);
+  KnownSimplices<D> known(d);
+  Simplex<Scalar, D> simplex(d);
+  std::int32_t key[kMaxDimension], corner[kMaxDimension + 1];
   for (std::int64_t a = begin; a < end; ++a) {
-    Enclosing& current = alternating[a & 1];
-    current.locate(features + a * d);
-    const bool repeated = a > begin && current.same_as(alternating[1 - (a & 1)]);
-    for (int k = 0; k <= d; ++k) {
-      std::int32_t& corner = topology.corner[k * n + a];
-      if (repeated) {
-        corner = topology.corner[k * n + a - 1];
-      } else {
-        current.key(k, key);
-        corner = table.insert(key);
+    simplex.locate(features + a * d);
+    if (!known.recall(simplex, corner)) {
+      for (int k = 0; k <= d; ++k) {
+        simplex.key(k, key);
+        corner[k] = table.insert(key);
       }
-      weights[k * n + a] = static_cast<float>(current.weight(k));
-      topology.rank[k * n + a] = static_cast<std::uint8_t>(current.rank(k));
+      known.remember(corner);
+    }
+    for (int k = 0; k <= d; ++k) {
+      topology.corner[k * n + a] = corner[k];
+      weights[k * n + a] = static_cast<float>(simplex.weight(k));
+      topology.rank[k * n + a] = static_cast<std::uint8_t>(simplex.rank(k));
     }
   }
   return table.keys();
 }
 
-template <class Scalar, class Real>
-auto locator(int d) {
-  return d == 2   ? locate_chunk<Scalar, 2, Real>
-         : d == 3 ? locate_chunk<Scalar, 3, Real>
-         : d == 5 ? locate_chunk<Scalar, 5, Real>
-                  : locate_chunk<Scalar, 0, Real>;
-}
-
 // Numbers all keys in order of first appearance; returns each chunk's map from its own numbers.
+template <int D>
 std::vector<std::vector<std::int32_t>> merge_keys(std::vector<std::vector<std::int32_t>>& chunks,
-                                                  int d, KeyTable& table, Team& team) {
+                                                  int d, KeyTable<D>& table, Team& team) {
   std::vector<std::vector<std::int32_t>> maps(chunks.size());
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     team.run(1, 1, [&](std::int64_t, std::int64_t, int) {
@@ -64,8 +92,9 @@ std::vector<std::vector<std::int32_t>> merge_keys(std::vector<std::vector<std::i
   return maps;
 }
 
-void link_neighbours(Topology& topology, const KeyTable& table, Team& team) {
-  const int d = topology.dimension;
+template <int D>
+void link_neighbours(Topology& topology, const KeyTable<D>& table, Team& team) {
+  const int d = D > 0 ? D : topology.dimension;
   const std::int32_t vertices = topology.vertices;
   topology.reset_neighbours();
   team.run(static_cast<std::int64_t>(vertices), 4096,
@@ -86,33 +115,82 @@ void link_neighbours(Topology& topology, const KeyTable& table, Team& team) {
            });
 }
 
+// Vertices, their neighbours, and where the pixels lie among them.
+template <class Scalar, int D, class Real>
+void locate_pixels(const Real* features, Topology& topology, float* weights, Team& team) {
+  const std::int64_t n = topology.pixels;
+  const int d = topology.dimension;
+  std::vector<std::vector<std::int32_t>> chunks(
+      static_cast<std::size_t>((n + kChunk - 1) / kChunk));
+  team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    chunks[static_cast<std::size_t>(begin / kChunk)] =
+        locate_chunk<Scalar, D>(features, begin, end, topology, weights);
+  });
+  KeyTable<D> table(d, static_cast<std::size_t>(n / 8));
+  const auto maps = merge_keys(chunks, d, table, team);
+  topology.vertices = static_cast<std::int32_t>(table.size());
+  team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    const auto& map = maps[static_cast<std::size_t>(begin / kChunk)];
+    for (int k = 0; k <= d; ++k)
+      for (std::int64_t a = begin; a < end; ++a) {
+        std::int32_t& corner = topology.corner[k * n + a];
+        corner = map[static_cast<std::size_t>(corner)];
+      }
+  });
+  link_neighbours(topology, table, team);
+}
+
+template <class Scalar, class Real>
+auto locator(int d) {
+  return d == 2   ? locate_pixels<Scalar, 2, Real>
+         : d == 3 ? locate_pixels<Scalar, 3, Real>
+         : d == 5 ? locate_pixels<Scalar, 5, Real>
+                  : locate_pixels<Scalar, 0, Real>;
+}
+
 // Entries of each vertex, pixels ascending: a splat gathers them, so threads never collide.
+//
+// Each thread takes a part of the pixels: it counts their entries by vertex, learns from the counts
+// of the parts before where its own belong, and puts them there. The outcome does not depend on how
+// many parts there are.
 void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
                          Buffer<float>& entry_weight, Team& team) {
-  const std::int64_t n = topology.pixels;
+  const std::int64_t n = topology.pixels, vertices = topology.vertices;
   const std::int64_t entries = n * (topology.dimension + 1);
-  topology.row_begin.reset(static_cast<std::int64_t>(topology.vertices) + 1);
+  topology.row_begin.reset(vertices + 1);
   topology.entry_pixel.reset(entries);
   entry_weight.reset(entries);
-  std::int64_t* begin = topology.row_begin.data();
-  std::fill(begin, begin + topology.vertices + 1, 0);
-  std::vector<std::int64_t> cursor(static_cast<std::size_t>(topology.vertices));
-  const auto sequentially = [&](auto&& body) {
-    for (std::int64_t at = 0; at < n; at += kChunk * 16)  // in steps, so that Ctrl-C is heard
-      team.run(1, 1, [&](std::int64_t, std::int64_t, int) {
-        for (std::int64_t a = at; a < std::min(n, at + kChunk * 16); ++a)
-          for (int k = 0; k <= topology.dimension; ++k) body(a, k * n + a);
-      });
+  const std::int64_t parts = std::min<std::int64_t>(team.size(), 1 + n / kChunk);
+  std::vector<std::vector<std::int64_t>> cursor(static_cast<std::size_t>(parts));
+  const auto each_entry = [&](std::int64_t part, int thread, auto&& body) {
+    std::int64_t* at = cursor[static_cast<std::size_t>(part)].data();
+    const std::int64_t stop = n * (part + 1) / parts;
+    for (std::int64_t a = n * part / parts; a < stop; ++a) {
+      if (a % kChunk == 0) team.checkpoint(thread);
+      for (int k = 0; k <= topology.dimension; ++k)
+        body(a, k * n + a, at[topology.corner[k * n + a]]);
+    }
   };
-  sequentially([&](std::int64_t, std::int64_t slot) { ++begin[topology.corner[slot] + 1]; });
-  for (std::int32_t v = 0; v < topology.vertices; ++v) {
-    begin[v + 1] += begin[v];
-    cursor[static_cast<std::size_t>(v)] = begin[v];
+  team.run(parts, 1, [&](std::int64_t part, std::int64_t, int thread) {
+    cursor[static_cast<std::size_t>(part)].assign(static_cast<std::size_t>(vertices), 0);
+    each_entry(part, thread, [](std::int64_t, std::int64_t, std::int64_t& count) { ++count; });
+  });
+  std::int64_t at = 0;
+  for (std::int64_t v = 0; v < vertices; ++v) {
+    topology.row_begin[v] = at;
+    for (auto& part : cursor) {
+      const std::int64_t count = part[static_cast<std::size_t>(v)];
+      part[static_cast<std::size_t>(v)] = at;
+      at += count;
+    }
   }
-  sequentially([&](std::int64_t a, std::int64_t slot) {
-    const std::int64_t at = cursor[static_cast<std::size_t>(topology.corner[slot])]++;
-    topology.entry_pixel[at] = static_cast<std::int32_t>(a);
-    entry_weight[at] = corner_weight[slot];
+  topology.row_begin[vertices] = at;
+  team.run(parts, 1, [&](std::int64_t part, std::int64_t, int thread) {
+    each_entry(part, thread, [&](std::int64_t a, std::int64_t slot, std::int64_t& place) {
+      topology.entry_pixel[place] = static_cast<std::int32_t>(a);
+      entry_weight[place] = corner_weight[slot];
+      ++place;
+    });
   });
 }
 
@@ -132,24 +210,7 @@ Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team,
 
   const auto locate =
       arithmetic == Arithmetic::kDouble ? locator<double, Real>(d) : locator<float, Real>(d);
-  std::vector<std::vector<std::int32_t>> chunks(
-      static_cast<std::size_t>((n + kChunk - 1) / kChunk));
-  team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
-    chunks[static_cast<std::size_t>(begin / kChunk)] =
-        locate(features, begin, end, *topology, lattice.corner_weight.data());
-  });
-  KeyTable table(d, static_cast<std::size_t>(n / 8));
-  const auto maps = merge_keys(chunks, d, table, team);
-  topology->vertices = static_cast<std::int32_t>(table.size());
-  team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
-    const auto& map = maps[static_cast<std::size_t>(begin / kChunk)];
-    for (int k = 0; k <= d; ++k)
-      for (std::int64_t a = begin; a < end; ++a) {
-        std::int32_t& corner = topology->corner[k * n + a];
-        corner = map[static_cast<std::size_t>(corner)];
-      }
-  });
-  link_neighbours(*topology, table, team);
+  locate(features, *topology, lattice.corner_weight.data(), team);
   transpose_incidence(*topology, lattice.corner_weight, lattice.entry_weight, team);
   topology->prepare(team);
   lattice.topology = std::move(topology);

@@ -39,11 +39,8 @@ class Simplex {
   Scalar weight(int k) const { return weight_[k]; }
   int rank(int i) const { return rank_[i]; }
 
-  bool same_as(const Simplex& other) const {
-    for (int i = 0; i <= d(); ++i)
-      if (zero_[i] != other.zero_[i] || rank_[i] != other.rank_[i]) return false;
-    return true;
-  }
+  // A number for each axis; all of them together tell simplices apart.
+  std::int32_t signature(int i) const { return zero_[i] + rank_[i]; }
 
  private:
   template <class Real>
@@ -69,9 +66,13 @@ class Simplex {
       sum += nearest;
       rank_[i] = 0;
     }
+    for (int i = 0; i <= d(); ++i) offset_[i] = elevated_[i] - zero_[i];
     for (int i = 0; i < d(); ++i)
-      for (int j = i + 1; j <= d(); ++j)
-        ++rank_[elevated_[i] - zero_[i] < elevated_[j] - zero_[j] ? i : j];
+      for (int j = i + 1; j <= d(); ++j) {
+        const int less = offset_[i] < offset_[j];
+        rank_[i] += less;
+        rank_[j] += 1 - less;
+      }
     for (int i = 0; i <= d(); ++i) {  // back onto the plane of zero sum
       rank_[i] += sum;
       if (rank_[i] < 0) {
@@ -87,15 +88,14 @@ class Simplex {
     }
   }
 
+  // Corner k's weight is the difference of two neighbours in the order of ranks.
   void weigh() {
-    Scalar b[kMost + 2] = {};
-    for (int i = 0; i <= d(); ++i) {
-      const Scalar delta = (elevated_[i] - zero_[i]) / (d() + 1);
-      b[d() - rank_[i]] += delta;
-      b[d() + 1 - rank_[i]] -= delta;
-    }
-    b[0] += 1 + b[d() + 1];
-    for (int k = 0; k <= d(); ++k) weight_[k] = b[k] > 0 ? b[k] : 0;  // rounding may go below
+    Scalar by_rank[kMost + 1] = {};
+    for (int i = 0; i <= d(); ++i) by_rank[rank_[i]] = (elevated_[i] - zero_[i]) / (d() + 1);
+    weight_[0] = by_rank[d()] + (1 - by_rank[0]);
+    for (int k = 1; k <= d(); ++k) weight_[k] = by_rank[d() - k] - by_rank[d() + 1 - k];
+    for (int k = 0; k <= d(); ++k)
+      weight_[k] = weight_[k] > 0 ? weight_[k] : 0;  // rounding may go below
   }
 
   int d() const { return D > 0 ? D : any_; }
@@ -104,6 +104,7 @@ class Simplex {
   int any_;
   Scalar scale_[kMost];
   Scalar elevated_[kMost + 1];
+  Scalar offset_[kMost + 1];  // from the nearest point of remainder zero
   Scalar weight_[kMost + 1];
   std::int32_t zero_[kMost + 1];
   int rank_[kMost + 1];
