@@ -172,3 +172,30 @@ def test_wrong_shapes_are_refused():
         core().inner(a, b, 1)
     with pytest.raises(ValueError, match="as long as"):
         core().argmax(a, np.zeros(2, np.int64), 1)
+
+
+@pytest.mark.parametrize("sigma", [0.7, 3.0])  # lattices larger than the planes, and smaller
+@pytest.mark.parametrize("labels", [1, 3, 8, 21, 40])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_sum_of_filters_is_the_sum(sigma, labels, symmetric):
+    rng = np.random.default_rng(0)
+    positions = np.stack(np.meshgrid(np.arange(23.0), np.arange(31.0), indexing="ij"), -1)
+    features = positions.reshape(-1, 2) / sigma
+    colours = np.concatenate([features / 4, rng.random((len(features), 1))], 1)
+    lattices = [core().Lattice.build(np.ascontiguousarray(f), 0) for f in (features, colours)]
+    factors = [0.7, 0.2]
+    y, phi, out = (rng.random((labels, len(features)), dtype=np.float32) for _ in range(3))
+    own = rng.random(len(features), dtype=np.float32)
+    expected = np.zeros_like(y)
+    for lattice, factor in zip(lattices, factors, strict=True):
+        lattice.apply(y, expected, symmetric, factor, True, 0)
+    core().filter_sum(lattices, factors, y, out, symmetric, 0)
+    np.testing.assert_allclose(out, expected, rtol=3e-6, atol=1e-6)
+    core().mean_field_step(lattices, factors, phi, y, own, out, symmetric, 0)
+    np.testing.assert_allclose(out, softmax(expected - own * y - phi), rtol=2e-5, atol=1e-7)
+    once = y.copy()
+    core().mean_field_step(lattices, factors, phi, once, None, once, symmetric, 1)  # in place
+    np.testing.assert_allclose(once, softmax(expected - phi), rtol=2e-5, atol=1e-7)
+    twice = np.empty_like(y)
+    core().mean_field_step(lattices, factors, phi, y, None, twice, symmetric, 3)
+    np.testing.assert_array_equal(once, twice)  # for any number of threads

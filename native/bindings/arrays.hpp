@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "densecrf/parallel.hpp"
+#include "densecrf/pixelwise.hpp"
 
 namespace nb = nanobind;
 
@@ -51,6 +52,16 @@ void check_same_shape(const In& in, const Out& out) {
   require(in.shape(0) == out.shape(0) && in.shape(1) == out.shape(1),
           "the arrays' shapes are not the same");
   require(in.shape(0) <= INT32_MAX, "too many channels");
+}
+
+template <class T>
+Planes planes_of(const Matrix<T>& array) {
+  return {static_cast<int>(array.shape(0)), static_cast<std::int64_t>(array.shape(1))};
+}
+
+template <class T, class... Others>
+void check_columns(const Matrix<T>& array, const Others&... vectors) {
+  require(((vectors.shape(0) == array.shape(1)) && ...), "a vector is not as long as the planes");
 }
 
 }  // namespace densecrf

@@ -1,11 +1,13 @@
 // Thin bindings: arrays become pointers, the GIL is released, C++ errors become Python ones.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
 #include "densecrf/baselines.hpp"
 #include "densecrf/filter.hpp"
+#include "densecrf/filter_sum.hpp"
 #include "densecrf/grid.hpp"
 #include "densecrf/lattice.hpp"
 #include "densecrf/rows.hpp"
@@ -147,6 +149,50 @@ void bind_lattice(nb::module_& m) {
         "scores"_a, "out"_a.noconvert(), "symmetric"_a, "threads"_a);
 }
 
+std::vector<Term> terms_of(const std::vector<const Lattice*>& lattices,
+                           const std::vector<float>& factors, std::size_t pixels) {
+  require(!lattices.empty() && lattices.size() == factors.size(), "one factor for each lattice");
+  std::vector<Term> terms;
+  for (std::size_t i = 0; i < lattices.size(); ++i) {
+    require(lattices[i] != nullptr, "a lattice is missing");
+    check_channels(*lattices[i], pixels);
+    terms.push_back({lattices[i], factors[i]});
+  }
+  return terms;
+}
+
+void bind_sums(nb::module_& m) {
+  using Lattices = std::vector<const Lattice*>;
+  using Factors = std::vector<float>;
+  m.def(
+      "filter_sum",
+      [](const Lattices& lattices, const Factors& factors, Matrix<const float> in,
+         Matrix<float> out, bool symmetric, int threads) {
+        check_same_shape(in, out);
+        const auto terms = terms_of(lattices, factors, in.shape(1));
+        parallel(threads, [&](Team& team) {
+          filter_sum(terms, planes_of(in), in.data(), out.data(), blur_order(symmetric), team);
+        });
+      },
+      "lattices"_a, "factors"_a, "values"_a, "out"_a.noconvert(), "symmetric"_a, "threads"_a);
+  m.def(
+      "mean_field_step",
+      [](const Lattices& lattices, const Factors& factors, Matrix<const float> phi,
+         Matrix<const float> y, std::optional<Vector<const float>> own, Matrix<float> out,
+         bool symmetric, int threads) {
+        check_same_shape(phi, y);
+        check_same_shape(phi, out);
+        if (own) check_columns(phi, *own);
+        const auto terms = terms_of(lattices, factors, phi.shape(1));
+        parallel(threads, [&](Team& team) {
+          mean_field_step(terms, planes_of(phi), phi.data(), y.data(), own ? own->data() : nullptr,
+                          out.data(), blur_order(symmetric), team);
+        });
+      },
+      "lattices"_a, "factors"_a, "phi"_a, "y"_a, "own"_a.none(), "out"_a.noconvert(), "symmetric"_a,
+      "threads"_a);
+}
+
 template <class Planes>
 void check_grid(const Grid& grid, const Planes& planes, std::size_t columns, std::size_t rows) {
   require(!grid.shape.empty() && grid.shape.size() == grid.taps.size(),
@@ -204,6 +250,7 @@ NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);
   m.doc() = "Native core of densecrf; not a public interface.";
   densecrf::bind_lattice(m);
+  densecrf::bind_sums(m);
   densecrf::bind_grid(m);
   densecrf::bind_pixelwise(m);
   m.def("available_threads", &densecrf::available_threads);

@@ -14,16 +14,6 @@ namespace {
 
 using Labels = Vector<const std::int64_t>;
 
-template <class T>
-Planes planes_of(const Matrix<T>& array) {
-  return {static_cast<int>(array.shape(0)), static_cast<std::int64_t>(array.shape(1))};
-}
-
-template <class T, class... Others>
-void check_columns(const Matrix<T>& array, const Others&... vectors) {
-  require(((vectors.shape(0) == array.shape(1)) && ...), "a vector is not as long as the planes");
-}
-
 const float* data_of(const std::optional<Matrix<const float>>& array) {
   return array ? array->data() : nullptr;
 }

@@ -138,7 +138,7 @@ void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> ou
           float tile[kTile * kBlock];
           for (std::int64_t a = begin; a < end; a += kTile) {
             const std::int64_t stop = std::min(end, a + kTile);
-            r.slice(view, vertices, scale, tile, width, a, stop);
+            r.slice(view, vertices, scale, false, tile, width, a, stop);
             scatter_rows(tile, count, width, factor, accumulate, to, a, stop);
           }
         });

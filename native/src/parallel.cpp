@@ -12,7 +12,19 @@ namespace densecrf {
 namespace {
 constexpr auto kPollEvery = std::chrono::milliseconds(50);
 constexpr int kMostThreads = 1024;
-constexpr int kSpins = 2000;  // a few microseconds: phases follow each other closely
+
+// Waits a little for what is about to happen, without giving the processor away: phases follow each
+// other closely, and waking a sleeping thread takes longer than most of them.
+template <class Condition>
+void spin_until(const Condition& happened) {
+  constexpr int kSpins = 1000;  // some tens of microseconds
+  for (int spin = 0; spin < kSpins && !happened(); ++spin) {
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+    __builtin_ia32_pause();
+#endif
+  }
+}
+
 }  // namespace
 
 int available_threads() {
@@ -81,9 +93,7 @@ void Team::drain(int thread) {
 void Team::work(int thread) {
   std::uint64_t seen = 0;
   for (;;) {
-    for (int spin = 0; spin < kSpins; ++spin) {
-      if (published_.load(std::memory_order_acquire) != seen) break;
-    }
+    spin_until([&] { return published_.load(std::memory_order_acquire) != seen; });
     {
       std::unique_lock lock(mutex_);
       wake_.wait(lock, [&] { return quit_ || epoch_ != seen; });
@@ -92,7 +102,7 @@ void Team::work(int thread) {
     }
     drain(thread);
     std::lock_guard lock(mutex_);
-    if (--busy_ == 0) idle_.notify_one();
+    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) idle_.notify_one();
   }
 }
 
@@ -115,14 +125,15 @@ void Team::run(std::int64_t n, std::int64_t grain, const Task& task) {
   }
   {
     std::lock_guard lock(mutex_);
-    busy_ = static_cast<int>(workers_.size());
+    busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
     ++epoch_;
     published_.store(epoch_, std::memory_order_release);
   }
   wake_.notify_all();
   drain(0);
+  spin_until([&] { return busy_.load(std::memory_order_acquire) == 0; });
   std::unique_lock lock(mutex_);
-  while (!idle_.wait_for(lock, kPollEvery, [&] { return busy_ == 0; })) {
+  while (!idle_.wait_for(lock, kPollEvery, [&] { return busy_.load() == 0; })) {
     lock.unlock();
     check_poll();
     lock.lock();

@@ -64,7 +64,7 @@ std::array<double, 3> descend(Planes planes, const float* phi, const float* r, c
 void mean_field_response(Planes planes, const float* phi, const float* filtered, const float* y,
                          const float* own, float* out, Team& team) {
   over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
-    pixels().respond(tile, phi + a, from(filtered, a), from(y, a), from(own, a), out + a);
+    pixels().respond(tile, phi + a, from(filtered, a), planes.n, from(y, a), from(own, a), out + a);
   });
 }
 

@@ -30,7 +30,8 @@ class Sweep {
   Sweep(const Sweep&) = delete;
   Sweep& operator=(const Sweep&) = delete;
 
-  // Whether it keeps windows of rows: then in_one() is to be called, otherwise by_lines().
+  // Whether it keeps windows of rows: then in_one() is to be called, otherwise by_lines() or
+  // spread().
   bool windowed() const { return windowed_; }
 
   // Floats that a sweep allocates at most, with windows and without.
@@ -58,7 +59,16 @@ class Sweep {
 
   template <class Splat, class Slice>
   void by_lines(Splat&& splat, Slice&& slice, Team& team) {
-    constexpr std::int64_t kVertices = 512, kPixels = 2048;
+    constexpr std::int64_t kPixels = 2048;
+    const RowsView result = spread(splat, team);
+    team.run(topology_.pixels, kPixels,
+             [&](std::int64_t begin, std::int64_t end, int) { slice(result, begin, end); });
+  }
+
+  // The same without the slice: returns what is to be sliced.
+  template <class Splat>
+  RowsView spread(Splat&& splat, Team& team) {
+    constexpr std::int64_t kVertices = 512;
     float* forward = memory_.data();
     float* reversed = symmetric() ? forward + vertices_ * width_ : nullptr;
     team.run(vertices_, kVertices, [&](std::int64_t begin, std::int64_t end, int) {
@@ -68,9 +78,7 @@ class Sweep {
     });
     blur_lines(forward, false, team);
     if (reversed) blur_lines(reversed, true, team);
-    const RowsView result{forward, kEverything};
-    team.run(topology_.pixels, kPixels,
-             [&](std::int64_t begin, std::int64_t end, int) { slice(result, begin, end); });
+    return {forward, kEverything};
   }
 
  private:

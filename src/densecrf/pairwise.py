@@ -6,7 +6,9 @@ import numpy as np
 
 from densecrf.filters import ExactFilter, Filter, GridFilter, LatticeFilter
 from densecrf.filters.base import Levels, PixelArray
+from densecrf.filters.lattice_sum import LatticeSum
 from densecrf.kernels import Kernel, Spatial
+from densecrf.native import core
 from densecrf.validation import FloatArray
 
 __all__ = ["Pairwise", "build_filter"]
@@ -50,6 +52,7 @@ class Pairwise:
                 self._parts.append((weight, base.weighted(scale, scale)))
             else:
                 self._parts.append((weight, base))
+        self._sum = LatticeSum.of(self._parts)
 
     @property
     def parts(self) -> list[tuple[float, Filter]]:
@@ -79,9 +82,25 @@ class Pairwise:
 
     def apply(self, y: FloatArray, threads: int = 0) -> FloatArray:
         r"""Return :math:`\sum_b K_{ab} y_{bi}`."""
-        out = np.zeros(y.shape, np.float32)
+        out = np.empty(y.shape, np.float32)
+        if self._sum is not None:
+            self._sum.apply(y, out, threads)
+            return out
+        out[...] = 0
         for weight, part in self._parts:
             part.apply_planes(y, out, factor=weight, accumulate=True, threads=threads)
+        return out
+
+    def respond(
+        self, phi: FloatArray, y: FloatArray, own: FloatArray | None, threads: int = 0
+    ) -> FloatArray:
+        r"""Return softmax(K y - own · y - phi), mean field's answer to `y` in the Potts model."""
+        out = np.empty_like(phi)
+        if self._sum is not None:
+            self._sum.respond(phi, y, own, out, threads)
+        else:
+            filtered = self.apply(y, threads)
+            core().mean_field_response(phi, filtered, None if own is None else y, own, out, threads)
         return out
 
     def ordered(

@@ -288,20 +288,13 @@ class Problem:
         if not self.potts:
             messages = self.costs(self.apply(y)) if self_term else self.messages(y)
             return self._response(_floats(self.unary + messages))
-        filtered = self.apply(y)
-        if self_term:
-            return self._response(self.unary, filtered)
-        return self._response(self.unary, filtered, _floats(y), self.diagonal)
+        self.calls.plain += 1
+        own = None if self_term else self.diagonal
+        return self.crf.pairwise.respond(self.unary, _floats(y), own, self.threads)
 
-    def _response(
-        self,
-        phi: FloatArray,
-        filtered: FloatArray | None = None,
-        y: FloatArray | None = None,
-        own: FloatArray | None = None,
-    ) -> FloatArray:
+    def _response(self, phi: FloatArray) -> FloatArray:
         out = np.empty_like(phi)
-        core().mean_field_response(phi, filtered, y, own, out, self.threads)
+        core().mean_field_response(phi, None, None, None, out, self.threads)
         return out
 
     def ahead(self, y: FloatArray, previous: FloatArray, share: float) -> FloatArray:

@@ -57,7 +57,7 @@ class Team {
   std::condition_variable wake_;
   std::condition_variable idle_;
   std::uint64_t epoch_ = 0;
-  int busy_ = 0;
+  std::atomic<int> busy_{0};
   bool quit_ = false;
   std::atomic<std::uint64_t> published_{0};
 

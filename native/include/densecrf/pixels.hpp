@@ -29,9 +29,9 @@ struct Pixels {
                   const float* stiffness, const float* previous, float* out, double* sums);
 
   // out = softmax(filtered - own · y - phi); without the second term where own is null, without the
-  // first where filtered is.
-  void (*respond)(const Tile&, const float* phi, const float* filtered, const float* y,
-                  const float* own, float* out);
+  // first where filtered is, whose planes are `stride` apart; in place where out == y.
+  void (*respond)(const Tile&, const float* phi, const float* filtered, std::int64_t stride,
+                  const float* y, const float* own, float* out);
 
   // With m = filtered - own · y: out_i = Σ_{j≠i} m_j; in place where out == filtered.
   void (*messages)(const Tile&, const float* filtered, const float* y, const float* own,

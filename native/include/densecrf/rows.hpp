@@ -55,9 +55,9 @@ struct Rows {
   void (*blur_lines)(const std::int32_t* lines, std::int64_t begin, std::int64_t end, float* rows,
                      float* into, int width);
 
-  // out_a = scale · sum of w_k · in_corner(k).
-  void (*slice)(const LatticeView&, RowsView in, float scale, float* out, int width,
-                std::int64_t begin, std::int64_t end);
+  // out_a (+)= scale · sum of w_k · in_corner(k).
+  void (*slice)(const LatticeView&, RowsView in, float scale, bool accumulate, float* out,
+                int width, std::int64_t begin, std::int64_t end);
 
   // The signed mass, below minus above each pixel's level, as rows of `lanes` labels.
   void (*slice_levels)(const LatticeView&, RowsView in, const float* t, const float* mass,

@@ -116,15 +116,15 @@ void descend(const Tile& t, const float* phi, const float* r, const float* v, co
   sums[2] += total(uphill, t.count);
 }
 
-void respond(const Tile& t, const float* phi, const float* filtered, const float* y,
-             const float* own, float* out) {
+void respond(const Tile& t, const float* phi, const float* filtered, std::int64_t stride,
+             const float* y, const float* own, float* out) {
   float largest[kTile], sum[kTile] = {};
   DENSECRF_EACH (a, t.count) largest[a] = -kLargest;
   for (int i = 0; i < t.labels; ++i) {
     float* z = t.scratch + i * kTile;
     DENSECRF_EACH (a, t.count) z[a] = -phi[i * t.n + a];
     if (filtered)
-      DENSECRF_EACH (a, t.count) z[a] += filtered[i * t.n + a];
+      DENSECRF_EACH (a, t.count) z[a] += filtered[i * stride + a];
     if (own)
       DENSECRF_EACH (a, t.count) z[a] -= own[a] * y[i * t.n + a];
     DENSECRF_EACH (a, t.count) largest[a] = larger(largest[a], z[a]);

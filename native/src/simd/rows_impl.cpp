@@ -13,6 +13,8 @@ inline void prefetch(const float* p) {
 #endif
 }
 
+constexpr std::int64_t kAhead = 16;  // entries whose pixels are fetched beforehand
+
 template <int Width>
 void to_rows_width(const float* planes, std::int64_t stride, int channels, float* out,
                    std::int64_t count) {
@@ -73,12 +75,17 @@ void to_planes(const float* rows, int channels, int width, float factor, bool ac
 template <int W>
 void splat_blocks(const LatticeView& t, const float* in, float* out, int width, std::int64_t begin,
                   std::int64_t end) {
+  const std::int64_t entries = t.row_begin[t.vertices];
   for (std::int64_t v = begin; v < end; ++v) {
     for (int at = 0; at < width; at += W) {
+      const auto row = [&](std::int64_t e) {
+        return in + static_cast<std::int64_t>(t.entry_pixel[e]) * width + at;
+      };
       Vec<W> sum = Vec<W>::fill(0);
-      for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
-        sum = sum + Vec<W>::fill(t.entry_weight[e]) *
-                        Vec<W>::load(in + static_cast<std::int64_t>(t.entry_pixel[e]) * width + at);
+      for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
+        if (e + kAhead < entries) prefetch(row(e + kAhead));
+        sum = sum + Vec<W>::fill(t.entry_weight[e]) * Vec<W>::load(row(e));
+      }
       sum.store(out + (v - begin) * width + at);
     }
   }
@@ -90,7 +97,6 @@ void splat_vectors(const LatticeView& t, const float* level, float* out, int vec
                    std::int64_t begin, std::int64_t end) {
   const std::int32_t* pixel = t.entry_pixel;
   const float* weight = t.entry_weight;
-  constexpr std::int64_t kAhead = 16;
   const std::int64_t entries = t.row_begin[t.vertices];
   Wide slot[Count];
   for (int p = 0; p < Count; ++p)
@@ -199,19 +205,36 @@ void blur_lines_blocks(const std::int32_t* lines, std::int64_t begin, std::int64
   }
 }
 
-template <int W>
-void slice_blocks(const LatticeView& t, RowsView in, float scale, float* out, int width,
-                  std::int64_t begin, std::int64_t end) {
+template <int W, int Corners>
+void slice_corners(const LatticeView& t, RowsView in, float scale, bool accumulate, float* out,
+                   int width, std::int64_t begin, std::int64_t end) {
   const std::int64_t n = t.pixels;
+  const int corners = Corners ? Corners : t.dimension + 1;
   for (std::int64_t a = begin; a < end; ++a) {
+    const float* row[Corners ? Corners : kMaxDimension + 1] = {};
+    float weight[Corners ? Corners : kMaxDimension + 1] = {};
+    for (int k = 0; k < corners; ++k) {
+      row[k] = in.rows + (t.corner[k * n + a] & in.mask) * width;
+      weight[k] = scale * t.corner_weight[k * n + a];
+    }
     for (int at = 0; at < width; at += W) {
-      Vec<W> sum = Vec<W>::fill(0);
-      for (int k = 0; k <= t.dimension; ++k)
-        sum = sum + Vec<W>::fill(t.corner_weight[k * n + a]) *
-                        Vec<W>::load(in.rows + (t.corner[k * n + a] & in.mask) * width + at);
-      (sum * Vec<W>::fill(scale)).store(out + (a - begin) * width + at);
+      float* to = out + (a - begin) * width + at;
+      Vec<W> sum = Vec<W>::fill(weight[0]) * Vec<W>::load(row[0] + at);
+      for (int k = 1; k < corners; ++k)
+        sum = sum + Vec<W>::fill(weight[k]) * Vec<W>::load(row[k] + at);
+      (accumulate ? Vec<W>::load(to) + sum : sum).store(to);
     }
   }
+}
+
+template <int W>
+void slice_blocks(const LatticeView& t, RowsView in, float scale, bool accumulate, float* out,
+                  int width, std::int64_t begin, std::int64_t end) {
+  auto* unrolled = slice_corners<W, 0>;
+  if (t.dimension == 2) unrolled = slice_corners<W, 3>;
+  if (t.dimension == 3) unrolled = slice_corners<W, 4>;
+  if (t.dimension == 5) unrolled = slice_corners<W, 6>;
+  unrolled(t, in, scale, accumulate, out, width, begin, end);
 }
 
 // With C_l the filtered mass at or above level l (C_0 the pixel's total mass, C_H = 0), the signed
@@ -302,10 +325,10 @@ void blur_lines(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
       lines, begin, end, rows, into, width);
 }
 
-void slice(const LatticeView& t, RowsView in, float scale, float* out, int width,
+void slice(const LatticeView& t, RowsView in, float scale, bool accumulate, float* out, int width,
            std::int64_t begin, std::int64_t end) {
-  by_width(width, slice_blocks<4>, slice_blocks<8>, slice_blocks<16>)(t, in, scale, out, width,
-                                                                      begin, end);
+  by_width(width, slice_blocks<4>, slice_blocks<8>, slice_blocks<16>)(t, in, scale, accumulate, out,
+                                                                      width, begin, end);
 }
 
 void slice_levels(const LatticeView& t, RowsView in, const float* level, const float* mass,

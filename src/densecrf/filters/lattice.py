@@ -101,6 +101,11 @@ class LatticeFilter(Filter):
         self._features = again
 
     @property
+    def native(self) -> Any:
+        """The core's lattice."""
+        return self._lattice
+
+    @property
     def vertices(self) -> int:
         """Number of lattice points."""
         return int(self._lattice.vertices)

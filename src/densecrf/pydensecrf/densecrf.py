@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from densecrf.filters.lattice_sum import LatticeSum
 from densecrf.kernels import Bilateral, Features, Kernel, Spatial
 from densecrf.model import DenseCRF as Model
 from densecrf.native import core
@@ -76,6 +77,7 @@ class DenseCRF:
         self._labels = check_integer("nlabels", nlabels, at_least=1)
         self._grid: tuple[int, ...] = (self._n,)
         self._unary: FloatArray = np.zeros((self._labels, self._n), np.float32)
+        self._energies = self._unary
         self._terms: list[Term] = []
 
     def setUnaryEnergy(self, u: Any) -> None:
@@ -100,6 +102,7 @@ class DenseCRF:
                 "probabilities before the logarithm (unary_from_softmax does)"
             )
         self._unary = unary
+        self._energies = np.clip(unary, -LARGEST_ENERGY, LARGEST_ENERGY)  # there may be infinities
 
     def addPairwiseEnergy(
         self,
@@ -143,7 +146,9 @@ class DenseCRF:
     def startInference(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the starting marginals, exp(-unary) normalised, and two scratch arrays."""
         scratch = np.zeros((0, 0), np.float32)
-        return self._response(None), scratch, scratch.copy()
+        q = np.empty_like(self._energies)
+        self._respond(None, q)
+        return q, scratch, scratch.copy()
 
     def stepInference(self, Q: FloatArray, tmp1: Any = None, tmp2: Any = None) -> None:  # noqa: ARG002
         """Make one mean-field iteration, in place.
@@ -156,17 +161,29 @@ class DenseCRF:
             Scratch arrays of `startInference`, not needed here.
         """
         q = self._marginals(Q)
+        filters = self._rewards()
+        if filters is None:
+            self._respond(self._received(q), q)
+        else:
+            filters.respond(self._energies, q, None, q)
+        if q is not Q:
+            Q[...] = q
+
+    def _rewards(self) -> LatticeSum | None:
+        """Return the terms as one sum of filters where each rewards equal labels alone."""
+        if not self._terms or any(term.costs is not None for term in self._terms):
+            return None
+        return LatticeSum.of([(term.weight, term.filter) for term in self._terms])
+
+    def _received(self, q: FloatArray) -> FloatArray:
         received = np.zeros_like(q)
         for term in self._terms:
             term.send(q, received)
-        Q[...] = self._response(received)
+        return received
 
-    def _response(self, received: FloatArray | None) -> FloatArray:
-        """Return softmax(received - unary)."""
-        unary = np.clip(self._unary, -LARGEST_ENERGY, LARGEST_ENERGY)  # there may be infinities
-        out = np.empty_like(unary)
-        core().mean_field_response(unary, received, None, None, out, 0)
-        return out
+    def _respond(self, received: FloatArray | None, out: FloatArray) -> None:
+        """Set `out` to softmax(received - unary)."""
+        core().mean_field_response(self._energies, received, None, None, out, 0)
 
     def klDivergence(self, Q: Any) -> float:
         r"""Return the divergence of Q from the model, up to the model's constant.
@@ -177,9 +194,7 @@ class DenseCRF:
         q = self._marginals(Q)
         entropy = np.einsum("ia,ia->", q, np.log(np.maximum(q, 1e-20)), dtype=np.float64)
         unary = np.einsum("ia,ia->", q, np.where(q > 0, self._unary, 0), dtype=np.float64)
-        received = np.zeros_like(q)
-        for term in self._terms:
-            term.send(q, received)
+        received = self._received(q)
         return float(entropy + unary - np.einsum("ia,ia->", q, received, dtype=np.float64))
 
     def solve(self, method: str = "lp", **options: Any) -> "Result":

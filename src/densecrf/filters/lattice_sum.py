@@ -1,0 +1,48 @@
+"""Several lattice filters at once: each pixel's sum is taken while its values are at hand."""
+
+from collections.abc import Sequence
+
+from densecrf.filters.base import Filter
+from densecrf.filters.lattice import LatticeFilter
+from densecrf.native import core
+from densecrf.validation import FloatArray
+
+__all__ = ["LatticeSum"]
+
+
+class LatticeSum:
+    r"""The sum :math:`\sum_c w_c k_c` of lattice filters, over trusted planes (channels, n).
+
+    Where the lattices are small beside the planes, their values for all channels are held at once
+    (in no more memory than the planes take), and what is done with the sum is done pixel by pixel,
+    without writing it down; otherwise one filter after the other.
+    """
+
+    def __init__(self, parts: Sequence[tuple[float, LatticeFilter]]) -> None:
+        self._weights = [float(weight) for weight, _ in parts]
+        self._lattices = [part.native for _, part in parts]
+        self._symmetric = parts[0][1].symmetric
+
+    @staticmethod
+    def of(parts: Sequence[tuple[float, Filter]]) -> "LatticeSum | None":
+        """Return the sum of these, or None where they are not all lattices of one kind."""
+        lattices = [(weight, part) for weight, part in parts if isinstance(part, LatticeFilter)]
+        one_kind = len({part.symmetric for _, part in lattices}) == 1
+        return LatticeSum(lattices) if one_kind and len(lattices) == len(parts) else None
+
+    def apply(self, planes: FloatArray, out: FloatArray, threads: int = 0) -> None:
+        """Set `out` to the filtered planes."""
+        core().filter_sum(self._lattices, self._weights, planes, out, self._symmetric, threads)
+
+    def respond(
+        self,
+        phi: FloatArray,
+        y: FloatArray,
+        own: FloatArray | None,
+        out: FloatArray,
+        threads: int = 0,
+    ) -> None:
+        r"""Set `out` to softmax(K y - own · y - phi), mean field's answer; it may be `y` itself."""
+        core().mean_field_step(
+            self._lattices, self._weights, phi, y, own, out, self._symmetric, threads
+        )
