@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peer
-from benchmarks.harness import LABELS, Section, cores, in_turn, milliseconds, photograph, times
-from densecrf import Bilateral, DenseCRF, Spatial
+from benchmarks.harness import (
+    LABELS,
+    Section,
+    cores,
+    in_turn,
+    milliseconds,
+    photograph,
+    times,
+    two_kernels,
+)
+from densecrf import DenseCRF
 from densecrf.pydensecrf import densecrf as facade
 
 TEXT = """
@@ -30,9 +39,7 @@ def run(scale: str) -> Section:
     unary = smooth_unary(image.shape[:2])
 
     def ours() -> np.ndarray:
-        sigma, weight, xy, color, bilateral = PARAMETERS
-        kernels = [Spatial(sigma, weight), Bilateral(image, xy, color, bilateral)]
-        return DenseCRF(unary, kernels).solve("mf5").labels
+        return DenseCRF(unary, two_kernels(image, PARAMETERS)).solve("mf5").labels
 
     def theirs() -> np.ndarray:
         return peer.mean_field(unary, image, PARAMETERS)
