@@ -160,6 +160,19 @@ def standard_kernels(image: np.ndarray) -> dict[str, Spatial | Bilateral | Featu
     }
 
 
+def standard_features(pixels: int, *, fine: bool = False) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield name and features of the standard kernels on a photograph; the finest if asked."""
+    image = photograph(pixels)
+    for name, kernel in standard_kernels(image).items():
+        if fine or name != "bilateral 1/1":
+            yield name, kernel.features(image.shape[:2])
+
+
+def random_scores(pixels: int) -> np.ndarray:
+    """Return label-major random scores in [0, 1)."""
+    return np.random.default_rng(0).random((LABELS, pixels), dtype=np.float32)
+
+
 def machine() -> str:
     """Describe the machine in a line."""
     model = platform.processor() or platform.machine()
