@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from benchmarks import peer
-from benchmarks.harness import DC, Section, cores, in_turn, milliseconds, published, times
+from benchmarks.harness import DC, Section, milliseconds, one_and_two_threads, published, times
 
 TEXT = """
 `solve("lp")` until it has proven its labelling to be within 0.1 % of optimal, against five
@@ -30,10 +29,7 @@ def run(scale: str) -> Section:
     if peer.installed():
         calls.append(lambda: peer.mean_field(paper.unary, paper.image, DC))
     result = ours()
-    for threads in (1, 2):
-        with cores(threads):
-            clock = time.process_time if threads == 1 else time.perf_counter
-            seconds = in_turn(*calls, clock=clock, repeat=repeat)
+    for threads, seconds in one_and_two_threads(*calls, repeat=repeat):
         row = [threads, milliseconds(seconds[0]), f"{100 * result.gap:.3f} %"]
         row.append(result.trace.ordered_calls[-1])
         if peer.installed():

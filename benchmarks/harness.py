@@ -81,6 +81,16 @@ def in_turn(
     return [statistics.median(column) for column in zip(*rounds, strict=True)]
 
 
+def one_and_two_threads(
+    *calls: Callable[[], Any], repeat: int
+) -> Iterator[tuple[int, list[float]]]:
+    """Yield numbers of threads with the median times: CPU time of one, elapsed time of two."""
+    for threads, clock in ((1, time.process_time), (2, time.perf_counter)):
+        with cores(threads):
+            seconds = in_turn(*calls, clock=clock, repeat=repeat)
+        yield threads, seconds
+
+
 @contextmanager
 def cores(count: int) -> Iterator[None]:
     """Let the process run on so many cores, and use as many threads by default."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,8 @@ from benchmarks import peer
 from benchmarks.harness import (
     LABELS,
     Section,
-    cores,
-    in_turn,
     milliseconds,
+    one_and_two_threads,
     photograph,
     times,
     two_kernels,
@@ -52,10 +50,7 @@ def run(scale: str) -> Section:
     calls = [alike, ours, *([theirs] if peer.installed() else [])]
     if peer.installed():
         same = 100 * float((alike().argmax(0) == theirs().argmax(0)).mean())
-    for threads in (1, 2):
-        with cores(threads):
-            clock = time.process_time if threads == 1 else time.perf_counter
-            seconds = in_turn(*calls, clock=clock, repeat=repeat)
+    for threads, seconds in one_and_two_threads(*calls, repeat=repeat):
         row = [threads, *map(milliseconds, seconds)]
         if peer.installed():
             row += [times(seconds[2] / seconds[0]), times(seconds[2] / seconds[1])]
