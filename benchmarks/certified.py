@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-import numpy as np
-
 from benchmarks import peer
-from benchmarks.harness import SHARED, Section, cores, in_turn, milliseconds, times
-from densecrf import Bilateral, DenseCRF, Spatial
+from benchmarks.harness import DC, Section, milliseconds, one_and_two_threads, published, times
 
 TEXT = """
 `solve("lp")` until it has proven its labelling to be within 0.1 % of optimal, against five
@@ -17,34 +13,23 @@ mean-field iterations of pydensecrf, which prove nothing; both with the construc
 on MSRC image 2_14_s (320 × 213, 21 labels, the paper's DC parameters, symmetric normalisation), in
 milliseconds: medians of {repeat} rounds, in turn; CPU time with one thread, elapsed time with two.
 """
-PARAMETERS = (3.535267, 4.494162, 31.232626, 7.94997, 3.398022)
 
 
 def run(scale: str) -> Section:
-    """Measure one and two threads; nothing where the image is not at hand."""
+    """Measure one and two threads."""
     repeat = 3 if scale == "small" else 7
     columns = ("threads", "lp", "gap", "ordered filterings", "pydensecrf", "lp / pydensecrf")
-    path = SHARED / "msrc_paper" / "2_14_s.npz"
-    if not path.exists():
-        return Section("Certified in how long", "The image is not at hand.", columns)
-    arrays = np.load(path)
-    image = np.ascontiguousarray(arrays["image"])
-    unary = np.ascontiguousarray(np.moveaxis(arrays["unary"], -1, 0))
-    sigma, weight, xy, color, bilateral = PARAMETERS
+    paper = published()
 
     def ours() -> Any:
-        kernels = [Spatial(sigma, weight), Bilateral(image, xy, color, bilateral)]
-        return DenseCRF(unary, kernels).solve("lp")
+        return paper.model().solve("lp")
 
     rows: list[tuple[Any, ...]] = []
     calls = [ours]
     if peer.installed():
-        calls.append(lambda: peer.mean_field(unary, image, PARAMETERS))
+        calls.append(lambda: peer.mean_field(paper.unary, paper.image, DC))
     result = ours()
-    for threads in (1, 2):
-        with cores(threads):
-            clock = time.process_time if threads == 1 else time.perf_counter
-            seconds = in_turn(*calls, clock=clock, repeat=repeat)
+    for threads, seconds in one_and_two_threads(*calls, repeat=repeat):
         row = [threads, milliseconds(seconds[0]), f"{100 * result.gap:.3f} %"]
         row.append(result.trace.ordered_calls[-1])
         if peer.installed():

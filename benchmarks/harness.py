@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import densecrf
+from densecrf import DenseCRF
 from densecrf.kernels import Bilateral, Features, Spatial
 from densecrf.native import core
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("DENSECRF_SHARED", ROOT.parent / "shared")) / "data"
 LABELS = 21
+# Spatial sigma and weight, bilateral sigmas and weight: the paper's, tuned for DC and for MF.
+DC = (3.535267, 4.494162, 31.232626, 7.94997, 3.398022)
+MF = (1.0, 14.935692, 35.865959, 11.209644, 8.057546)
+
+
+class NotAtHandError(Exception):
+    """Data that a benchmark needs is not on this machine."""
 
 
 @dataclass
@@ -73,6 +81,16 @@ def in_turn(
     return [statistics.median(column) for column in zip(*rounds, strict=True)]
 
 
+def one_and_two_threads(
+    *calls: Callable[[], Any], repeat: int
+) -> Iterator[tuple[int, list[float]]]:
+    """Yield numbers of threads with the median times: CPU time of one, elapsed time of two."""
+    for threads, clock in ((1, time.process_time), (2, time.perf_counter)):
+        with cores(threads):
+            seconds = in_turn(*calls, clock=clock, repeat=repeat)
+        yield threads, seconds
+
+
 @contextmanager
 def cores(count: int) -> Iterator[None]:
     """Let the process run on so many cores, and use as many threads by default."""
@@ -102,6 +120,36 @@ def photographs() -> dict[str, np.ndarray]:
     return images
 
 
+@dataclass(frozen=True)
+class Published:
+    """An image of the paper with the unaries that its authors published."""
+
+    image: np.ndarray
+    unary: np.ndarray
+
+    def model(
+        self, normalization: str = "symmetric", parameters: tuple[float, ...] = DC
+    ) -> DenseCRF:
+        """Return the paper's model of the image."""
+        return DenseCRF(self.unary, two_kernels(self.image, parameters), normalization)
+
+
+def published(name: str = "2_14_s", data: Path = SHARED) -> Published:
+    """Return one of the paper's images."""
+    path = data / "msrc_paper" / f"{name}.npz"
+    if not path.exists():
+        raise NotAtHandError(f"MSRC image {name} with the paper's unaries is not at {path}")
+    arrays = np.load(path)
+    unary = np.ascontiguousarray(np.moveaxis(arrays["unary"], -1, 0))
+    return Published(np.ascontiguousarray(arrays["image"]), unary)
+
+
+def two_kernels(image: np.ndarray, parameters: tuple[float, ...]) -> list[Spatial | Bilateral]:
+    """Return the spatial and the bilateral kernel of five parameters, ordered as in `DC`."""
+    sigma, weight, xy, color, bilateral = parameters
+    return [Spatial(sigma, weight), Bilateral(image, xy, color, bilateral)]
+
+
 def photograph(pixels: int) -> np.ndarray:
     """Return a photograph resampled to 213 × 320, 320 × 480 or 375 × 500."""
     from skimage import data
@@ -120,6 +168,19 @@ def standard_kernels(image: np.ndarray) -> dict[str, Spatial | Bilateral | Featu
         "bilateral 31.2/7.95": Bilateral(image, 31.2, 7.95),
         "bilateral 1/1": Bilateral(image, 1, 1),
     }
+
+
+def standard_features(pixels: int, *, fine: bool = False) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield name and features of the standard kernels on a photograph; the finest if asked."""
+    image = photograph(pixels)
+    for name, kernel in standard_kernels(image).items():
+        if fine or name != "bilateral 1/1":
+            yield name, kernel.features(image.shape[:2])
+
+
+def random_scores(pixels: int) -> np.ndarray:
+    """Return label-major random scores in [0, 1)."""
+    return np.random.default_rng(0).random((LABELS, pixels), dtype=np.float32)
 
 
 def machine() -> str:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
 
 from benchmarks import peer
-from benchmarks.harness import LABELS, Section, cores, in_turn, milliseconds, photograph, times
-from densecrf import Bilateral, DenseCRF, Spatial
+from benchmarks.harness import (
+    LABELS,
+    Section,
+    milliseconds,
+    one_and_two_threads,
+    photograph,
+    times,
+    two_kernels,
+)
+from densecrf import DenseCRF
 from densecrf.pydensecrf import densecrf as facade
 
 TEXT = """
@@ -30,9 +37,7 @@ def run(scale: str) -> Section:
     unary = smooth_unary(image.shape[:2])
 
     def ours() -> np.ndarray:
-        sigma, weight, xy, color, bilateral = PARAMETERS
-        kernels = [Spatial(sigma, weight), Bilateral(image, xy, color, bilateral)]
-        return DenseCRF(unary, kernels).solve("mf5").labels
+        return DenseCRF(unary, two_kernels(image, PARAMETERS)).solve("mf5").labels
 
     def theirs() -> np.ndarray:
         return peer.mean_field(unary, image, PARAMETERS)
@@ -45,10 +50,7 @@ def run(scale: str) -> Section:
     calls = [alike, ours, *([theirs] if peer.installed() else [])]
     if peer.installed():
         same = 100 * float((alike().argmax(0) == theirs().argmax(0)).mean())
-    for threads in (1, 2):
-        with cores(threads):
-            clock = time.process_time if threads == 1 else time.perf_counter
-            seconds = in_turn(*calls, clock=clock, repeat=repeat)
+    for threads, seconds in one_and_two_threads(*calls, repeat=repeat):
         row = [threads, *map(milliseconds, seconds)]
         if peer.installed():
             row += [times(seconds[2] / seconds[0]), times(seconds[2] / seconds[1])]

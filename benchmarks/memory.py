@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-
+from benchmarks.child import in_child
 from benchmarks.harness import LABELS, Section
 
 TEXT = """
@@ -15,8 +12,9 @@ labels whose input and output exist beforehand, against the documented bound (th
 once* is what one array of P × labels × H would take.
 """
 CHILD = """
-import json, resource, sys
+import json, sys
 import numpy as np
+from benchmarks.child import Peak
 from benchmarks.harness import photograph, standard_kernels
 from densecrf.filters import LatticeFilter
 from densecrf.filters.base import Levels
@@ -28,19 +26,10 @@ y = np.random.default_rng(0).random((labels, n), dtype=np.float32)
 out = np.zeros_like(y)
 operator.mass
 spread = Levels(levels, 0.0, levels - 1.0, False)
-
-
-def status(field):
-    with open("/proc/self/status") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
-
-
-with open("/proc/self/clear_refs", "w") as reset:
-    reset.write("5")  # the peak starts again from here
-before = status("VmRSS:")
+peak = Peak()
 operator.ordered_planes(y, out, spread, threads=threads)
 print(json.dumps({
-    "peak": status("VmHWM:") - before,
+    "peak": peak.growth(),
     "formula": operator.ordered_workspace(labels, levels, threads),
     "vertices": operator.vertices,
 }))
@@ -72,9 +61,5 @@ def run(scale: str) -> Section:
 
 def measure(n: int, kernel: str, levels: int, labels: int, threads: int) -> dict[str, int]:
     """Return the growth of the peak, the formula's bytes and the number of lattice points."""
-    arguments = json.dumps([n, kernel, levels, labels, threads])
-    completed = subprocess.run(
-        [sys.executable, "-c", CHILD, arguments], check=True, capture_output=True, text=True
-    )
-    found: dict[str, int] = json.loads(completed.stdout)
+    found: dict[str, int] = in_child(CHILD, n, kernel, levels, labels, threads)
     return found

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from densecrf import METHODS, Bilateral, DenseCRF, Spatial
+from benchmarks.harness import DC, MF, published, two_kernels
+from densecrf import METHODS, DenseCRF
 
-DC = (3.535267, 4.494162, 31.232626, 7.94997, 3.398022)
-MF = (1.0, 14.935692, 35.865959, 11.209644, 8.057546)
 MARK = "<!-- tables: written by benchmarks.methods -->"
 HARD = ("10_19_s", "12_5_s", "15_8_s", "18_10_s", "1_2_s", "3_6_s", "6_21_s", "9_15_s")
 
@@ -29,18 +28,14 @@ def problems(data: Path, hard: tuple[str, ...]) -> Iterator[tuple[str, DenseCRF]
         ("4_11_s", DC, "DC parameters"),
     ):
         for normalization in ("symmetric", "none"):
-            arrays = np.load(data / "msrc_paper" / f"{name}.npz")
-            unary = np.moveaxis(arrays["unary"], -1, 0)
-            s, w, xy, color, v = parameters
-            kernels = [Spatial(s, w), Bilateral(arrays["image"], xy, color, v)]
             heading = f"{name}, {title}, the authors' unaries, normalization {normalization!r}"
-            yield heading, DenseCRF(unary, kernels, normalization)
+            yield heading, published(name, data).model(normalization, parameters)
     for name in hard:
         from PIL import Image
 
         image = np.array(Image.open(data / "msrc" / "images" / f"{name}.png"))
         logits = np.load(data / "msrc" / "logits" / f"{name}.npz")["logits"]
-        kernels = [Spatial(3, 3), Bilateral(image, 60, 13, 10)]
+        kernels = two_kernels(image, (3, 3, 60, 13, 10))
         heading = f"{name}, network logits, spatial 3/3, bilateral 60/13/10"
         yield heading, DenseCRF.from_logits(logits, kernels, axis=-1)
 

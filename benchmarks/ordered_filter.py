@@ -12,8 +12,8 @@ from benchmarks.harness import (
     in_turn,
     median_seconds,
     milliseconds,
-    photograph,
-    standard_kernels,
+    random_scores,
+    standard_features,
     times,
 )
 from densecrf.filters import LatticeFilter
@@ -42,12 +42,10 @@ def run(scale: str) -> Section:
 
 
 def _rows(n: int, *, fine: bool, halves: int) -> list[tuple[Any, ...]]:
-    image = photograph(n)
-    y = np.random.default_rng(0).random((LABELS, n), dtype=np.float32)
+    y = random_scores(n)
     return [
-        _row(name, LatticeFilter(kernel.features(image.shape[:2])), y, halves)
-        for name, kernel in standard_kernels(image).items()
-        if fine or name != "bilateral 1/1"
+        _row(name, LatticeFilter(features), y, halves)
+        for name, features in standard_features(n, fine=fine)
     ]
 
 

@@ -11,8 +11,7 @@ from benchmarks.harness import (
     Section,
     median_seconds,
     milliseconds,
-    photograph,
-    standard_kernels,
+    standard_features,
     times,
 )
 from densecrf.filters import LatticeFilter
@@ -38,12 +37,11 @@ COLUMNS = (
 
 def run(scale: str) -> Section:
     """Measure both sizes (one, without the finest kernel, where scale is "small")."""
-    rows = []
-    for n in (68_160,) if scale == "small" else (68_160, 187_500):
-        image = photograph(n)
-        for name, kernel in standard_kernels(image).items():
-            if name != "bilateral 1/1" or scale == "full":
-                rows.append(_row(n, name, kernel.features(image.shape[:2])))
+    rows = [
+        _row(n, name, features)
+        for n in ((68_160,) if scale == "small" else (68_160, 187_500))
+        for name, features in standard_features(n, fine=scale == "full")
+    ]
     return Section("Plain filter", TEXT, COLUMNS, rows)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.certified import PARAMETERS
-from benchmarks.harness import SHARED, Section, times
-from densecrf import Bilateral, DenseCRF, Spatial
+from benchmarks.harness import Section, published, times
+
+if TYPE_CHECKING:
+    from densecrf import DenseCRF
 
 TEXT = """
 The three proximal methods on MSRC image 2_14_s (DC parameters, unnormalised kernels, K = 10, T = 5)
@@ -25,14 +26,7 @@ def run(scale: str) -> Section:
     """Measure the three methods."""
     repeat = 1 if scale == "small" else 5
     columns = ("method", "ours", "energy", "as printed", "energy", "as printed / ours")
-    path = SHARED / "msrc_paper" / "2_14_s.npz"
-    if not path.exists():
-        return Section("Proximal methods", "The image is not at hand.", columns)
-    arrays = np.load(path)
-    unary = np.ascontiguousarray(np.moveaxis(arrays["unary"], -1, 0))
-    sigma, weight, xy, color, bilateral = PARAMETERS
-    kernels = [Spatial(sigma, weight), Bilateral(arrays["image"], xy, color, bilateral)]
-    crf = DenseCRF(unary, kernels, "none")
+    crf = published().model("none")
     rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

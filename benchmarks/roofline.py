@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import LABELS, Section, in_turn, milliseconds, photograph, standard_kernels
+from benchmarks.harness import (
+    LABELS,
+    Section,
+    in_turn,
+    milliseconds,
+    random_scores,
+    standard_features,
+)
 from densecrf.filters import LatticeFilter
 from densecrf.filters.base import Levels
 
@@ -37,15 +44,11 @@ def run(scale: str) -> Section:
 
         (seconds,) = in_turn(copy, clock=time.process_time, repeat=repeat)
         rates.append(2 * array.nbytes * times / seconds / 1e9)
-    image = photograph(187_500)
-    y = np.random.default_rng(0).random((LABELS, 187_500), dtype=np.float32)
+    y = random_scores(187_500)
     out = np.empty_like(y)
     levels = Levels(10, 0.0, 9.0, hard=False)
     rows: list[tuple[Any, ...]] = []
-    for name, kernel in standard_kernels(image).items():
-        if name == "bilateral 1/1":
-            continue
-        features = kernel.features(image.shape[:2])
+    for name, features in standard_features(187_500):
         operator, dimension = LatticeFilter(features), features.shape[1]
         plain, ordered = in_turn(
             lambda o=operator: o.apply_planes(y, out, threads=1),

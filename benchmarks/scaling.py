@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import ROOT, Section
+from benchmarks.child import in_child
+from benchmarks.harness import Section
 
 TEXT = """
 A photograph enlarged to so many pixels, spatial kernel 3 and bilateral kernel 60 / 13, each row a
@@ -27,6 +25,7 @@ import json, sys, time, warnings
 import numpy as np
 from skimage import data
 from skimage.transform import resize
+from benchmarks.child import Peak
 from densecrf import Bilateral, DenseCRF, Spatial
 
 warnings.simplefilter("ignore")
@@ -35,17 +34,8 @@ image = resize(data.coffee(), (side, side), order=1, preserve_range=True).astype
 centres = np.linspace(40, 215, labels, dtype=np.float32)[:, None, None]
 unary = np.abs(image.mean(-1, dtype=np.float32) - centres) / np.float32(20)
 unary = np.ascontiguousarray(unary, np.float32)
-
-
-def status(field):
-    with open("/proc/self/status") as lines:
-        return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
-
-
 DenseCRF(unary[:, :8, :8], [Spatial(3)]).solve("lp", max_iterations=1)  # loads what is loaded once
-with open("/proc/self/clear_refs", "w") as reset:
-    reset.write("5")  # the peak starts again from here
-before, times = status("VmRSS:"), []
+peak, times = Peak(), []
 started = time.perf_counter()
 crf = DenseCRF(unary, [Spatial(3, 3), Bilateral(image, 60, 13, 10)])
 crf.pairwise.mass
@@ -55,7 +45,7 @@ for method, limits in (("mf5", {}), ("lp", {"max_iterations": 4})):
     result = crf.solve(method, threads=2, **limits)
     times.append(time.perf_counter() - started)
     del result
-print(json.dumps({"times": times, "peak": status("VmHWM:") - before}))
+print(json.dumps({"times": times, "peak": peak.growth()}))
 """
 
 
@@ -90,14 +80,7 @@ def rule(side: int, labels: int) -> float:
 
 def measure(side: int, labels: int) -> tuple[list[float], int]:
     """Return the times and the growth of the peak, in a process of its own."""
-    completed = subprocess.run(
-        [sys.executable, "-c", CHILD, json.dumps([side, labels])],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
-    found: dict[str, Any] = json.loads(completed.stdout)
+    found: dict[str, Any] = in_child(CHILD, side, labels)
     return found["times"], found["peak"]
 
 

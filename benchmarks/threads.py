@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import (
-    LABELS,
     Section,
     cores,
     in_turn,
     milliseconds,
     photograph,
-    standard_kernels,
+    random_scores,
+    standard_features,
+    two_kernels,
 )
 from benchmarks.mean_field import PARAMETERS, smooth_unary
-from densecrf import Bilateral, DenseCRF, Spatial
+from densecrf import DenseCRF
 from densecrf.filters import LatticeFilter
 from densecrf.filters.base import Levels
 from densecrf.native import core
@@ -33,15 +34,11 @@ def run(scale: str) -> Section:
     repeat = 3 if scale == "small" else 7
     most = core().available_threads()
     counts = [count for count in (1, 2, 4, 8, 16) if count <= max(2, most)]
-    image = photograph(187_500)
-    y = np.random.default_rng(0).random((LABELS, 187_500), dtype=np.float32)
+    y = random_scores(187_500)
     out = np.empty_like(y)
     levels = Levels(10, 0.0, 9.0, hard=False)
     rows: list[tuple[Any, ...]] = []
-    for name, kernel in standard_kernels(image).items():
-        if name == "bilateral 1/1":
-            continue
-        features = kernel.features(image.shape[:2])
+    for name, features in standard_features(187_500):
         operator = LatticeFilter(features)
         for what, call in (
             ("build", lambda t, f=features: LatticeFilter(f, threads=t)),
@@ -51,12 +48,10 @@ def run(scale: str) -> Section:
             rows.append(_row(f"{what}, {name}", call, counts, repeat))
     small = photograph(153_600)
     unary = smooth_unary(small.shape[:2])
-    sigma, weight, xy, color, bilateral = PARAMETERS
 
     def mean_field(threads: int) -> None:
-        kernels = [Spatial(sigma, weight), Bilateral(small, xy, color, bilateral)]
         with cores(threads):
-            DenseCRF(unary, kernels).solve("mf5")
+            DenseCRF(unary, two_kernels(small, PARAMETERS)).solve("mf5")
 
     rows.append(_row("mf5 with its model", mean_field, counts, repeat))
     columns = ("", *(f"{count} thread{'s' * (count > 1)}" for count in counts))

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+from densecrf.native import core
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = Path(os.environ.get("DENSECRF_SHARED", ROOT.parent / "shared")) / "data"
@@ -38,6 +44,14 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"no reference data at {SHARED_DATA} (set DENSECRF_SHARED to its parent)")
     return SHARED_DATA
+
+
+@pytest.fixture
+def restore_isa() -> Iterator[None]:
+    """Bring back, after the test, the instruction set that is chosen before it."""
+    chosen = core().isa()
+    yield
+    assert core().select_isa(chosen)
 
 
 class StrictSkips:

@@ -137,13 +137,6 @@ def test_sums_and_moves(planes):
     np.testing.assert_allclose(out, u + 0.7 * (u - v), **CLOSE)
 
 
-@pytest.fixture
-def restore_isa():
-    chosen = core().isa()
-    yield
-    assert core().select_isa(chosen)
-
-
 @pytest.mark.usefixtures("restore_isa")
 def test_every_thread_count_and_instruction_set(planes, column):
     phi, r, v, previous, _ = planes

@@ -114,13 +114,6 @@ def test_more_threads_than_work_are_harmless():
 # --- instruction sets ------------------------------------------------------------------------
 
 
-@pytest.fixture
-def restore_isa():
-    chosen = core().isa()
-    yield
-    assert core().select_isa(chosen)
-
-
 @pytest.mark.usefixtures("restore_isa")
 @pytest.mark.parametrize("levels", [2, 5, 10, 30])
 def test_every_instruction_set_gives_the_same_result(levels):

@@ -1,5 +1,6 @@
 """``densecrf certify``: how far from optimal a labelling is."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,8 @@ from densecrf.cli.reports import console, describe, fail, output, print_json
 __all__ = ["certify"]
 
 
+@partial(o.with_model, without="confidence")
 def certify(
-    context: typer.Context,
     image: o.Image,
     labels: Annotated[
         Path,
@@ -30,21 +31,8 @@ def certify(
             rich_help_panel=o.SOLVER,
         ),
     ] = 50,
-    preset: o.PresetOption = "default",
-    params: o.ParamsOption = None,
-    kind: o.Kind = None,
-    axis: o.Axis = None,
-    n_labels: o.NLabels = None,
-    void: o.Void = None,
-    image_range: o.ImageRange = None,
-    palette: o.PaletteOption = None,
-    page: o.Page = None,
-    sigma: o.Sigma = None,
-    weight: o.Weight = None,
-    sigma_xy: o.SigmaXy = None,
-    sigma_color: o.SigmaColor = None,
-    bilateral_weight: o.BilateralWeight = None,
-    scale_sigmas: o.ScaleSigmas = False,
+    *,
+    model: o.ModelOptions,
     as_json: o.Json = False,
 ) -> None:
     """Say how far from the global optimum a labelling is at most, whoever made it.
@@ -58,7 +46,6 @@ def certify(
             "the energy needs --probs (or --scribbles); --labels is what is judged"
         )
     job = find_job(image, Sources(probs, None, scribbles))
-    model = o.ModelOptions.of(context)
     try:
         crf = load(job, model).crf
         judged = read_labelling(labels, model.palette)

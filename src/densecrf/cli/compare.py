@@ -17,8 +17,8 @@ from densecrf.validation import check_choice
 __all__ = ["compare"]
 
 
+@o.with_model
 def compare(
-    context: typer.Context,
     image: o.Image,
     probs: o.Probs = None,
     labels: o.Labels = None,
@@ -37,22 +37,8 @@ def compare(
             "--out", "-o", help="Picture of all labellings (.png).", rich_help_panel=o.OUTPUT
         ),
     ] = None,
-    preset: o.PresetOption = "default",
-    params: o.ParamsOption = None,
-    kind: o.Kind = None,
-    axis: o.Axis = None,
-    n_labels: o.NLabels = None,
-    void: o.Void = None,
-    image_range: o.ImageRange = None,
-    palette: o.PaletteOption = None,
-    page: o.Page = None,
-    sigma: o.Sigma = None,
-    weight: o.Weight = None,
-    sigma_xy: o.SigmaXy = None,
-    sigma_color: o.SigmaColor = None,
-    bilateral_weight: o.BilateralWeight = None,
-    confidence: o.Confidence = None,
-    scale_sigmas: o.ScaleSigmas = False,
+    *,
+    model: o.ModelOptions,
     time_limit: o.TimeLimit = 60.0,
     threads: o.Threads = None,
     as_json: o.Json = False,
@@ -65,7 +51,6 @@ def compare(
     """
     chosen = _methods(methods)
     job = find_job(image, Sources(probs, labels, scribbles))
-    model = o.ModelOptions.of(context)
     try:
         loaded = load(job, model)
         results = _solve_all(job, loaded, chosen, time_limit, threads)

@@ -1,6 +1,9 @@
 """Options that several commands share."""
 
-from dataclasses import dataclass, fields, replace
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +16,7 @@ from densecrf.presets import NUMBERS, PRESETS, Preset, read_preset
 from densecrf.solvers import METHODS
 from densecrf.validation import check_choice
 
-__all__ = ["ModelOptions", "SolveOptions"]
+__all__ = ["ModelOptions", "SolveOptions", "with_model"]
 
 LP_GAP = 0.01  # what a folder of images can wait for
 INPUT, MODEL, SOLVER, OUTPUT = "Input", "Model", "Solver", "Output"
@@ -271,19 +274,68 @@ class ModelOptions:
     scale_sigmas: bool = False
 
     @classmethod
-    def of(cls, context: typer.Context) -> "ModelOptions":
-        """Return the options of the command that is running."""
-        given = {f.name: context.params[f.name] for f in fields(cls) if f.name in context.params}
-        if context.params.get("params") is not None:
-            given = {**given, **_from_file(context.params["params"], given)}
-        axis, void = context.params.get("axis"), context.params.get("void")
-        return cls(**{**given, "axis": _parse_axis(axis), "void": tuple(void or (255,))})
+    def of(
+        cls, params: Path | None, axis: str | None, void: list[int] | None, **given: Any
+    ) -> "ModelOptions":
+        """Return what the options of `with_model` say."""
+        if params is not None:
+            given |= _from_file(params, given)
+        return cls(**given, axis=_parse_axis(axis), void=tuple(void or (255,)))
 
     def chosen_preset(self) -> Preset:
         """Return the preset with the numbers that were given in place of its own."""
         names = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight", "confidence")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return replace(PRESETS[self.preset], **given)
+
+
+def _declared(
+    *,
+    preset: PresetOption = "default",
+    params: ParamsOption = None,
+    kind: Kind = None,
+    axis: Axis = None,
+    n_labels: NLabels = None,
+    void: Void = None,
+    image_range: ImageRange = None,
+    palette: PaletteOption = None,
+    page: Page = None,
+    sigma: Sigma = None,
+    weight: Weight = None,
+    sigma_xy: SigmaXy = None,
+    sigma_color: SigmaColor = None,
+    bilateral_weight: BilateralWeight = None,
+    confidence: Confidence = None,
+    scale_sigmas: ScaleSigmas = False,
+) -> None:
+    """Declare the options that make up `ModelOptions`."""
+
+
+def with_model(command: Callable[..., None], without: str | None = None) -> Callable[..., None]:
+    """Let a command have the options of a model where its signature says `model`.
+
+    Parameters
+    ----------
+    command
+        Has a keyword `model`, which is given the `ModelOptions`.
+    without
+        An option that would mean nothing to it.
+    """
+    own = inspect.signature(command)
+    declared = inspect.signature(_declared).parameters.values()
+    options = [option for option in declared if option.name != without]
+    parameters: list[inspect.Parameter] = []
+    for parameter in own.parameters.values():
+        parameters += options if parameter.name == "model" else [parameter]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        model = ModelOptions.of(**{option.name: given.pop(option.name) for option in options})
+        command(**given, model=model)
+
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 @dataclass(frozen=True)

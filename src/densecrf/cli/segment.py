@@ -32,30 +32,16 @@ from densecrf.solvers.loop import Outcome
 __all__ = ["segment"]
 
 
+@o.with_model
 def segment(
-    context: typer.Context,
     images: o.Images,
     probs: o.Probs = None,
     labels: o.Labels = None,
     scribbles: o.Scribbles = None,
     out: o.Out = Path("segmented"),
     method: o.MethodOption = "lp",
-    preset: o.PresetOption = "default",
-    params: o.ParamsOption = None,
-    kind: o.Kind = None,
-    axis: o.Axis = None,
-    n_labels: o.NLabels = None,
-    void: o.Void = None,
-    image_range: o.ImageRange = None,
-    palette: o.PaletteOption = None,
-    page: o.Page = None,
-    sigma: o.Sigma = None,
-    weight: o.Weight = None,
-    sigma_xy: o.SigmaXy = None,
-    sigma_color: o.SigmaColor = None,
-    bilateral_weight: o.BilateralWeight = None,
-    confidence: o.Confidence = None,
-    scale_sigmas: o.ScaleSigmas = False,
+    *,
+    model: o.ModelOptions,
     gap: o.Gap = None,
     time_limit: o.TimeLimit = None,
     max_iterations: o.MaxIterations = None,
@@ -82,7 +68,6 @@ def segment(
     densecrf segment photo.jpg --scribbles strokes.png --void 0
     """
     todo = find_jobs(images, Sources(probs, labels, scribbles))
-    model = o.ModelOptions.of(context)
     per_image = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
     solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image)
     if out.suffix.lower() == ".png" and len(todo) > 1:

@@ -45,12 +45,9 @@ def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
     """
     if not use_triton(z, engine):
         return _projected(z)
-    from densecrf.torch import pixel_kernels as kernels
-
     z = z.contiguous()
     out = torch.empty_like(z)
-    grid, tile, warps = _tiles(z, 1)
-    launch(kernels.project_simplex, grid, (z, out, z.shape[1], z.shape[1]), tile, warps)
+    _Tiles(z).launch(_kernels().project_simplex, (z, out))
     return out
 
 
@@ -81,18 +78,13 @@ def mean_field_update(
     """
     if not use_triton(phi, engine):
         return torch.softmax(received - own * y - phi, 0)
-    from densecrf.torch import pixel_kernels as kernels
-
     phi, received, y = phi.contiguous(), received.contiguous(), y.contiguous()
     out = torch.empty_like(phi)
-    grid, tile, warps = _tiles(phi, 1)
-    arguments = (phi, received, y, own, out, phi.shape[1], phi.shape[1])
-    _run(
-        plans,
-        "mean field",
-        (received, y, own, out),
-        lambda: launch(kernels.mean_field, grid, arguments, tile, warps),
-    )
+
+    def work() -> None:
+        _Tiles(phi).launch(_kernels().mean_field, (phi, received, y, own, out))
+
+    _run(plans, "mean field", (received, y, own, out), work)
     return out
 
 
@@ -108,14 +100,10 @@ def lower_bound(
     """
     if not use_triton(phi, engine):
         return _bound(phi + factor * r, items)
-    from densecrf.torch import pixel_kernels as kernels
-
-    phi, r = phi.contiguous(), r.contiguous()
-    n = phi.shape[1]
-    grid, tile, warps = _tiles(phi, items)
-    parts = torch.empty(items, grid[0], dtype=torch.float64, device=phi.device)
-    launch(kernels.lower_bound, grid, (phi, r, parts, n, n // items, factor), tile, warps)
-    return parts.sum(1)
+    tiles = _Tiles(phi, items)
+    parts = tiles.parts(1)
+    tiles.launch(_kernels().lower_bound, (phi.contiguous(), r.contiguous(), parts), factor)
+    return parts.view(items, -1).sum(1)
 
 
 def descend(
@@ -151,18 +139,11 @@ def descend(
         turn = (stiffness * (v - y)).double() * (y - previous).double()
         sums = [gradient.amin(0).double().sum(), (gradient.double() * v.double()).sum(), turn.sum()]
         return y, torch.stack(sums)
-    from densecrf.torch import pixel_kernels as kernels
-
     v, phi, r, previous = (x.contiguous() for x in (v, phi, r, previous))
     y = torch.empty_like(v)
 
     def work() -> Tensor:
-        n = v.shape[1]
-        grid, tile, warps = _tiles(v, 1)
-        parts = torch.empty(grid[0], 3, dtype=torch.float64, device=v.device)
-        tensors = (v, phi, r, previous, step, stiffness, y, parts)
-        launch(kernels.descend, grid, (*tensors, n, n), tile, warps)
-        return _added_up(parts)
+        return _Tiles(v).sums(_kernels().descend, (v, phi, r, previous, step, stiffness, y), 3)
 
     return y, _run(plans, "descend", (v, r, previous, step, y), work)
 
@@ -214,18 +195,12 @@ def alternatives(
         counts = [(gain > 0).sum().double(), (row[labels] < 0).sum().double()]
         total = agreeing.sum(dtype=torch.float64)
         return best, gain, torch.stack([*own, total, *counts])
-    from densecrf.torch import pixel_kernels as kernels
-
     received = received.contiguous()
     best, gain = torch.empty_like(labels), torch.empty_like(own_mass)
 
     def work() -> Tensor:
-        n = phi.shape[1]
-        grid, tile, warps = _tiles(phi, 1)
-        parts = torch.empty(grid[0], 5, dtype=torch.float64, device=phi.device)
-        tensors = (phi.contiguous(), received, own_mass, row, labels, best, gain, parts)
-        launch(kernels.alternatives, grid, (*tensors, n, n), tile, warps)
-        return _added_up(parts)
+        tensors = (phi.contiguous(), received, own_mass, row, labels, best, gain)
+        return _Tiles(phi).sums(_kernels().alternatives, tensors, 5)
 
     tensors = (received, row, labels, best, gain)
     return best, gain, _run(plans, "alternatives", tensors, work)
@@ -260,17 +235,15 @@ def balanced(
     if not use_triton(values, engine):
         excess = values.sum(1, dtype=torch.float64) / total
         return torch.addcmul(values, excess.to(values.dtype).unsqueeze(1), mass, value=-1)
-    from densecrf.torch import pixel_kernels as kernels
-
     values = values.contiguous()
-    rows, n = len(values if names is None else names), values.shape[1]
+    listed = values if names is None else names
+    rows, n = len(listed), values.shape[1]
     blocks = -(-n // _ELEMENTS)
     parts = torch.empty(rows, blocks, dtype=torch.float64, device=values.device)
     sizes = {"SOME": names is not None, "BLOCK": _ELEMENTS}
-    listed = values if names is None else names
-    launch(kernels.row_sums, (blocks, rows), (values, listed, parts, n), sizes)
+    launch(_kernels().row_sums, (blocks, rows), (values, listed, parts, n), sizes)
     arguments = (values, listed, parts, mass, total, n)
-    launch(kernels.balance, (blocks, rows), arguments, {**sizes, "TILE": 64})
+    launch(_kernels().balance, (blocks, rows), arguments, {**sizes, "TILE": 64})
     return values
 
 
@@ -284,13 +257,18 @@ def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
     """
     if not use_triton(u, engine):
         return (u.double() * v.double()).sum()
-    from densecrf.torch import pixel_kernels as kernels
-
     blocks = -(-u.numel() // _ELEMENTS)
     parts = torch.empty(blocks, dtype=torch.float64, device=u.device)
     tensors = (u.contiguous(), v.contiguous(), parts)
-    launch(kernels.inner, (blocks,), (*tensors, u.numel()), {"BLOCK": _ELEMENTS})
+    launch(_kernels().inner, (blocks,), (*tensors, u.numel()), {"BLOCK": _ELEMENTS})
     return parts.sum()
+
+
+def _kernels() -> Any:
+    """Triton's kernels, which can only be imported where Triton is installed."""
+    from densecrf.torch import pixel_kernels
+
+    return pixel_kernels
 
 
 def _run(
@@ -299,25 +277,37 @@ def _run(
     return work() if plans is None else plans.run(key, tensors, work)
 
 
-def _added_up(parts: Tensor) -> Tensor:
-    """Sum (blocks, columns) float64 parts over the blocks."""
-    from densecrf.torch import pixel_kernels as kernels
+class _Tiles:
+    """A launch over all pixels of (labels, n) values, each tile of them with all labels."""
 
-    blocks, columns = parts.shape
-    out = torch.empty(columns, dtype=torch.float64, device=parts.device)
-    sizes = {"COLUMNS": columns, "LANES": 1 << (columns - 1).bit_length(), "TILE": 256}
-    launch(kernels.add_up, (1,), (parts, out, blocks), sizes)
-    return out
+    def __init__(self, values: Tensor, items: int = 1) -> None:
+        labels, n = values.shape
+        lanes = 1 << (labels - 1).bit_length()
+        block = min(256, max(16, _ELEMENTS // lanes))
+        self._sizes = (n, n // items)
+        self._grid = (-(-(n // items) // block), items)
+        self._shape = {"LABELS": labels, "LANES": lanes, "BLOCK": block}
+        self._warps = 1 if lanes <= 32 else min(8, max(4, lanes * block // 4096))
+        self._device = values.device
 
+    def launch(self, kernel: Any, tensors: Sequence[Tensor], *numbers: float) -> None:
+        """Launch a kernel whose arguments are `tensors`, both sizes, and `numbers`."""
+        arguments = (*tensors, *self._sizes, *numbers)
+        launch(kernel, self._grid, arguments, self._shape, self._warps)
 
-def _tiles(values: Tensor, items: int) -> tuple[tuple[int, int], dict[str, int], int]:
-    """Grid, tile shape and warps for (labels, n) values."""
-    labels, n = values.shape
-    lanes = 1 << (labels - 1).bit_length()
-    block = min(256, max(16, _ELEMENTS // lanes))
-    warps = 1 if lanes <= 32 else min(8, max(4, lanes * block // 4096))
-    tile = {"LABELS": labels, "LANES": lanes, "BLOCK": block}
-    return (-(-(n // items) // block), items), tile, warps
+    def parts(self, columns: int) -> Tensor:
+        """Return room for each tile's float64 sums, item after item: (tiles, columns)."""
+        blocks, items = self._grid
+        return torch.empty(blocks * items, columns, dtype=torch.float64, device=self._device)
+
+    def sums(self, kernel: Any, tensors: Sequence[Tensor], columns: int) -> Tensor:
+        """Launch a kernel that also takes room for its tiles' sums; return them added up."""
+        parts = self.parts(columns)
+        self.launch(kernel, (*tensors, parts))
+        out = torch.empty(columns, dtype=torch.float64, device=self._device)
+        sizes = {"COLUMNS": columns, "LANES": 1 << (columns - 1).bit_length(), "TILE": 256}
+        launch(_kernels().add_up, (1,), (parts, out, len(parts)), sizes)
+        return out
 
 
 def _projected(z: Tensor) -> Tensor:

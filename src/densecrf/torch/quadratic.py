@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,16 +11,16 @@ if TYPE_CHECKING:
 __all__ = ["QuadraticSteps"]
 
 
-class QuadraticSteps:
+class QuadraticSteps(ABC):
     """What `densecrf.solvers.quadratic` asks of a problem; see `densecrf.problem.Problem`."""
 
+    @abstractmethod
     def inner(self, u: Tensor, v: Tensor) -> float:
         """Return the inner product."""
-        raise NotImplementedError
 
+    @abstractmethod
     def indicator(self, labels: Tensor) -> Tensor:
         """Return the labelling as a vertex of the product of simplices."""
-        raise NotImplementedError
 
     def difference(self, u: Tensor, v: Tensor) -> tuple[float, float]:
         """Return the sum and the largest of the absolute differences."""
