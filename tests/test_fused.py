@@ -192,3 +192,40 @@ def test_a_sum_of_filters_is_the_sum(sigma, labels, symmetric):
     twice = np.empty_like(y)
     core().mean_field_step(lattices, factors, phi, y, None, twice, symmetric, 3)
     np.testing.assert_array_equal(once, twice)  # for any number of threads
+
+
+@pytest.mark.parametrize("sigma", [0.7, 3.0])
+@pytest.mark.parametrize("labels", [1, 3, 21, 40])
+def test_energy_and_alternatives_of_a_labelling(sigma, labels):
+    """At once or by planes of indicators, they are what the matrix of the filters says."""
+    rng = np.random.default_rng(0)
+    features = np.stack(np.meshgrid(np.arange(9.0), np.arange(8.0), indexing="ij"), -1) / sigma
+    lattice = core().Lattice.build(features.reshape(-1, 2), 0)
+    n = 72
+    matrix = np.zeros((n, n), np.float32)
+    lattice.apply(np.eye(n, dtype=np.float32), matrix, True, 0.3, False, 0)
+    mass, own = matrix.sum(1), np.diag(matrix).copy()
+    phi = rng.random((labels, n), dtype=np.float32)
+    x = rng.integers(0, max(1, labels - 2), n)  # some labels that nobody has
+    same = x[:, None] == x
+    unary, equal = core().potts_energy([lattice], [0.3], phi, x, True, 0)
+    assert unary == pytest.approx(phi[x, np.arange(n)].sum(), rel=1e-6)
+    assert equal == pytest.approx((matrix * same).sum(), rel=1e-5)
+    best, gain = np.empty(n, np.int64), np.empty(n, np.float32)
+    sums = core().potts_alternatives([lattice], [0.3], phi, x, mass, own, best, gain, True, 0)
+    others = matrix - np.diag(own)
+    costs = phi + np.stack([others @ (x != i) for i in range(labels)])
+    now = costs[x, np.arange(n)]
+    np.testing.assert_allclose(gain, now - costs.min(0), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(costs[best, np.arange(n)], costs.min(0), rtol=0, atol=1e-5)
+    assert sums[0] == pytest.approx(unary, rel=1e-6)
+    assert sums[1] == pytest.approx((matrix * ~same).sum(), rel=1e-5, abs=1e-4)
+    assert sums[2] == (gain > 0).sum()
+
+
+def test_labels_outside_the_planes_are_refused():
+    lattice = core().Lattice.build(np.zeros((4, 1)), 0)
+    phi = np.zeros((2, 4), np.float32)
+    for wrong in (2, -1):
+        with pytest.raises(ValueError, match="labels"):
+            core().potts_energy([lattice], [1.0], phi, np.array([0, 1, wrong, 0]), True, 0)

@@ -1,5 +1,6 @@
 // Thin bindings: arrays become pointers, the GIL is released, C++ errors become Python ones.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -9,6 +10,7 @@
 #include "densecrf/filter.hpp"
 #include "densecrf/filter_sum.hpp"
 #include "densecrf/grid.hpp"
+#include "densecrf/labelling.hpp"
 #include "densecrf/lattice.hpp"
 #include "densecrf/rows.hpp"
 
@@ -193,6 +195,40 @@ void bind_sums(nb::module_& m) {
       "threads"_a);
 }
 
+void bind_labelling(nb::module_& m) {
+  using Lattices = std::vector<const Lattice*>;
+  using Factors = std::vector<float>;
+  using Labels = Vector<const std::int64_t>;
+  using Column = Vector<const float>;
+  m.def(
+      "potts_energy",
+      [](const Lattices& lattices, const Factors& factors, Matrix<const float> phi, Labels labels,
+         bool symmetric, int threads) {
+        check_columns(phi, labels);
+        const auto terms = terms_of(lattices, factors, phi.shape(1));
+        return parallel(threads, [&](Team& team) {
+          return potts_energy(terms, planes_of(phi), phi.data(), labels.data(),
+                              blur_order(symmetric), team);
+        });
+      },
+      "lattices"_a, "factors"_a, "phi"_a, "labels"_a, "symmetric"_a, "threads"_a);
+  m.def(
+      "potts_alternatives",
+      [](const Lattices& lattices, const Factors& factors, Matrix<const float> phi, Labels labels,
+         Column mass, Column own, Vector<std::int64_t> best, Vector<float> gain, bool symmetric,
+         int threads) {
+        check_columns(phi, labels, mass, own, best, gain);
+        const auto terms = terms_of(lattices, factors, phi.shape(1));
+        return parallel(threads, [&](Team& team) {
+          return potts_alternatives(terms, planes_of(phi), phi.data(), labels.data(), mass.data(),
+                                    own.data(), best.data(), gain.data(), blur_order(symmetric),
+                                    team);
+        });
+      },
+      "lattices"_a, "factors"_a, "phi"_a, "labels"_a, "mass"_a, "own"_a, "best"_a.noconvert(),
+      "gain"_a.noconvert(), "symmetric"_a, "threads"_a);
+}
+
 template <class Planes>
 void check_grid(const Grid& grid, const Planes& planes, std::size_t columns, std::size_t rows) {
   require(!grid.shape.empty() && grid.shape.size() == grid.taps.size(),
@@ -251,6 +287,7 @@ NB_MODULE(_native, m) {
   m.doc() = "Native core of densecrf; not a public interface.";
   densecrf::bind_lattice(m);
   densecrf::bind_sums(m);
+  densecrf::bind_labelling(m);
   densecrf::bind_grid(m);
   densecrf::bind_pixelwise(m);
   m.def("available_threads", &densecrf::available_threads);

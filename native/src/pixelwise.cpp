@@ -4,29 +4,15 @@
 #include <cmath>
 #include <vector>
 
+#include "chunks.hpp"
 #include "densecrf/pixels.hpp"
 
 namespace densecrf {
 
 namespace {
 
-constexpr std::int64_t kGrain = 8192;
+constexpr std::int64_t kGrain = kChunkOfPixels;
 constexpr int kTile = Pixels::kTile;
-
-// Calls chunk(begin, end, sums) for chunks of pixels; adds their sums in the order of the chunks,
-// whichever thread made them.
-template <std::size_t Sums, class Chunk>
-std::array<double, Sums> over_chunks(std::int64_t n, Team& team, Chunk&& chunk) {
-  std::vector<std::array<double, Sums>> parts(static_cast<std::size_t>((n + kGrain - 1) / kGrain),
-                                              std::array<double, Sums>{});
-  team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    chunk(begin, end, parts[static_cast<std::size_t>(begin / kGrain)].data());
-  });
-  std::array<double, Sums> total{};
-  for (const auto& part : parts)
-    for (std::size_t s = 0; s < Sums; ++s) total[s] += part[s];
-  return total;
-}
 
 // Calls body(tile, first pixel, sums) for all tiles.
 template <std::size_t Sums, class Body>
@@ -86,8 +72,8 @@ std::array<double, 3> alternatives(Planes planes, const float* phi, const float*
                                    const std::int64_t* labels, std::int64_t* best, float* gain,
                                    Team& team) {
   return over_tiles<3>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
-    pixels().alternatives(tile, phi + a, received + a, present, count, others + a, labels + a,
-                          best + a, gain + a, sums);
+    pixels().alternatives(tile, phi + a, received + a, planes.n, present, count, others + a,
+                          labels + a, best + a, gain + a, sums);
   });
 }
 

@@ -235,6 +235,10 @@ class DenseCRF:
         return self._energy(self.check_labels(labels))
 
     def _energy(self, x: IntArray, threads: int = 0) -> float:
+        lattices = self.pairwise.lattices
+        if self.compatibility is None and lattices is not None:
+            unary, equal = lattices.potts_energy(self.unary, x, threads)
+            return unary + 0.5 * (float(self.pairwise.mass.sum(dtype=np.float64)) - equal)
         unary = float(np.take_along_axis(self.unary, x[None, :], 0).sum(dtype=np.float64))
         counts = np.bincount(x, minlength=self.labels)
         present = np.flatnonzero(counts)

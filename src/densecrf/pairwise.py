@@ -52,7 +52,8 @@ class Pairwise:
                 self._parts.append((weight, base.weighted(scale, scale)))
             else:
                 self._parts.append((weight, base))
-        self._sum = LatticeSum.of(self._parts)
+        #: All parts as one, where they are lattices.
+        self.lattices = LatticeSum.of(self._parts)
 
     @property
     def parts(self) -> list[tuple[float, Filter]]:
@@ -83,8 +84,8 @@ class Pairwise:
     def apply(self, y: FloatArray, threads: int = 0) -> FloatArray:
         r"""Return :math:`\sum_b K_{ab} y_{bi}`."""
         out = np.empty(y.shape, np.float32)
-        if self._sum is not None:
-            self._sum.apply(y, out, threads)
+        if self.lattices is not None:
+            self.lattices.apply(y, out, threads)
             return out
         out[...] = 0
         for weight, part in self._parts:
@@ -96,8 +97,8 @@ class Pairwise:
     ) -> FloatArray:
         r"""Return softmax(K y - own · y - phi), mean field's answer to `y` in the Potts model."""
         out = np.empty_like(phi)
-        if self._sum is not None:
-            self._sum.respond(phi, y, own, out, threads)
+        if self.lattices is not None:
+            self.lattices.respond(phi, y, own, out, threads)
         else:
             filtered = self.apply(y, threads)
             core().mean_field_response(phi, filtered, None if own is None else y, own, out, threads)

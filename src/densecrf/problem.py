@@ -352,9 +352,16 @@ class Problem:
 
         It is :math:`\arg\min_i \phi_a(i) + \sum_{b \ne a} K_{ab}\, \mu(i, x_b)`.
         """
+        best, gain = np.empty(self.n, np.int64), np.empty(self.n, np.float32)
+        lattices = self.crf.pairwise.lattices
+        if self.potts and lattices is not None:
+            self.calls.plain += 1
+            unary, pairs, movers = lattices.potts_alternatives(
+                self.unary, labels, self.mass, self.diagonal, best, gain, self.threads
+            )
+            return Alternatives(best, gain, int(movers), unary + 0.5 * pairs)
         present, received = self._received(labels)
         others = self.mass - self.diagonal  # what a label that nobody has receives
-        best, gain = np.empty(self.n, np.int64), np.empty(self.n, np.float32)
         unary, pairs, movers = core().alternatives(
             self.unary, received, present, others, labels, best, gain, self.threads
         )

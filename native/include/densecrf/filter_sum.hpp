@@ -17,6 +17,10 @@ struct Term {
 void filter_sum(const std::vector<Term>& terms, Planes planes, const float* in, float* out,
                 BlurOrder order, Team& team);
 
+// The same with one filter after the other.
+void filter_one_by_one(const std::vector<Term>& terms, Planes planes, const float* in, float* out,
+                       BlurOrder order, Team& team);
+
 // Mean field's answer to y: out = softmax(filter_sum(y) - own · y - phi), without the second term
 // where own is null; in place where out == y. The sum is never written down.
 void mean_field_step(const std::vector<Term>& terms, Planes planes, const float* phi,

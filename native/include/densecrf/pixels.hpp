@@ -42,9 +42,9 @@ struct Pixels {
 
   // The label of least phi + received, or the pixel's own where that is no worse, and how much is
   // gained; adds to sums: the own label's phi and received, and whether anything is gained. There
-  // are planes of `received` for the `count` labels in `present` (ascending); the other labels all
-  // receive `others`.
-  void (*alternatives)(const Tile&, const float* phi, const float* received,
+  // are planes of `received`, `stride` apart, for the `count` labels in `present` (ascending); the
+  // other labels all receive `others`.
+  void (*alternatives)(const Tile&, const float* phi, const float* received, std::int64_t stride,
                        const std::int64_t* present, int count, const float* others,
                        const std::int64_t* labels, std::int64_t* best, float* gain, double* sums);
 

@@ -168,7 +168,7 @@ void argmax(const Tile& t, const float* z, std::int64_t* out) {
   DENSECRF_EACH (a, t.count) out[a] = best[a];
 }
 
-void alternatives(const Tile& t, const float* phi, const float* received,
+void alternatives(const Tile& t, const float* phi, const float* received, std::int64_t stride,
                   const std::int64_t* present, int count, const float* others,
                   const std::int64_t* labels, std::int64_t* best, float* gain, double* sums) {
   std::int32_t now[kTile], then[kTile] = {};
@@ -180,7 +180,7 @@ void alternatives(const Tile& t, const float* phi, const float* received,
   int next = 0;
   for (std::int32_t i = 0; i < t.labels; ++i) {
     const float* row = others;
-    if (next < count && present[next] == i) row = received + next++ * t.n;
+    if (next < count && present[next] == i) row = received + next++ * stride;
     DENSECRF_EACH (a, t.count) {
       const bool mine = now[a] == i;
       const float cost = phi[i * t.n + a] + row[a];

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from densecrf.filters.base import Filter
 from densecrf.filters.lattice import LatticeFilter
 from densecrf.native import core
-from densecrf.validation import FloatArray
+from densecrf.validation import FloatArray, IntArray
 
 __all__ = ["LatticeSum"]
 
@@ -46,3 +46,40 @@ class LatticeSum:
         core().mean_field_step(
             self._lattices, self._weights, phi, y, own, out, self._symmetric, threads
         )
+
+    def potts_energy(
+        self, phi: FloatArray, labels: IntArray, threads: int = 0
+    ) -> tuple[float, float]:
+        r"""Return :math:`\sum_a \phi_a(x_a)` and, b = a too, :math:`\sum_{ab} K_{ab}[x_a=x_b]`."""
+        unary, equal = core().potts_energy(
+            self._lattices, self._weights, phi, labels, self._symmetric, threads
+        )
+        return unary, equal
+
+    def potts_alternatives(
+        self,
+        phi: FloatArray,
+        labels: IntArray,
+        mass: FloatArray,
+        own: FloatArray,
+        best: IntArray,
+        gain: FloatArray,
+        threads: int = 0,
+    ) -> tuple[float, float, float]:
+        """Set each pixel's `best` label given all others and its `gain`.
+
+        Returns the labelling's unary and pairwise costs and the number of pixels that gain.
+        """
+        unary, pairs, movers = core().potts_alternatives(
+            self._lattices,
+            self._weights,
+            phi,
+            labels,
+            mass,
+            own,
+            best,
+            gain,
+            self._symmetric,
+            threads,
+        )
+        return unary, pairs, movers

@@ -93,16 +93,14 @@ class DenseCRF:
             raise ValueError(_wrong_unary_shape(array.shape, self._labels, self._grid))
         with np.errstate(over="ignore"):
             unary = np.array(array, np.float32, order="C").reshape(self._labels, self._n)
-        if np.isnan(unary).any() or np.isneginf(unary).any():
+        extents = float(unary.min()), float(unary.max())  # NaN where there is one
+        if np.isnan(extents[0]) or extents[0] == -np.inf:
             check_finite("u", np.where(np.isposinf(unary), 0, unary))
-        forbidden = np.isposinf(unary).all(0)
-        if forbidden.any():
-            raise ValueError(
-                f"u: every label of pixel {int(forbidden.argmax())} costs infinity; clip the "
-                "probabilities before the logarithm (unary_from_softmax does)"
-            )
-        self._unary = unary
-        self._energies = np.clip(unary, -LARGEST_ENERGY, LARGEST_ENERGY)  # there may be infinities
+        if extents[1] == np.inf:
+            _check_allowed(unary)
+        self._unary = self._energies = unary
+        if max(-extents[0], extents[1]) > LARGEST_ENERGY:
+            self._energies = np.clip(unary, -LARGEST_ENERGY, LARGEST_ENERGY)
 
     def addPairwiseEnergy(
         self,
@@ -351,6 +349,15 @@ def _named(**names: str) -> Iterator[None]:
             for mark in (":", "=", " of "):
                 message = message.replace(f"{ours}{mark}", f"{theirs}{mark}")
         raise ValueError(message) from error
+
+
+def _check_allowed(unary: FloatArray) -> None:
+    forbidden = np.isposinf(unary).all(0)
+    if forbidden.any():
+        raise ValueError(
+            f"u: every label of pixel {int(forbidden.argmax())} costs infinity; clip the "
+            "probabilities before the logarithm (unary_from_softmax does)"
+        )
 
 
 def _wrong_unary_shape(shape: tuple[int, ...], labels: int, grid: tuple[int, ...]) -> str:

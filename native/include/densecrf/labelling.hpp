@@ -1,0 +1,26 @@
+// The Potts energy of a labelling, and what its pixels would rather be.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "densecrf/filter_sum.hpp"
+
+namespace densecrf {
+
+// Throw std::out_of_range where a label is none of the planes'.
+
+// Σ_a phi_a(x_a), and Σ_a Σ_b K_ab [x_a = x_b] with the pixels' own terms.
+std::array<double, 2> potts_energy(const std::vector<Term>& terms, Planes planes, const float* phi,
+                                   const std::int64_t* labels, BlurOrder order, Team& team);
+
+// Each pixel's best label given all others', or its own where that is no worse, and what is gained:
+// see Pixels::alternatives. `mass` and `own` are the row sums and the diagonal of K. Returns unary
+// and pairwise costs, and the number of pixels that gain.
+std::array<double, 3> potts_alternatives(const std::vector<Term>& terms, Planes planes,
+                                         const float* phi, const std::int64_t* labels,
+                                         const float* mass, const float* own, std::int64_t* best,
+                                         float* gain, BlurOrder order, Team& team);
+
+}  // namespace densecrf

@@ -1,0 +1,122 @@
+#include "densecrf/labelling.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <stdexcept>
+
+#include "chunks.hpp"
+#include "spread.hpp"
+
+namespace densecrf {
+
+namespace {
+
+constexpr int kTile = Spread::kTile;
+
+// The labels that any pixel has, and which of them each pixel has.
+struct Present {
+  std::vector<std::int64_t> labels;
+  std::vector<std::int32_t> of_pixel;
+
+  Present(const std::int64_t* given, Planes planes) {
+    const auto count = static_cast<std::size_t>(planes.labels);
+    std::vector<std::int32_t> number(count, -1);
+    for (std::int64_t a = 0; a < planes.n; ++a) {
+      if (given[a] < 0 || given[a] >= planes.labels)
+        throw std::out_of_range("labels: out of range");
+      number[static_cast<std::size_t>(given[a])] = 0;
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      if (number[i] == 0) {
+        number[i] = static_cast<std::int32_t>(labels.size());
+        labels.push_back(static_cast<std::int64_t>(i));
+      }
+    of_pixel.resize(static_cast<std::size_t>(planes.n));
+    for (std::int64_t a = 0; a < planes.n; ++a)
+      of_pixel[static_cast<std::size_t>(a)] = number[static_cast<std::size_t>(given[a])];
+  }
+
+  int count() const { return static_cast<int>(labels.size()); }
+};
+
+// How much of each pixel's mass lies on each of the present labels: their indicators, filtered.
+// At once where that needs no more memory than all labels' planes take; otherwise as planes.
+class Support {
+ public:
+  Support(const std::vector<Term>& terms, Planes planes, const Present& present, BlurOrder order,
+          Team& team)
+      : n_(planes.n), present_(present), spread_(terms, present.count(), order) {
+    if (Spread::fits(terms, present.count(), order, planes.labels * planes.n)) {
+      spread_.splat_labels(present.of_pixel.data(), team);
+      return;
+    }
+    const std::int64_t size = present.count() * n_;
+    Buffer<float> indicators(size);
+    std::fill(indicators.data(), indicators.data() + size, 0.0f);
+    for (std::int64_t a = 0; a < n_; ++a) indicators[channel(a) * n_ + a] = 1.0f;
+    filtered_.reset(size);
+    filter_one_by_one(terms, {present.count(), n_}, indicators.data(), filtered_.data(), order,
+                      team);
+  }
+
+  // Of pixels [begin, end), at most a tile, as planes kTile apart.
+  void tile(std::int64_t begin, std::int64_t end, float* out) const {
+    if (filtered_.size() == 0) return spread_.slice(begin, end, out);
+    for (int i = 0; i < present_.count(); ++i)
+      std::copy_n(filtered_.data() + i * n_ + begin, end - begin, out + i * kTile);
+  }
+
+  // Of one pixel, on its own label.
+  float own(std::int64_t a) const {
+    return filtered_.size() == 0 ? spread_.at(a, channel(a)) : filtered_[channel(a) * n_ + a];
+  }
+
+  std::int32_t channel(std::int64_t a) const {
+    return present_.of_pixel[static_cast<std::size_t>(a)];
+  }
+
+ private:
+  std::int64_t n_;
+  const Present& present_;
+  Spread spread_;
+  Buffer<float> filtered_;
+};
+
+}  // namespace
+
+std::array<double, 2> potts_energy(const std::vector<Term>& terms, Planes planes, const float* phi,
+                                   const std::int64_t* labels, BlurOrder order, Team& team) {
+  const Present present(labels, planes);
+  const Support support(terms, planes, present, order, team);
+  return over_chunks<2>(planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+    for (std::int64_t a = begin; a < end; ++a) {
+      sums[0] += phi[labels[a] * planes.n + a];
+      sums[1] += support.own(a);
+    }
+  });
+}
+
+std::array<double, 3> potts_alternatives(const std::vector<Term>& terms, Planes planes,
+                                         const float* phi, const std::int64_t* labels,
+                                         const float* mass, const float* own, std::int64_t* best,
+                                         float* gain, BlurOrder order, Team& team) {
+  const Present present(labels, planes);
+  const Support support(terms, planes, present, order, team);
+  return over_chunks<3>(planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+    std::vector<float> tile(static_cast<std::size_t>(present.count()) * kTile);
+    float others[kTile];
+    for (std::int64_t a = begin; a < end; a += kTile) {
+      const int count = static_cast<int>(std::min<std::int64_t>(kTile, end - a));
+      support.tile(a, a + count, tile.data());
+      for (int p = 0; p < count; ++p) others[p] = mass[a + p] - own[a + p];
+      for (int i = 0; i < present.count(); ++i)  // what all the other labels' pixels charge
+        for (int p = 0; p < count; ++p) tile[i * kTile + p] = others[p] - tile[i * kTile + p];
+      for (int p = 0; p < count; ++p) tile[support.channel(a + p) * kTile + p] += own[a + p];
+      pixels().alternatives({planes.n, planes.labels, count, nullptr}, phi + a, tile.data(), kTile,
+                            present.labels.data(), present.count(), others, labels + a, best + a,
+                            gain + a, sums);
+    }
+  });
+}
+
+}  // namespace densecrf

@@ -1,0 +1,58 @@
+// Splats and blurs of several lattices for all channels at once; what is left is to slice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "densecrf/filter_sum.hpp"
+#include "densecrf/pixels.hpp"
+#include "densecrf/rows.hpp"
+#include "sweep.hpp"
+
+namespace densecrf {
+
+class Spread {
+ public:
+  static constexpr int kTile = Pixels::kTile;
+
+  // Whether all channels' rows of all vertices take no more than so many floats.
+  static bool fits(const std::vector<Term>& terms, int channels, BlurOrder order,
+                   std::int64_t floats);
+
+  Spread(const std::vector<Term>& terms, int channels, BlurOrder order);
+
+  // One of these comes first: planes of values, or the channel in which each pixel has a 1.
+  void splat_planes(const float* in, Team& team);
+  void splat_labels(const std::int32_t* channel, Team& team);
+
+  // The filters' sum at pixels [begin, end), at most a tile, as planes kTile apart.
+  void slice(std::int64_t begin, std::int64_t end, float* tile) const;
+
+  // The filters' sum at one pixel and channel.
+  float at(std::int64_t pixel, int channel) const;
+
+ private:
+  static constexpr int kBlock = Rows::kVector;  // channels side by side
+  static constexpr std::int64_t kGrain = 2048;
+
+  static int blocks_of(int channels) { return (channels + kBlock - 1) / kBlock; }
+  static int width_of(int channels, int block) {
+    return row_width(std::min(kBlock, channels - block * kBlock));
+  }
+  int channels_in(int block) const { return std::min(kBlock, channels_ - block * kBlock); }
+  std::int64_t pixels() const { return terms_[0].lattice->pixels(); }
+
+  // splat(lattice, width, rows, begin, end) fills the rows of some vertices.
+  template <class Splat>
+  void spread(int block, Team& team, const Splat& splat);
+
+  const std::vector<Term>& terms_;
+  int channels_;
+  BlurOrder order_;
+  std::vector<float> factors_;                  // by term, with the lattice's scale
+  std::vector<std::unique_ptr<Sweep>> sweeps_;  // by block and term
+  std::vector<RowsView> results_;
+};
+
+}  // namespace densecrf
