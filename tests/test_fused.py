@@ -229,3 +229,29 @@ def test_labels_outside_the_planes_are_refused():
     for wrong in (2, -1):
         with pytest.raises(ValueError, match="labels"):
             core().potts_energy([lattice], [1.0], phi, np.array([0, 1, wrong, 0]), True, 0)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+@pytest.mark.parametrize("channels", [1, 5, 21, 37])
+def test_levels_that_a_channel_does_not_reach_change_nothing(channels, hard):
+    """Channels of many ranges at once are what each would be alone, over all levels."""
+    rng = np.random.default_rng(channels)
+    n, count = 60, 12
+    lattice = core().Lattice.build(rng.random((n, 2)) * 4, 0)
+    matrix = np.zeros((n, n), np.float32)
+    lattice.apply(np.eye(n, dtype=np.float32), matrix, True, 1.0, False, 0)
+    width = rng.choice([0.0, 0.05, 0.3, 1.0, 1.4], (channels, 1))
+    scores = np.float32(rng.random((channels, 1)) + width * (rng.random((channels, n)) - 0.5))
+    extents = np.stack([scores.min(1), scores.max(1)], 1)
+    out = np.full_like(scores, 7)
+    lattice.ordered(
+        scores, extents, out, matrix.sum(1), count, 0.0, count - 1.0, hard, True, 1.0, False, 0
+    )
+    t = np.clip(scores * np.float32(count - 1), 0, count - 1).astype(np.float64)
+    t = np.floor(t) if hard else t
+    ramps = np.clip(t[:, None] - np.arange(count - 1)[:, None], 0, 1)  # mass above each level
+    above = np.concatenate([np.ones((channels, 1, n)), ramps, np.zeros((channels, 1, n))], 1)
+    share = above[:, :-1] - above[:, 1:]
+    sign = np.sign(np.arange(count)[:, None] - np.arange(count))
+    s = np.einsum("cla,lm,cmb->cab", share, sign, share)
+    np.testing.assert_allclose(out, (matrix * s).sum(2), rtol=0, atol=1e-4)

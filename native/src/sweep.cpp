@@ -11,7 +11,7 @@ constexpr int kArrays = 2;  // one for each order of blurs
 }  // namespace
 
 std::int64_t Sweep::floats(const Lattice& lattice, int width, bool windowed) {
-  return (windowed ? 1 : kArrays) * static_cast<std::int64_t>(lattice.vertices()) * width;
+  return (windowed ? 1 : kArrays) * (lattice.vertices() + kSpare) * width;
 }
 
 Sweep::Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone)
@@ -28,7 +28,7 @@ Sweep::Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone)
     stages_.back().joins = true;
   }
   windowed_ = alone && keep_windows();
-  if (!windowed_) memory_ = topology_.shelf.take(kArrays * vertices_ * width_);
+  if (!windowed_) memory_ = topology_.shelf.take(kArrays * (vertices_ + kSpare) * width_);
 }
 
 Sweep::~Sweep() {
@@ -103,34 +103,70 @@ void Sweep::blur(const Stage& stage, std::int64_t begin, std::int64_t end) const
               own_rows(from, begin), stage.joins, out, width_, begin, end);
 }
 
-// Blurs rows in place along all axes, in this order; the reversed ones end averaged with the
-// others.
-void Sweep::blur_lines(float* rows, bool reversed, Team& team) {
-  constexpr std::int64_t kVertices = 512;
-  const int d = topology_.dimension;
-  const bool everywhere = topology_.reversed.empty();
-  for (int i = 0; i <= d; ++i) {
-    const std::int32_t* lines = topology_.lines_of(reversed ? d - i : i);
-    float* mean = reversed && everywhere && i == d ? memory_.data() : nullptr;
-    const auto next_line = [&](std::int64_t at) {
-      while (lines[at] >= 0) ++at;
-      return at;
-    };
-    team.run(vertices_, kVertices, [&](std::int64_t begin, std::int64_t end, int) {
-      densecrf::rows().blur_lines(lines, next_line(begin), next_line(end), rows, mean, width_);
-    });
-  }
-  if (reversed && !everywhere) join_lines(rows, team);
+// The columns that go through all of their blurs before the next: so many that the lattice's stay
+// in the cache, or as many as can be had where even the fewest would not.
+int Sweep::columns_at_once() const {
+  constexpr std::int64_t kCache = 3 << 18;  // floats' bytes that a processor's own cache holds
+  if (width_ <= Rows::kVector) return width_;
+  const std::int64_t bytes = 4 * vertices_ * Rows::kVector;
+  if (bytes <= kCache) return Rows::kVector;
+  const int parts = (width_ + Rows::kMostColumns - 1) / Rows::kMostColumns;
+  return (width_ / Rows::kVector + parts - 1) / parts * Rows::kVector;
 }
 
-void Sweep::join_lines(const float* reversed, Team& team) {
+// All blurs, in place. Threads take columns and orders of their own, or, where there are too few,
+// parts of every blur.
+void Sweep::blur_rows(Team& team) {
+  const int columns = columns_at_once();
+  const std::int64_t groups = (width_ + columns - 1) / columns;
+  const std::int64_t tasks = symmetric() ? 2 * groups : groups;
+  const auto blur_lines = [&](const Topology::Lines& lines, std::int64_t begin, std::int64_t end,
+                              std::int64_t task) {
+    const bool reversed = symmetric() && task % 2 == 1;
+    const auto first = static_cast<int>(symmetric() ? task / 2 : task) * columns;
+    float* own = (reversed ? reversed_rows() : forward_rows()) + first;
+    rows().blur_lines(lines.begin, begin, end, topology_.vertices, own, width_,
+                      std::min(columns, width_ - first));
+  };
+  const auto axis_lines = [&](std::int64_t task, int i) {
+    return topology_.lines_of(symmetric() && task % 2 == 1 ? topology_.dimension - i : i);
+  };
+  if (tasks >= team.size()) {
+    team.run(tasks, 1, [&](std::int64_t task, std::int64_t, int thread) {
+      for (int i = 0; i <= topology_.dimension; ++i) {
+        team.checkpoint(thread);
+        const Topology::Lines lines = axis_lines(task, i);
+        blur_lines(lines, 0, lines.length, task);
+      }
+    });
+  } else {
+    for (std::int64_t task = 0; task < tasks; ++task)
+      for (int i = 0; i <= topology_.dimension; ++i) {
+        const Topology::Lines lines = axis_lines(task, i);
+        team.run(lines.length, 1024, [&](std::int64_t begin, std::int64_t end, int) {
+          blur_lines(lines, lines.border(begin, topology_.vertices),
+                     lines.border(end, topology_.vertices), task);
+        });
+      }
+  }
+  if (symmetric()) join_orders(team);
+}
+
+// The mean of both orders, where they differ.
+void Sweep::join_orders(Team& team) {
+  const auto join = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin * width_; at < end * width_; ++at)
+      memory_[at] = 0.5f * (reversed_rows()[at] + memory_[at]);
+  };
+  if (topology_.reversed.empty()) {
+    team.run(vertices_, 1024, [&](std::int64_t begin, std::int64_t end, int) { join(begin, end); });
+    return;
+  }
   const Topology::Runs& wanted = topology_.reversed.back();
   team.run(static_cast<std::int64_t>(wanted.intervals.size()), 64,
            [&](std::int64_t begin, std::int64_t end, int) {
              for (std::int64_t i = begin; i < end; ++i)
-               for (std::int64_t at = wanted.intervals[i].first * std::int64_t{width_};
-                    at < wanted.intervals[i].second * std::int64_t{width_}; ++at)
-                 memory_[at] = 0.5f * (reversed[at] + memory_[at]);
+               join(wanted.intervals[i].first, wanted.intervals[i].second);
            });
 }
 

@@ -69,20 +69,22 @@ class Sweep {
   template <class Splat>
   RowsView spread(Splat&& splat, Team& team) {
     constexpr std::int64_t kVertices = 512;
-    float* forward = memory_.data();
-    float* reversed = symmetric() ? forward + vertices_ * width_ : nullptr;
+    float* forward = forward_rows();
+    float* reversed = symmetric() ? reversed_rows() : nullptr;
     team.run(vertices_, kVertices, [&](std::int64_t begin, std::int64_t end, int) {
       splat(forward + begin * width_, begin, end);
       if (reversed)
         std::copy(forward + begin * width_, forward + end * width_, reversed + begin * width_);
     });
-    blur_lines(forward, false, team);
-    if (reversed) blur_lines(reversed, true, team);
+    for (float* rows : {forward, reversed})
+      if (rows) std::fill_n(rows + vertices_ * width_, kSpare * width_, 0.0f);
+    blur_rows(team);
     return {forward, kEverything};
   }
 
  private:
   static constexpr std::int64_t kBlock = Topology::kReachBlock;
+  static constexpr std::int64_t kSpare = 2;  // rows behind those of the vertices: see blur_lines
   static constexpr std::int64_t kEverything = INT64_MAX;  // the mask of an array of all rows
 
   struct Stage {
@@ -105,8 +107,11 @@ class Sweep {
   bool needed(std::size_t stage, std::int64_t block, std::int64_t sliced) const;
   void blur_block(const Stage& stage, std::int64_t block) const;
   void blur(const Stage& stage, std::int64_t begin, std::int64_t end) const;
-  void blur_lines(float* rows, bool reversed, Team& team);
-  void join_lines(const float* reversed, Team& team);
+  void blur_rows(Team& team);
+  int columns_at_once() const;
+  void join_orders(Team& team);
+  float* forward_rows() { return memory_.data(); }
+  float* reversed_rows() { return memory_.data() + (vertices_ + kSpare) * width_; }
   bool symmetric() const { return stages_.back().joins; }
   float* own_rows(const Stage& stage, std::int64_t vertex) const {
     return stage.rows + (vertex & stage.mask) * width_;

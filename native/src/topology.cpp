@@ -119,29 +119,30 @@ void Topology::find_ragged(Team& team) {
   }
 }
 
-const std::int32_t* Topology::lines_of(int j) const {
-  const std::int64_t length = static_cast<std::int64_t>(vertices) + 1;
-  const Buffer<std::int32_t>* held = lines_.load(std::memory_order_acquire);
+Topology::Lines Topology::lines_of(int j) const {
+  const AllLines* held = lines_.load(std::memory_order_acquire);
   if (!held) {
-    auto made = std::make_unique<Buffer<std::int32_t>>((dimension + 1) * length);
-    write_lines(made->data());
+    auto made = std::make_unique<AllLines>(made_lines());
     if (lines_.compare_exchange_strong(held, made.get(), std::memory_order_acq_rel))
       held = made.release();
   }
-  return held->data() + j * length;
+  const auto& own = (*held)[static_cast<std::size_t>(j)];
+  return {own.data(), static_cast<std::int64_t>(own.size()) - 1};
 }
 
-void Topology::write_lines(std::int32_t* at) const {
-  for (int i = 0; i <= dimension; ++i) {
-    const std::int32_t* neighbours = axis(i);
+Topology::AllLines Topology::made_lines() const {
+  AllLines all(static_cast<std::size_t>(dimension) + 1, std::vector<std::int32_t>{vertices});
+  for (int j = 0; j <= dimension; ++j) {
+    auto& lines = all[static_cast<std::size_t>(j)];
+    const auto next = [own = axis(j)](std::int64_t v) { return own[2 * v]; };
+    const auto previous = [own = axis(j)](std::int64_t v) { return own[2 * v + 1]; };
     for (std::int32_t first = 0; first < vertices; ++first) {
-      if (neighbours[2 * static_cast<std::int64_t>(first) + 1] != vertices) continue;
-      *at++ = ~first;
-      for (std::int32_t v = first; (v = neighbours[2 * static_cast<std::int64_t>(v)]) != vertices;)
-        *at++ = v;
+      if (previous(first) != vertices || next(first) == vertices) continue;
+      for (std::int32_t v = first; v != vertices; v = next(v)) lines.push_back(v);
+      lines.push_back(vertices);
     }
-    *at++ = ~0;
   }
+  return all;
 }
 
 }  // namespace densecrf

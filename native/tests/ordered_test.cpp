@@ -5,6 +5,7 @@
 #include "check.hpp"
 #include "densecrf/baselines.hpp"
 #include "densecrf/grid.hpp"
+#include "densecrf/pixelwise.hpp"
 #include "densecrf/rows.hpp"
 
 using namespace densecrf;
@@ -40,6 +41,12 @@ struct Problem {
     return t;
   }
 
+  std::vector<float> extents() {
+    std::vector<float> out(2 * kChannels);
+    densecrf::extents({kChannels, static_cast<std::int64_t>(n)}, scores.data(), out.data(), team);
+    return out;
+  }
+
   double exact_row(std::size_t c, std::size_t a) const {
     double sum = 0;
     for (std::size_t b = 0; b < n; ++b) {
@@ -57,8 +64,8 @@ void test_levels(Problem& p) {
         if (!select_rows(isa)) continue;
         const Levels levels{count, 0.1f, 1.1f * static_cast<float>(count - 1), hard};
         std::vector<float> out(p.n * kChannels, 1.0f);
-        filter_ordered(p.lattice, p.scores.data(), out.data(), kChannels, levels, p.mass.data(),
-                       BlurOrder::kSymmetric, -2.0f, true, p.team);
+        filter_ordered(p.lattice, p.scores.data(), p.extents().data(), out.data(), kChannels,
+                       levels, p.mass.data(), BlurOrder::kSymmetric, -2.0f, true, p.team);
         for (std::size_t c = 0; c < kChannels; ++c) {
           const auto t = p.levels_of(levels, c);
           for (std::size_t a = 0; a < p.n; ++a)
@@ -108,8 +115,8 @@ void test_scores_that_are_no_numbers(Problem& p) {
   for (std::size_t i = 1; i < p.scores.size(); i += 7) p.scores[i] = HUGE_VALF;
   std::vector<float> out(p.n * kChannels);
   const Levels levels{10, 0, 9, false};
-  filter_ordered(p.lattice, p.scores.data(), out.data(), kChannels, levels, p.mass.data(),
-                 BlurOrder::kSymmetric, 1.0f, false, p.team);
+  filter_ordered(p.lattice, p.scores.data(), p.extents().data(), out.data(), kChannels, levels,
+                 p.mass.data(), BlurOrder::kSymmetric, 1.0f, false, p.team);
   filter_literal(p.lattice, p.scores.data(), out.data(), kChannels, 10, BlurOrder::kSymmetric,
                  p.team);
   filter_adaptive(p.lattice, p.scores.data(), out.data(), kChannels, BlurOrder::kSymmetric, 1 << 26,

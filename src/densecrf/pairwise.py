@@ -105,13 +105,29 @@ class Pairwise:
         return out
 
     def ordered(
-        self, y: FloatArray, levels: Levels, order: str = "soft", threads: int = 0
+        self,
+        y: FloatArray,
+        levels: Levels,
+        order: str = "soft",
+        threads: int = 0,
+        extents: FloatArray | None = None,
     ) -> FloatArray:
-        r"""Return :math:`\sum_b K_{ab}\, s(y_{ai}, y_{bi})`; `levels` matter for soft and hard."""
+        r"""Return :math:`\sum_b K_{ab}\, s(y_{ai}, y_{bi})`.
+
+        `levels` matter for soft and hard; `extents` as for `Filter.ordered_planes`.
+        """
         out = np.zeros(y.shape, np.float32)
         for weight, part in self._parts:
             if order in ("soft", "hard"):
-                part.ordered_planes(y, out, levels, factor=weight, accumulate=True, threads=threads)
+                part.ordered_planes(
+                    y,
+                    out,
+                    levels,
+                    extents=extents,
+                    factor=weight,
+                    accumulate=True,
+                    threads=threads,
+                )
             else:
                 exact = np.empty_like(out)
                 part.ordered_exactly(y, exact, order, levels.count, threads=threads)

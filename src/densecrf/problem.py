@@ -169,7 +169,8 @@ class Problem:
         some = nodes[:1] if mirrored else nodes
         ordered = extents[: len(some), 0] < extents[: len(some), 1]  # else nothing flows
         part = _floats(some if ordered.all() else some[ordered])
-        r = self._balanced(self.crf.pairwise.ordered(part, levels, order, self.threads))
+        known = np.ascontiguousarray(extents[: len(some)][ordered])
+        r = self._balanced(self.crf.pairwise.ordered(part, levels, order, self.threads, known))
         if len(r) < len(some):
             rows, r = r, np.zeros(some.shape, np.float32)
             r[ordered] = rows

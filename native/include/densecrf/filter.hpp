@@ -34,18 +34,23 @@ struct Levels {
   bool hard;
 
   // Within [0, count - 1] for every score, NaN included: a level is an index.
+  float within(float score) const {
+    const float t = (score - low) * scale, positive = t > 0 ? t : 0.0f;
+    const auto top = static_cast<float>(count - 1);
+    return positive < top ? positive : top;
+  }
   float of(float score) const {
-    const float t = (score - low) * scale;
-    const float within = t > 0 ? std::min(t, static_cast<float>(count - 1)) : 0.0f;
-    return hard ? static_cast<float>(static_cast<int>(within)) : within;
+    const float t = within(score);
+    return hard ? static_cast<float>(static_cast<int>(t)) : t;
   }
 };
 
 // out_c,a (+)= factor · Σ_b k_ab s(t_a, t_b), where s is the sign of the difference of whole levels
 // and bilinear in between: antisymmetric and within [-1, 1]. `mass` is Σ_b k_ab. Rows of `scores`
-// and `out` are channels of n contiguous floats.
-void filter_ordered(const Lattice& lattice, const float* scores, float* out, int channels,
-                    Levels levels, const float* mass, BlurOrder order, float factor,
+// and `out` are channels of n contiguous floats; `extents` are the least and the largest score of
+// each: levels that a channel does not reach cost nothing.
+void filter_ordered(const Lattice& lattice, const float* scores, const float* extents, float* out,
+                    int channels, Levels levels, const float* mass, BlurOrder order, float factor,
                     bool accumulate, Team& team);
 
 // Floats of workspace that filter_ordered takes at most.

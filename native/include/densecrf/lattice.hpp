@@ -55,9 +55,19 @@ struct Topology {
   // Computes what the filters need beyond neighbours and incidence: the reach and `reversed`.
   void prepare(Team& team);
 
-  // All vertices, in lines along one axis: each line from its first vertex on, which is written as
-  // ~v; ends with ~0. Made when first asked for.
-  const std::int32_t* lines_of(int j) const;
+  // The vertices that have neighbours along one axis, line after line, with the number `vertices`
+  // before, between and behind the lines (begin[length] is the last of these). Made when first
+  // asked for.
+  struct Lines {
+    const std::int32_t* begin;
+    std::int64_t length;
+    // The next place between lines.
+    std::int64_t border(std::int64_t at, std::int32_t vertices) const {
+      while (begin[at] != vertices) ++at;
+      return at;
+    }
+  };
+  Lines lines_of(int j) const;
 
   mutable Shelf shelf, pixel_shelf;  // for the workspaces of the filters
 
@@ -75,10 +85,11 @@ struct Topology {
  private:
   void measure_reach(Team& team);
   void find_ragged(Team& team);
-  void write_lines(std::int32_t* at) const;
+  using AllLines = std::vector<std::vector<std::int32_t>>;  // by axis
+  AllLines made_lines() const;
 
-  // (d+1, vertices+1). Without a lock, like Shelf: of two threads that make them, one's are kept.
-  mutable std::atomic<const Buffer<std::int32_t>*> lines_{nullptr};
+  // Without a lock, like Shelf: of two threads that make them, one's are kept.
+  mutable std::atomic<const AllLines*> lines_{nullptr};
 };
 
 // A lattice as plain pointers, for the inner loops.

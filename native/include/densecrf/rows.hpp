@@ -19,6 +19,8 @@ struct RowsView {
 struct Rows {
   static constexpr int kVector = 16;  // floats of a vector, whatever the width of the registers
 
+  static constexpr int kMostColumns = 5 * kVector;
+
   const char* isa;
 
   // `out` and `own` point to the row of vertex (or pixel) `begin`, and the rows follow each other.
@@ -36,7 +38,7 @@ struct Rows {
   void (*splat)(const LatticeView&, const float* in, float* out, int width, std::int64_t begin,
                 std::int64_t end);
 
-  // For `lanes` labels (1, 2, 4 or 8) side by side, slot l of label i is the sum of
+  // For `lanes` labels (1, 2, 4, 8 or 16) side by side, slot l of label i is the sum of
   // w_e · clamp(t_pixel(e)[i] - l, 0, 1), the mass at or above level l + 1, where a pixel of
   // fractional level t belongs to the two nearest levels in linear proportion. A row is some
   // `vectors`; their g-th group of lanes holds the slots g · vectors, g · vectors + 1 and so on, so
@@ -50,10 +52,11 @@ struct Rows {
                const float* own, bool mean, float* out, int width, std::int64_t begin,
                std::int64_t end);
 
-  // The same in place, for lines [begin, end) of Topology::lines_of; with `into`, there, as a mean
-  // with what that holds.
-  void (*blur_lines)(const std::int32_t* lines, std::int64_t begin, std::int64_t end, float* rows,
-                     float* into, int width);
+  // The same in place, for lines [begin, end) of Topology::lines_of, on the first `columns` floats
+  // of each row: one row of 4 or 8, or up to kMostColumns in whole vectors. Row number `vertices`
+  // holds zeros, the one behind it anything.
+  void (*blur_lines)(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
+                     std::int32_t vertices, float* rows, int width, int columns);
 
   // out_a (+)= scale · sum of w_k · in_corner(k).
   void (*slice)(const LatticeView&, RowsView in, float scale, bool accumulate, float* out,

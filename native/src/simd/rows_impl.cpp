@@ -156,52 +156,27 @@ void blur_blocks(const std::int32_t* axis, std::int32_t vertices, RowsView in, c
   }
 }
 
-constexpr int kColumns = 256;  // floats of a row that are remembered when the next one is blurred
-
-template <int W, bool Mean>
-void blur_columns(const std::int32_t* lines, std::int64_t begin, std::int64_t end, float* rows,
-                  float* into, int width, int columns) {
-  constexpr std::int64_t kPrefetch = 512;  // floats ahead
-  static const float zeros[kColumns] = {};
+// Without branches, since lines are short: between them `lines` visits the row of zeros, whose blur
+// goes to the row behind it. Each row is read once and written once.
+template <int W, int Count>
+void blur_columns(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
+                  std::int32_t vertices, float* rows, int width) {
+  constexpr std::int64_t kPrefetch = 32;  // vertices ahead
+  const auto row = [&](std::int32_t v) { return rows + static_cast<std::int64_t>(v) * width; };
   const Vec<W> half = Vec<W>::fill(0.5f);
-  const auto vertex = [&](std::int64_t i) {
-    return static_cast<std::int64_t>(lines[i] < 0 ? ~lines[i] : lines[i]);
-  };
-  const std::int64_t distance = kPrefetch > columns ? kPrefetch / columns : 1;
-  float before[kColumns];
+  Vec<W> previous[Count], own[Count];
+  for (int p = 0; p < Count; ++p) previous[p] = own[p] = Vec<W>::fill(0);  // begins between lines
   for (std::int64_t i = begin; i < end; ++i) {
-    const bool first = lines[i] < 0, last = lines[i + 1] < 0;
-    if (i + distance < end) {
-      const std::int64_t later = vertex(i + distance) * width;
-      for (int at = 0; at < columns; at += 16) {
-        prefetch(rows + later + at);
-        if (Mean) prefetch(into + later + at);
-      }
+    if (i + kPrefetch < end)
+      for (int p = 0; p < Count; ++p) prefetch(row(lines[i + kPrefetch]) + p * W);
+    const float* following = row(lines[i + 1]);
+    float* out = row(lines[i] + (lines[i] == vertices));
+    for (int p = 0; p < Count; ++p) {
+      const Vec<W> next = Vec<W>::load(following + p * W);
+      (own[p] + half * (next + previous[p])).store(out + p * W);
+      previous[p] = own[p];
+      own[p] = next;
     }
-    if (!Mean && first && last) continue;
-    float* own = rows + vertex(i) * width;
-    float* out = Mean ? into + vertex(i) * width : own;
-    const float* next = last ? zeros : rows + vertex(i + 1) * width;
-    const float* previous = first ? zeros : before;
-    for (int at = 0; at < columns; at += W) {
-      const Vec<W> old = Vec<W>::load(own + at);
-      Vec<W> sum = old + half * (Vec<W>::load(next + at) + Vec<W>::load(previous + at));
-      if (Mean) sum = half * (sum + Vec<W>::load(out + at));
-      old.store(before + at);
-      sum.store(out + at);
-    }
-  }
-}
-
-template <int W>
-void blur_lines_blocks(const std::int32_t* lines, std::int64_t begin, std::int64_t end, float* rows,
-                       float* into, int width) {
-  for (int first = 0; first < width; first += kColumns) {
-    const int columns = width - first < kColumns ? width - first : kColumns;
-    if (into)
-      blur_columns<W, true>(lines, begin, end, rows + first, into + first, width, columns);
-    else
-      blur_columns<W, false>(lines, begin, end, rows + first, nullptr, width, columns);
   }
 }
 
@@ -302,14 +277,15 @@ void splat(const LatticeView& t, const float* in, float* out, int width, std::in
 }
 
 template <class Function>
-Function* by_lanes(int lanes, Function* one, Function* two, Function* four, Function* eight) {
-  return lanes == 1 ? one : lanes == 2 ? two : lanes == 4 ? four : eight;
+Function* by_lanes(int lanes, Function* one, Function* two, Function* four, Function* eight,
+                   Function* sixteen) {
+  return lanes == 1 ? one : lanes == 2 ? two : lanes == 4 ? four : lanes == 8 ? eight : sixteen;
 }
 
 void splat_levels(const LatticeView& t, const float* level, float* out, int vectors, int lanes,
                   std::int64_t begin, std::int64_t end) {
   by_lanes(lanes, splat_levels_lanes<1>, splat_levels_lanes<2>, splat_levels_lanes<4>,
-           splat_levels_lanes<8>)(t, level, out, vectors, begin, end);
+           splat_levels_lanes<8>, splat_levels_lanes<16>)(t, level, out, vectors, begin, end);
 }
 
 void blur(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
@@ -319,10 +295,16 @@ void blur(const std::int32_t* axis, std::int32_t vertices, RowsView in, const fl
                                                                    mean, out, width, begin, end);
 }
 
-void blur_lines(const std::int32_t* lines, std::int64_t begin, std::int64_t end, float* rows,
-                float* into, int width) {
-  by_width(width, blur_lines_blocks<4>, blur_lines_blocks<8>, blur_lines_blocks<16>)(
-      lines, begin, end, rows, into, width);
+void blur_lines(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
+                std::int32_t vertices, float* rows, int width, int columns) {
+  auto* chosen = columns == 4           ? blur_columns<4, 1>
+                 : columns == 8         ? blur_columns<8, 1>
+                 : columns == kWide     ? blur_columns<kWide, 1>
+                 : columns == 2 * kWide ? blur_columns<kWide, 2>
+                 : columns == 3 * kWide ? blur_columns<kWide, 3>
+                 : columns == 4 * kWide ? blur_columns<kWide, 4>
+                                        : blur_columns<kWide, 5>;
+  chosen(lines, begin, end, vertices, rows, width);
 }
 
 void slice(const LatticeView& t, RowsView in, float scale, bool accumulate, float* out, int width,
@@ -335,7 +317,8 @@ void slice_levels(const LatticeView& t, RowsView in, const float* level, const f
                   int vectors, int lanes, float scale, float* out, std::int64_t begin,
                   std::int64_t end) {
   by_lanes(lanes, slice_levels_lanes<1>, slice_levels_lanes<2>, slice_levels_lanes<4>,
-           slice_levels_lanes<8>)(t, in, level, mass, vectors, scale, out, begin, end);
+           slice_levels_lanes<8>,
+           slice_levels_lanes<16>)(t, in, level, mass, vectors, scale, out, begin, end);
 }
 
 }  // namespace

@@ -115,6 +115,7 @@ struct Groups {
   // The labels at p, in each group. (Floats behind them may be read, and are dropped.)
   DENSECRF_INLINE static Wide repeat(const float* p) {
     if constexpr (Lanes == 1) return Wide::fill(*p);
+    if constexpr (Lanes == kWide) return Wide::load(p);
 #if defined(__clang__) || defined(__GNUC__)
     if constexpr (Lanes == 2) {  // both as one number
       typedef long long Pairs __attribute__((vector_size(kWide * sizeof(float))));
@@ -129,8 +130,7 @@ struct Groups {
 #if defined(__clang__) || (defined(__GNUC__) && __GNUC__ >= 12)
     if constexpr (Lanes == 4)  // in two steps: in one, compilers go through memory
       return doubled(doubled(Vec<4>::load(p)));
-    else
-      return doubled(Vec<8>::load(p));
+    if constexpr (Lanes == 8) return doubled(Vec<8>::load(p));
 #else
     const Wide some = Wide::load(p);
     return permute<Repeat>(some, some);

@@ -207,11 +207,16 @@ class Filter(ABC):
         out: FloatArray,
         levels: Levels,
         *,
+        extents: FloatArray | None = None,
         factor: float = 1.0,
         accumulate: bool = False,
         threads: int = 0,
     ) -> None:
-        """Set, or add to, `out` the ordered filtering by levels, times `factor`."""
+        """Set, or add to, `out` the ordered filtering by levels, times `factor`.
+
+        `extents`, (channels, 2), are the least and the largest score of each channel where they
+        are known already.
+        """
 
     @abstractmethod
     def ordered_exactly(

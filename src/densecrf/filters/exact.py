@@ -90,6 +90,7 @@ class ExactFilter(Filter):
         out: FloatArray,
         levels: Levels,
         *,
+        extents: FloatArray | None = None,
         factor: float = 1.0,
         accumulate: bool = False,
         threads: int = 0,

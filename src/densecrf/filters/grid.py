@@ -110,6 +110,7 @@ class GridFilter(Filter):
         out: FloatArray,
         levels: Levels,
         *,
+        extents: FloatArray | None = None,
         factor: float = 1.0,
         accumulate: bool = False,
         threads: int = 0,

@@ -72,6 +72,7 @@ class MaskedFilter(Filter):
         out: FloatArray,
         levels: Levels,
         *,
+        extents: FloatArray | None = None,
         factor: float = 1.0,
         accumulate: bool = False,
         threads: int = 0,
