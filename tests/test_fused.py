@@ -69,6 +69,16 @@ def test_response_to_extreme_energies():
     np.testing.assert_allclose(out, softmax(-phi), rtol=1e-6, atol=1e-38)
 
 
+def test_balance(planes, column):
+    r = planes[0].copy()
+    r[-1] = 0
+    core().balance(r, column, float(column.sum(dtype=np.float64)), 0.5, 0)
+    share = 0.5 * planes[0].sum(1, dtype=np.float64)[:, None] / column.sum(dtype=np.float64)
+    np.testing.assert_allclose(r[:-1], (0.5 * planes[0] - share * column)[:-1], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(r.sum(1, dtype=np.float64), 0, atol=1e-5 * len(column))
+    assert not r[-1].any()
+
+
 def test_potts_messages_also_in_place(planes, column):
     filtered, y, out = planes[:3]
     m = filtered.astype(np.float64) - column * y

@@ -154,6 +154,15 @@ void bind_pixelwise(nb::module_& m) {
       },
       "z"_a, "out"_a.noconvert(), "threads"_a);
   m.def(
+      "balance",
+      [](Out r, Column mass, double total_mass, float factor, int threads) {
+        check_columns(r, mass);
+        parallel(threads, [&](Team& team) {
+          balance(planes_of(r), r.data(), mass.data(), total_mass, factor, team);
+        });
+      },
+      "r"_a.noconvert(), "mass"_a, "total_mass"_a, "factor"_a, "threads"_a);
+  m.def(
       "inner",
       [](In u, In v, int threads) {
         check_same_shape(u, v);

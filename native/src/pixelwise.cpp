@@ -149,6 +149,19 @@ void extents(Planes planes, const float* z, float* out, Team& team) {
   });
 }
 
+void balance(Planes planes, float* r, const float* mass, double total_mass, float factor,
+             Team& team) {
+  team.run(planes.labels, 1, [&](std::int64_t i, std::int64_t, int) {
+    float* plane = r + i * planes.n;
+    double lanes[kLanes] = {};
+    in_lanes(0, planes.n, [&](std::int64_t a, int lane) { lanes[lane] += plane[a]; });
+    double sum = 0;
+    for (const double lane : lanes) sum += lane;
+    const float share = total_mass > 0 ? static_cast<float>(factor * sum / total_mass) : 0.0f;
+    for (std::int64_t a = 0; a < planes.n; ++a) plane[a] = factor * plane[a] - share * mass[a];
+  });
+}
+
 double inner(Planes planes, const float* u, const float* v, Team& team) {
   return over_chunks<1>(length(planes), team,
                         [&](std::int64_t begin, std::int64_t end, double* sums) {

@@ -114,22 +114,23 @@ class Pairwise:
     ) -> FloatArray:
         r"""Return :math:`\sum_b K_{ab}\, s(y_{ai}, y_{bi})`.
 
-        `levels` matter for soft and hard; `extents` as for `Filter.ordered_planes`.
+        `levels` matter for soft and hard; `extents` as for `Filter.ordered_planes`. Labels whose
+        extents are equal have no order, and are skipped.
         """
         out = np.zeros(y.shape, np.float32)
+        if order not in ("soft", "hard"):
+            moving = slice(None) if extents is None else extents[:, 0] < extents[:, 1]
+            out[moving] = self._ordered_exactly(y[moving], order, levels.count, threads)
+            return out
         for weight, part in self._parts:
-            if order in ("soft", "hard"):
-                part.ordered_planes(
-                    y,
-                    out,
-                    levels,
-                    extents=extents,
-                    factor=weight,
-                    accumulate=True,
-                    threads=threads,
-                )
-            else:
-                exact = np.empty_like(out)
-                part.ordered_exactly(y, exact, order, levels.count, threads=threads)
-                out += np.float32(weight) * exact
+            part.ordered_planes(
+                y, out, levels, extents=extents, factor=weight, accumulate=True, threads=threads
+            )
         return out
+
+    def _ordered_exactly(self, y: FloatArray, order: str, levels: int, threads: int) -> FloatArray:
+        total, exact = np.zeros(y.shape, np.float32), np.empty(y.shape, np.float32)
+        for weight, part in self._parts:
+            part.ordered_exactly(y, exact, order, levels, threads=threads)
+            total += np.float32(weight) * exact
+        return total

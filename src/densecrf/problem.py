@@ -166,24 +166,17 @@ class Problem:
         self.calls.ordered += 1
         # Of two labels, one is the mirror image of the other.
         mirrored = order == "soft" and self.potts and self.labels == 2 == len(nodes)
-        some = nodes[:1] if mirrored else nodes
-        ordered = extents[: len(some), 0] < extents[: len(some), 1]  # else nothing flows
-        part = _floats(some if ordered.all() else some[ordered])
-        known = np.ascontiguousarray(extents[: len(some)][ordered])
-        r = self._balanced(self.crf.pairwise.ordered(part, levels, order, self.threads, known))
-        if len(r) < len(some):
-            rows, r = r, np.zeros(some.shape, np.float32)
-            r[ordered] = rows
+        some = _floats(nodes[:1] if mirrored else nodes)
+        extents = extents[: len(some)]
+        r = self.crf.pairwise.ordered(some, levels, order, self.threads, extents)
+        # Halve it, and take out the rounding errors that keep it from adding up to 0.
+        core().balance(r, self.mass, self.total_mass, 0.5, self.threads)
         return np.concatenate([r, -r]) if mirrored else self.leaves(r)
 
-    def _balanced(self, r: FloatArray) -> FloatArray:
-        """Halve `r` and take out the rounding errors that keep it from adding up to 0."""
-        total = float(self.mass.sum(dtype=np.float64))
-        for row in r:
-            row *= np.float32(0.5)
-            if total > 0:
-                row -= np.float32(row.sum(dtype=np.float64) / total) * self.mass
-        return r
+    @cached_property
+    def total_mass(self) -> float:
+        """The sum of all pairwise weights, both orders of a pair and the pixels' own."""
+        return float(self.mass.sum(dtype=np.float64))
 
     def nodes(self, y: FloatArray) -> FloatArray:
         """Return the scores that the LP orders: the labels', or their sums below tree nodes."""
@@ -216,7 +209,7 @@ class Problem:
     @cached_property
     def rounding_allowance(self) -> float:
         """What a bound gives away for the filters' rounding: half an ulp of all pairwise mass."""
-        return 0.5 * float(np.finfo(np.float32).eps) * float(self.mass.sum(dtype=np.float64))
+        return 0.5 * float(np.finfo(np.float32).eps) * self.total_mass
 
     @cached_property
     def stiffness(self) -> FloatArray:

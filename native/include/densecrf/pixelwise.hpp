@@ -50,6 +50,10 @@ double lower_bound(Planes, const float* phi, const float* r, float factor, Team&
 // The least and the largest number of each plane, (labels, 2).
 void extents(Planes, const float* z, float* out, Team& team);
 
+// r = factor · r, less a share of the mass that makes every plane add up to 0; planes of zeros
+// stay.
+void balance(Planes, float* r, const float* mass, double total_mass, float factor, Team& team);
+
 // ⟨u, v⟩ in double; Σ|u - v| and max|u - v|; u + share · (u - v).
 double inner(Planes, const float* u, const float* v, Team& team);
 std::array<double, 2> difference(Planes, const float* u, const float* v, Team& team);
