@@ -137,7 +137,7 @@ def test_frank_wolfe_steps(planes, column, labels):
 def test_sums_and_moves(planes):
     u, v, out = planes[:3]
     extents = np.empty((len(u), 2), np.float32)
-    core().extents(u, extents, 0)
+    core().extents(u, None, extents, 0)
     np.testing.assert_array_equal(extents, np.stack([u.min(1), u.max(1)], 1))
     assert core().inner(u, v, 0) == pytest.approx((u.astype(np.float64) * v).sum(), abs=1e-6)
     total, largest = core().difference(u, v, 0)
@@ -255,7 +255,19 @@ def test_levels_that_a_channel_does_not_reach_change_nothing(channels, hard):
     extents = np.stack([scores.min(1), scores.max(1)], 1)
     out = np.full_like(scores, 7)
     lattice.ordered(
-        scores, extents, out, matrix.sum(1), count, 0.0, count - 1.0, hard, True, 1.0, False, 0
+        scores,
+        None,
+        extents,
+        out,
+        matrix.sum(1),
+        count,
+        0.0,
+        count - 1.0,
+        hard,
+        True,
+        1.0,
+        False,
+        0,
     )
     t = np.clip(scores * np.float32(count - 1), 0, count - 1).astype(np.float64)
     t = np.floor(t) if hard else t

@@ -253,3 +253,16 @@ def test_model_describes_itself():
 def test_bad_input_is_refused_by_name(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_read_only_unaries_are_not_copied():
+    unary = np.random.default_rng(0).random((2, 4, 5), dtype=np.float32)
+    crf = DenseCRF(unary, [Spatial(1)])
+    assert not np.shares_memory(crf.unary, unary)  # the caller may change it
+    unary.setflags(write=False)
+    crf = DenseCRF(unary, [Spatial(1)])
+    assert np.shares_memory(crf.unary, unary)
+    assert np.isfinite(crf.solve("lp").energy)
+    ignored = DenseCRF(unary, [Spatial(1)], ignore=np.ones((4, 5), bool))
+    assert not ignored.unary.any()
+    assert unary.all()

@@ -91,23 +91,26 @@ void bind_lattice(nb::module_& m) {
           "values"_a, "out"_a.noconvert(), "symmetric"_a, "factor"_a, "accumulate"_a, "threads"_a)
       .def(
           "ordered",
-          [](const Lattice& self, Matrix<const float> scores, Matrix<const float> extents,
+          [](const Lattice& self, Matrix<const float> scores,
+             std::optional<Matrix<const float>> offsets, Matrix<const float> extents,
              Matrix<float> out, Vector<const float> mass, int levels, float low, float scale,
              bool hard, bool symmetric, float factor, bool accumulate, int threads) {
             check_channels(self, scores.shape(1));
             check_channels(self, mass.shape(0));
             require(levels >= 2, "levels: at least 2");
             check_same_shape(scores, out);
+            if (offsets) check_same_shape(scores, *offsets);
             require(extents.shape(0) == scores.shape(0) && extents.shape(1) == 2,
                     "extents: not two numbers a channel");
             parallel(threads, [&](Team& team) {
-              filter_ordered(self, scores.data(), extents.data(), out.data(),
-                             static_cast<int>(scores.shape(0)), {levels, low, scale, hard},
-                             mass.data(), blur_order(symmetric), factor, accumulate, team);
+              filter_ordered(self, scores.data(), offsets ? offsets->data() : nullptr,
+                             extents.data(), out.data(), static_cast<int>(scores.shape(0)),
+                             {levels, low, scale, hard}, mass.data(), blur_order(symmetric), factor,
+                             accumulate, team);
             });
           },
-          "scores"_a, "extents"_a, "out"_a.noconvert(), "mass"_a, "levels"_a, "low"_a, "scale"_a,
-          "hard"_a, "symmetric"_a, "factor"_a, "accumulate"_a, "threads"_a)
+          "scores"_a, "offsets"_a.none(), "extents"_a, "out"_a.noconvert(), "mass"_a, "levels"_a,
+          "low"_a, "scale"_a, "hard"_a, "symmetric"_a, "factor"_a, "accumulate"_a, "threads"_a)
       .def(
           "literal",
           [](const Lattice& self, Matrix<const float> scores, Matrix<float> out, int levels,

@@ -147,12 +147,15 @@ void bind_pixelwise(nb::module_& m) {
       "phi"_a, "r"_a, "factor"_a, "threads"_a);
   m.def(
       "extents",
-      [](In z, Out out, int threads) {
-        require(z.shape(1) > 0, "z: no pixels");
-        require(out.shape(0) == z.shape(0) && out.shape(1) == 2, "out: not (labels, 2)");
-        parallel(threads, [&](Team& team) { extents(planes_of(z), z.data(), out.data(), team); });
+      [](In u, std::optional<In> v, Out out, int threads) {
+        require(u.shape(1) > 0, "u: no pixels");
+        if (v) check_same_shape(u, *v);
+        require(out.shape(0) == u.shape(0) && out.shape(1) == 2, "out: not (labels, 2)");
+        parallel(threads, [&](Team& team) {
+          extents(planes_of(u), u.data(), data_of(v), out.data(), team);
+        });
       },
-      "z"_a, "out"_a.noconvert(), "threads"_a);
+      "u"_a, "v"_a.none(), "out"_a.noconvert(), "threads"_a);
   m.def(
       "balance",
       [](Out r, Column mass, double total_mass, float factor, int threads) {

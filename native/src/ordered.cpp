@@ -11,7 +11,7 @@ namespace densecrf {
 
 namespace {
 
-constexpr std::int64_t kGenerous = 256 << 20;  // bytes of workspace that nobody will mind
+constexpr std::int64_t kGenerous = 4 << 20;  // bytes of workspace that nobody will mind
 constexpr std::int64_t kTile = 64;             // pixels that are sliced together
 constexpr int kMostLanes = Rows::kVector;
 
@@ -117,16 +117,21 @@ std::vector<Block> label_blocks(const Lattice& lattice, int channels, int levels
 
 // The levels of some labels, counted from their first, as rows of `lanes`; 0 where there is no
 // label.
-void level_rows(const float* scores, std::int64_t n, const Span* spans, int count, int lanes,
-                Levels levels, float* out, std::int64_t begin, std::int64_t end) {
+void level_rows(const float* scores, const float* offsets, std::int64_t n, const Span* spans,
+                int count, int lanes, Levels levels, float* out, std::int64_t begin,
+                std::int64_t end) {
   float tile[kMostLanes * kTile];
   for (std::int64_t first = begin; first < end; first += kTile) {
     const std::int64_t pixels = std::min(end - first, kTile);
     for (int c = 0; c < count; ++c) {
       const float* plane = scores + spans[c].channel * n + first;
       const auto lowest = static_cast<float>(spans[c].first);
-      for (std::int64_t a = 0; a < pixels; ++a)
-        tile[c * kTile + a] = levels.within(plane[a]) - lowest;
+      if (const float* offset = offsets ? offsets + (plane - scores) : nullptr)
+        for (std::int64_t a = 0; a < pixels; ++a)
+          tile[c * kTile + a] = levels.within(plane[a] + offset[a]) - lowest;
+      else
+        for (std::int64_t a = 0; a < pixels; ++a)
+          tile[c * kTile + a] = levels.within(plane[a]) - lowest;
       if (levels.hard)
         for (std::int64_t a = 0; a < pixels; ++a)
           tile[c * kTile + a] = static_cast<float>(static_cast<int>(tile[c * kTile + a]));
@@ -156,9 +161,9 @@ std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels,
                   threads * (ordered_floats(lattice, lanes, levels, true) + pixels));
 }
 
-void filter_ordered(const Lattice& lattice, const float* scores, const float* extents, float* out,
-                    int channels, Levels levels, const float* mass, BlurOrder order, float factor,
-                    bool accumulate, Team& team) {
+void filter_ordered(const Lattice& lattice, const float* scores, const float* offsets,
+                    const float* extents, float* out, int channels, Levels levels,
+                    const float* mass, BlurOrder order, float factor, bool accumulate, Team& team) {
   const Rows& r = rows();
   const LatticeView view = lattice.view();
   const std::int64_t n = lattice.pixels();
@@ -171,7 +176,7 @@ void filter_ordered(const Lattice& lattice, const float* scores, const float* ex
     const Span* own = spans.data() + block.first;
     run(
         [&](std::int64_t begin, std::int64_t end) {
-          level_rows(scores, n, own, block.count, lanes, levels, t, begin, end);
+          level_rows(scores, offsets, n, own, block.count, lanes, levels, t, begin, end);
         },
         [&](float* vertices, std::int64_t begin, std::int64_t end) {
           r.splat_levels(view, t, vertices, vectors, lanes, begin, end);

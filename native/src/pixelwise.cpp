@@ -134,16 +134,20 @@ void in_lanes(std::int64_t begin, std::int64_t end, Each&& each) {
 
 }  // namespace
 
-void extents(Planes planes, const float* z, float* out, Team& team) {
+void extents(Planes planes, const float* u, const float* v, float* out, Team& team) {
   team.run(planes.labels, 1, [&](std::int64_t i, std::int64_t, int) {
-    const float* plane = z + i * planes.n;
+    const float* plane = u + i * planes.n;
     float least[kLanes], largest[kLanes];
-    std::fill(least, least + kLanes, plane[0]);
-    std::fill(largest, largest + kLanes, plane[0]);
-    in_lanes(0, planes.n, [&](std::int64_t a, int lane) {
-      least[lane] = std::min(least[lane], plane[a]);
-      largest[lane] = std::max(largest[lane], plane[a]);
-    });
+    std::fill(least, least + kLanes, HUGE_VALF);
+    std::fill(largest, largest + kLanes, -HUGE_VALF);
+    const auto among = [&](float value, int lane) {
+      least[lane] = std::min(least[lane], value);
+      largest[lane] = std::max(largest[lane], value);
+    };
+    if (const float* other = from(v, i * planes.n))
+      in_lanes(0, planes.n, [&](std::int64_t a, int lane) { among(plane[a] + other[a], lane); });
+    else
+      in_lanes(0, planes.n, [&](std::int64_t a, int lane) { among(plane[a], lane); });
     out[2 * i] = *std::min_element(least, least + kLanes);
     out[2 * i + 1] = *std::max_element(largest, largest + kLanes);
   });
@@ -157,6 +161,7 @@ void balance(Planes planes, float* r, const float* mass, double total_mass, floa
     in_lanes(0, planes.n, [&](std::int64_t a, int lane) { lanes[lane] += plane[a]; });
     double sum = 0;
     for (const double lane : lanes) sum += lane;
+    if (sum == 0 && std::all_of(plane, plane + planes.n, [](float x) { return x == 0; })) return;
     const float share = total_mass > 0 ? static_cast<float>(factor * sum / total_mass) : 0.0f;
     for (std::int64_t a = 0; a < planes.n; ++a) plane[a] = factor * plane[a] - share * mass[a];
   });

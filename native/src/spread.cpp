@@ -20,12 +20,33 @@ Spread::Spread(const std::vector<Term>& terms, int channels, BlurOrder order)
   for (const Term& term : terms) factors_.push_back(term.factor * term.lattice->scale());
 }
 
+Spread::~Spread() {
+  for (std::size_t i = 0; i < memory_.size(); ++i)
+    terms_[i].lattice->topology->shelf.leave(std::move(memory_[i]));
+}
+
+// Where a block's rows begin, or, for the one behind the last, how much they take together.
+std::int64_t Spread::begin_of(const Lattice& lattice, int block) const {
+  std::int64_t floats = 0;
+  for (int b = 0; b < block; ++b) floats += Sweep::floats(lattice, width_of(channels_, b), false);
+  return floats;
+}
+
+void Spread::take_memory() {
+  for (const Term& term : terms_)
+    memory_.push_back(
+        term.lattice->topology->shelf.take(begin_of(*term.lattice, blocks_of(channels_))));
+}
+
 template <class Splat>
 void Spread::spread(int block, Team& team, const Splat& splat) {
   const int width = width_of(channels_, block);
-  for (const Term& term : terms_) {
-    const LatticeView view = term.lattice->view();
-    sweeps_.push_back(std::make_unique<Sweep>(*term.lattice, width, order_, false));
+  if (memory_.empty()) take_memory();
+  for (std::size_t i = 0; i < terms_.size(); ++i) {
+    const Lattice& lattice = *terms_[i].lattice;
+    const LatticeView view = lattice.view();
+    sweeps_.push_back(std::make_unique<Sweep>(lattice, width, order_,
+                                              memory_[i].data() + begin_of(lattice, block)));
     results_.push_back(
         sweeps_.back()->spread([&](float* vertices, std::int64_t begin,
                                    std::int64_t end) { splat(view, width, vertices, begin, end); },

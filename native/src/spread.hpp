@@ -21,6 +21,9 @@ class Spread {
                    std::int64_t floats);
 
   Spread(const std::vector<Term>& terms, int channels, BlurOrder order);
+  ~Spread();
+  Spread(const Spread&) = delete;
+  Spread& operator=(const Spread&) = delete;
 
   // One of these comes first: planes of values, or the channel in which each pixel has a 1.
   void splat_planes(const float* in, Team& team);
@@ -43,6 +46,9 @@ class Spread {
   int channels_in(int block) const { return std::min(kBlock, channels_ - block * kBlock); }
   std::int64_t pixels() const { return terms_[0].lattice->pixels(); }
 
+  std::int64_t begin_of(const Lattice& lattice, int block) const;
+  void take_memory();
+
   // splat(lattice, width, rows, begin, end) fills the rows of some vertices.
   template <class Splat>
   void spread(int block, Team& team, const Splat& splat);
@@ -51,6 +57,7 @@ class Spread {
   int channels_;
   BlurOrder order_;
   std::vector<float> factors_;                  // by term, with the lattice's scale
+  std::vector<Buffer<float>> memory_;           // by term, for all blocks
   std::vector<std::unique_ptr<Sweep>> sweeps_;  // by block and term
   std::vector<RowsView> results_;
 };

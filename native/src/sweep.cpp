@@ -14,25 +14,31 @@ std::int64_t Sweep::floats(const Lattice& lattice, int width, bool windowed) {
   return (windowed ? 1 : kArrays) * (lattice.vertices() + kSpare) * width;
 }
 
-Sweep::Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone)
+Sweep::Sweep(const Lattice& lattice, int width, BlurOrder order, float* memory)
     : topology_(*lattice.topology),
       width_(width),
       vertices_(lattice.vertices()),
       blocks_(Topology::blocks_of(vertices_)),
       result_(static_cast<std::size_t>(topology_.dimension) + 1),
       stages_(1),
+      windowed_(false),
+      given_(memory),
       zeros_(static_cast<std::size_t>(width), 0.0f) {
   add_chain(false);
   if (order == BlurOrder::kSymmetric) {
     add_chain(true);
     stages_.back().joins = true;
   }
+}
+
+Sweep::Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone)
+    : Sweep(lattice, width, order, nullptr) {
   windowed_ = alone && keep_windows();
-  if (!windowed_) memory_ = topology_.shelf.take(kArrays * (vertices_ + kSpare) * width_);
+  if (!windowed_) memory_ = topology_.shelf.take(floats(lattice, width_, false));
 }
 
 Sweep::~Sweep() {
-  topology_.shelf.leave(std::move(memory_));
+  if (!given_) topology_.shelf.leave(std::move(memory_));
 }
 
 // One blur along each axis.
@@ -154,9 +160,11 @@ void Sweep::blur_rows(Team& team) {
 
 // The mean of both orders, where they differ.
 void Sweep::join_orders(Team& team) {
+  float* forward = forward_rows();
+  const float* reversed = reversed_rows();
   const auto join = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = begin * width_; at < end * width_; ++at)
-      memory_[at] = 0.5f * (reversed_rows()[at] + memory_[at]);
+      forward[at] = 0.5f * (reversed[at] + forward[at]);
   };
   if (topology_.reversed.empty()) {
     team.run(vertices_, 1024, [&](std::int64_t begin, std::int64_t end, int) { join(begin, end); });

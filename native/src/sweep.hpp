@@ -26,6 +26,9 @@ class Sweep {
  public:
   // `alone`: one thread does all of it, and may sweep.
   Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone);
+
+  // In memory of the caller's, floats(lattice, width, false) of it: spread() is what it can do.
+  Sweep(const Lattice& lattice, int width, BlurOrder order, float* memory);
   ~Sweep();
   Sweep(const Sweep&) = delete;
   Sweep& operator=(const Sweep&) = delete;
@@ -110,8 +113,8 @@ class Sweep {
   void blur_rows(Team& team);
   int columns_at_once() const;
   void join_orders(Team& team);
-  float* forward_rows() { return memory_.data(); }
-  float* reversed_rows() { return memory_.data() + (vertices_ + kSpare) * width_; }
+  float* forward_rows() { return given_ ? given_ : memory_.data(); }
+  float* reversed_rows() { return forward_rows() + (vertices_ + kSpare) * width_; }
   bool symmetric() const { return stages_.back().joins; }
   float* own_rows(const Stage& stage, std::int64_t vertex) const {
     return stage.rows + (vertex & stage.mask) * width_;
@@ -126,6 +129,7 @@ class Sweep {
   std::vector<Stage> stages_;  // the splat, the blurs of one order, those of the other
   bool windowed_;
   Buffer<float> memory_;
+  float* given_ = nullptr;
   std::vector<float> zeros_;  // the row of a vertex that is missing
 };
 

@@ -43,7 +43,8 @@ struct Problem {
 
   std::vector<float> extents() {
     std::vector<float> out(2 * kChannels);
-    densecrf::extents({kChannels, static_cast<std::int64_t>(n)}, scores.data(), out.data(), team);
+    densecrf::extents({kChannels, static_cast<std::int64_t>(n)}, scores.data(), nullptr, out.data(),
+                      team);
     return out;
   }
 
@@ -64,8 +65,9 @@ void test_levels(Problem& p) {
         if (!select_rows(isa)) continue;
         const Levels levels{count, 0.1f, 1.1f * static_cast<float>(count - 1), hard};
         std::vector<float> out(p.n * kChannels, 1.0f);
-        filter_ordered(p.lattice, p.scores.data(), p.extents().data(), out.data(), kChannels,
-                       levels, p.mass.data(), BlurOrder::kSymmetric, -2.0f, true, p.team);
+        filter_ordered(p.lattice, p.scores.data(), nullptr, p.extents().data(), out.data(),
+                       kChannels, levels, p.mass.data(), BlurOrder::kSymmetric, -2.0f, true,
+                       p.team);
         for (std::size_t c = 0; c < kChannels; ++c) {
           const auto t = p.levels_of(levels, c);
           for (std::size_t a = 0; a < p.n; ++a)
@@ -115,8 +117,8 @@ void test_scores_that_are_no_numbers(Problem& p) {
   for (std::size_t i = 1; i < p.scores.size(); i += 7) p.scores[i] = HUGE_VALF;
   std::vector<float> out(p.n * kChannels);
   const Levels levels{10, 0, 9, false};
-  filter_ordered(p.lattice, p.scores.data(), p.extents().data(), out.data(), kChannels, levels,
-                 p.mass.data(), BlurOrder::kSymmetric, 1.0f, false, p.team);
+  filter_ordered(p.lattice, p.scores.data(), nullptr, p.extents().data(), out.data(), kChannels,
+                 levels, p.mass.data(), BlurOrder::kSymmetric, 1.0f, false, p.team);
   filter_literal(p.lattice, p.scores.data(), out.data(), kChannels, 10, BlurOrder::kSymmetric,
                  p.team);
   filter_adaptive(p.lattice, p.scores.data(), out.data(), kChannels, BlurOrder::kSymmetric, 1 << 26,

@@ -46,7 +46,8 @@ class DenseCRF:
     ----------
     unary : array_like, (labels, *spatial)
         Energies :math:`\phi_a(i)`: the lower, the likelier. See `from_probabilities`,
-        `from_logits` and `from_labels` for other input.
+        `from_logits` and `from_labels` for other input. Copied, unless it is a read-only float32
+        array (``unary.setflags(write=False)``), which saves its memory.
     kernels : iterable of Spatial, Bilateral or Features
         The pairwise kernels; may be empty.
     normalization : {"symmetric", "none"}
@@ -100,7 +101,9 @@ class DenseCRF:
         self.n = math.prod(self.shape)
         check_pixels("unary", max(self.n, self.labels))
         converted = as_float32("unary", array)
-        self.unary: FloatArray = np.array(converted, order="C").reshape(self.labels, -1)
+        theirs = array.flags.writeable and np.may_share_memory(converted, array)
+        copied = np.array if theirs or ignore is not None else np.asarray
+        self.unary: FloatArray = copied(converted, order="C").reshape(self.labels, -1)
         if ignore is not None:
             self.unary[:, self._mask("ignore", ignore)] = 0
         self.kernels = self._checked_kernels(kernels)
@@ -151,7 +154,7 @@ class DenseCRF:
             Passed to the constructor.
         """
         unary = unaries.from_probabilities(probabilities, axis=axis, clip=clip)
-        return cls(unary, kernels, **options)
+        return cls(_final(unary), kernels, **options)
 
     @classmethod
     def from_logits(
@@ -181,7 +184,8 @@ class DenseCRF:
         """
         kernels = _as_tuple(kernels)
         grid = _image_shape(kernels, logits) if shape is None else shape
-        return cls(unaries.from_logits(logits, axis=axis, shape=grid), kernels, **options)
+        unary = unaries.from_logits(logits, axis=axis, shape=grid)
+        return cls(_final(unary), kernels, **options)
 
     @classmethod
     def from_labels(
@@ -212,7 +216,7 @@ class DenseCRF:
             Passed to the constructor.
         """
         unary = unaries.from_labels(labels, n_labels, confidence=confidence, void=void)
-        return cls(unary, kernels, **options)
+        return cls(_final(unary), kernels, **options)
 
     @cached_property
     def pairwise(self) -> Pairwise:
@@ -345,6 +349,12 @@ class DenseCRF:
         grid = " × ".join(map(str, self.shape))
         names = ", ".join(type(kernel).__name__ for kernel in self.kernels) or "no kernels"
         return f"DenseCRF({self.labels} labels, {grid} pixels, {names}, {self.normalization})"
+
+
+def _final(unary: FloatArray) -> FloatArray:
+    """Return an array of ours as one that nobody will change, which is not copied."""
+    unary.setflags(write=False)
+    return unary
 
 
 def _as_tuple(kernels: Any) -> tuple[Kernel, ...]:

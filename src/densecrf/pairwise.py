@@ -111,12 +111,16 @@ class Pairwise:
         order: str = "soft",
         threads: int = 0,
         extents: FloatArray | None = None,
+        offsets: FloatArray | None = None,
     ) -> FloatArray:
         r"""Return :math:`\sum_b K_{ab}\, s(y_{ai}, y_{bi})`.
 
         `levels` matter for soft and hard; `extents` as for `Filter.ordered_planes`. Labels whose
-        extents are equal have no order, and are skipped.
+        extents are equal have no order, and are skipped. `offsets` are added to y first.
         """
+        if self.lattices is not None and order in ("soft", "hard") and extents is not None:
+            return self.lattices.ordered(y, offsets, extents, levels, threads)
+        y = y if offsets is None else y + offsets
         out = np.zeros(y.shape, np.float32)
         if order not in ("soft", "hard"):
             moving = slice(None) if extents is None else extents[:, 0] < extents[:, 1]

@@ -142,33 +142,42 @@ class Problem:
             spread = Levels.spanning(extents, levels, hard=hard)
         return self._ordered(nodes, extents, spread, order)
 
-    def flow(self, u: FloatArray, cells: float) -> FloatArray:
-        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` of potentials `u`.
+    def flow(self, y: FloatArray, z: FloatArray | None, cells: float) -> FloatArray:
+        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + z.
 
-        Like `dual_point`, but of any numbers (one a node), with `cells` levels for each unit:
-        two pixels whose potentials differ by 1 / `cells` or more are fully apart, within a cell
-        the flow between them is linear in the difference.
+        Like `dual_point`, but of potentials, any numbers (one a node; z none so far: zeros), with
+        `cells` levels for each unit: two pixels whose potentials differ by 1 / `cells` or more are
+        fully apart, within a cell the flow between them is linear in the difference.
         """
-        extents = self._extents(u)
+        nodes = self.nodes(y)
+        extents = self._extents(nodes, z)
         low, high = float(extents.min()), float(extents.max())
         count = max(2, int(np.ceil((high - low) * cells - 1e-3)) + 1)
-        return self._ordered(u, extents, Levels(count, low, float(cells), hard=False), "soft")
+        return self._ordered(
+            nodes, extents, Levels(count, low, float(cells), hard=False), "soft", z
+        )
 
-    def _extents(self, nodes: FloatArray) -> FloatArray:
+    def _extents(self, nodes: FloatArray, z: FloatArray | None = None) -> FloatArray:
         """Return the least and the largest number of each plane."""
         out = np.empty((len(nodes), 2), np.float32)
-        core().extents(_floats(nodes), out, self.threads)
+        core().extents(_floats(nodes), z, out, self.threads)
         return out
 
     def _ordered(
-        self, nodes: FloatArray, extents: FloatArray, levels: Levels, order: str
+        self,
+        nodes: FloatArray,
+        extents: FloatArray,
+        levels: Levels,
+        order: str,
+        offsets: FloatArray | None = None,
     ) -> FloatArray:
         self.calls.ordered += 1
         # Of two labels, one is the mirror image of the other.
         mirrored = order == "soft" and self.potts and self.labels == 2 == len(nodes)
         some = _floats(nodes[:1] if mirrored else nodes)
+        offsets = None if offsets is None else offsets[: len(some)]
         extents = extents[: len(some)]
-        r = self.crf.pairwise.ordered(some, levels, order, self.threads, extents)
+        r = self.crf.pairwise.ordered(some, levels, order, self.threads, extents, offsets)
         # Halve it, and take out the rounding errors that keep it from adding up to 0.
         core().balance(r, self.mass, self.total_mass, 0.5, self.threads)
         return np.concatenate([r, -r]) if mirrored else self.leaves(r)
@@ -234,13 +243,19 @@ class Problem:
         total, largest = core().difference(_floats(u), _floats(v), self.threads)
         return float(total), float(largest)
 
-    def fold(self, z: FloatArray, span: float, edge: float) -> FloatArray:
-        """Squeeze potentials into `span` in place, each label's two ends of width `edge` kept.
+    def remember(self, z: FloatArray | None, y: FloatArray, span: float, edge: float) -> FloatArray:
+        """Add `y` to the potentials and squeeze them into `span`, in place.
 
-        Monotone; pixels at different ends stay fully apart, those at the same end keep their
-        differences.
+        Monotone; each label's two ends of width `edge` are kept: pixels at different ends stay
+        fully apart, those at the same end keep their differences. Labels that no pixel has keep
+        zeros, which take no memory.
         """
-        for row in z:
+        nodes = self.nodes(y)
+        z = np.zeros(nodes.shape, np.float32) if z is None else z
+        for row, more in zip(z, nodes, strict=True):
+            if not more.any():
+                continue
+            row += more
             top = float(row.max())
             if top > span:
                 slope = np.float32((span - 2 * edge) / max(top - 2 * edge, 1e-6))
@@ -256,22 +271,29 @@ class Problem:
         return projections.simplex(z, threads=self.threads)
 
     def descend(
-        self, v: FloatArray, r: FloatArray, step: FloatArray, previous: FloatArray
+        self,
+        v: FloatArray,
+        r: FloatArray,
+        step: FloatArray,
+        previous: FloatArray,
+        *,
+        in_place: bool = False,
     ) -> tuple[FloatArray, float, float, float]:
         r"""Take a projected gradient step :math:`y = P_\Delta(v - \text{step}\,(\phi + r))`.
 
         Returns y, the `lower_bound` of r, :math:`\langle\phi + r, v\rangle`, and
         :math:`\langle s(v - y), y - \text{previous}\rangle` with the stiffness s, which is
-        positive where the last move points uphill.
+        positive where the last move points uphill. With `in_place`, y takes the memory of r.
         """
-        y = np.empty_like(self.unary)
+        r = _floats(r)
+        y = r if in_place else np.empty_like(self.unary)
         given = (_floats(array) for array in (r, v, step, self.stiffness, previous))
         bound, value, uphill = core().descend(self.unary, *given, y, self.threads)
         return y, bound - self.rounding_allowance, value, uphill
 
-    def softmax(self, z: FloatArray) -> FloatArray:
-        """Return exp(z) normalised over labels."""
-        return self._response(_floats(-z))
+    def alone(self) -> FloatArray:
+        """Return softmax(-unary), what every pixel would say if there were no other."""
+        return self._response(self.unary)
 
     def response(self, y: FloatArray, *, self_term: bool = False) -> FloatArray:
         r"""Return mean field's answer to `y`, :math:`\propto \exp(-\phi - \text{messages})`.

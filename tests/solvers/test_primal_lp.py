@@ -50,7 +50,7 @@ def test_line_search_takes_the_first_of_the_lowest():
     kept = np.array([1, 3])
     part = SomeLabels(problem, kept)
     rng = np.random.default_rng(1)
-    trials = [problem.softmax(rng.normal(size=(2, crf.n)).astype(np.float32)) for _ in range(6)]
+    trials = [problem.project(rng.normal(size=(2, crf.n)).astype(np.float32)) for _ in range(6)]
     trials.append(trials[2].copy())
     scored = [crf.energy(kept[t.argmax(0)]) for t in trials]
     y, labels, energy = line_search(problem, part, iter(trials))

@@ -48,10 +48,11 @@ struct Levels {
 // out_c,a (+)= factor · Σ_b k_ab s(t_a, t_b), where s is the sign of the difference of whole levels
 // and bilinear in between: antisymmetric and within [-1, 1]. `mass` is Σ_b k_ab. Rows of `scores`
 // and `out` are channels of n contiguous floats; `extents` are the least and the largest score of
-// each: levels that a channel does not reach cost nothing.
-void filter_ordered(const Lattice& lattice, const float* scores, const float* extents, float* out,
-                    int channels, Levels levels, const float* mass, BlurOrder order, float factor,
-                    bool accumulate, Team& team);
+// each: levels that a channel does not reach cost nothing. Where there are `offsets`, they are
+// added to the scores first (and are in the extents).
+void filter_ordered(const Lattice& lattice, const float* scores, const float* offsets,
+                    const float* extents, float* out, int channels, Levels levels,
+                    const float* mass, BlurOrder order, float factor, bool accumulate, Team& team);
 
 // Floats of workspace that filter_ordered takes at most.
 std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels, int threads);

@@ -9,9 +9,10 @@
 
 namespace densecrf {
 
-// Asks for large pages for a large array: touching it for the first time is then several times
-// faster, and so is walking through it in no order. A wish, no more; results do not depend on it.
-void advise_large_pages(void* data, std::size_t bytes);
+// Memory aligned to cache lines. A large array is mapped on its own, so that the system has it back
+// as soon as it is released, and on large pages where there are any.
+void* allocate(std::size_t bytes);
+void release(void* data, std::size_t bytes) noexcept;
 
 template <class T>
 class Buffer {
@@ -23,10 +24,9 @@ class Buffer {
   void reset(std::int64_t size) {
     if (size < 0 || static_cast<std::uint64_t>(size) > PTRDIFF_MAX / sizeof(T) - 64)
       throw std::bad_alloc();
-    data_.reset(static_cast<T*>(
-        ::operator new(static_cast<std::size_t>(size) * sizeof(T) + 64, std::align_val_t{64})));
+    const std::size_t bytes = static_cast<std::size_t>(size) * sizeof(T) + 64;
+    data_ = {static_cast<T*>(allocate(bytes)), Free{bytes}};
     size_ = size;
-    advise_large_pages(data_.get(), static_cast<std::size_t>(size) * sizeof(T));
   }
 
   T* data() { return data_.get(); }
@@ -37,7 +37,8 @@ class Buffer {
 
  private:
   struct Free {
-    void operator()(T* p) const { ::operator delete(p, std::align_val_t{64}); }
+    std::size_t bytes = 0;
+    void operator()(T* p) const { release(p, bytes); }
   };
   std::unique_ptr<T, Free> data_;
   std::int64_t size_ = 0;
@@ -48,7 +49,7 @@ class Buffer {
 // Without a lock, so that a child made by fork() cannot find it taken for ever.
 class Shelf {
  public:
-  static constexpr std::int64_t kMost = 64 << 20;  // bytes that may lie here unused
+  static constexpr std::int64_t kMost = 16 << 20;  // bytes that may lie here unused
 
   Shelf() = default;
   Shelf(const Shelf&) = delete;

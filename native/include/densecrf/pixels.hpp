@@ -24,7 +24,7 @@ struct Pixels {
   void (*project)(const Tile&, const float* z, float* out);
 
   // With the gradient g = phi + r: out = the point of the simplex nearest to v - step · g. Adds to
-  // sums: min_i g_i, ⟨g, v⟩, and stiffness · ⟨v - out, out - previous⟩.
+  // sums: min_i g_i, ⟨g, v⟩, and stiffness · ⟨v - out, out - previous⟩. In place where out == r.
   void (*descend)(const Tile&, const float* phi, const float* r, const float* v, const float* step,
                   const float* stiffness, const float* previous, float* out, double* sums);
 

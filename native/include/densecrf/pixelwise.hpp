@@ -47,8 +47,8 @@ void toward(Planes, const std::int64_t* labels, const float* y, float step, floa
 // Σ_a min_i (phi_ai + factor · r_ai), summed in double.
 double lower_bound(Planes, const float* phi, const float* r, float factor, Team& team);
 
-// The least and the largest number of each plane, (labels, 2).
-void extents(Planes, const float* z, float* out, Team& team);
+// The least and the largest number of each plane of u + v, (labels, 2); v may be null.
+void extents(Planes, const float* u, const float* v, float* out, Team& team);
 
 // r = factor · r, less a share of the mass that makes every plane add up to 0; planes of zeros
 // stay.

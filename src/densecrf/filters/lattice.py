@@ -43,7 +43,7 @@ class LatticeFilter(Filter):
     Notes
     -----
     The workspace of `ordered` is at most ``4 (A W P + 16 T n)`` bytes, with P lattice points, T
-    threads, B = 8 labels at a time (4 where that would be more than 256 MiB and more than twice
+    threads, B = 8 labels at a time (4 where that would be more than 4 MiB and more than twice
     the scores; more where they reach few levels), rows of W = 16 ⌈B (H - 1) / 16⌉ floats for H
     levels, and A = 2, or T where there are more threads than that; see `ordered_workspace`. Where
     neighbours are near each other, as with spatial kernels, far less is touched. That of `apply`
@@ -174,13 +174,18 @@ class LatticeFilter(Filter):
         factor: float = 1.0,
         accumulate: bool = False,
         threads: int = 0,
+        offsets: FloatArray | None = None,
     ) -> None:
-        """Filter all levels of a label in one pass, label after label."""
+        """Filter all levels of a label in one pass, label after label.
+
+        `offsets`, if given, are added to the scores first.
+        """
         if extents is None:
             extents = np.empty((len(scores), 2), np.float32)
-            core().extents(scores, extents, threads)
+            core().extents(scores, offsets, extents, threads)
         self._lattice.ordered(
             scores,
+            offsets,
             extents,
             out,
             self.mass,

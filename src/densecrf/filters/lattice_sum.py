@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from densecrf.filters.base import Filter
+import numpy as np
+
+from densecrf.filters.base import Filter, Levels
 from densecrf.filters.lattice import LatticeFilter
 from densecrf.native import core
 from densecrf.validation import FloatArray, IntArray
@@ -19,6 +21,7 @@ class LatticeSum:
     """
 
     def __init__(self, parts: Sequence[tuple[float, LatticeFilter]]) -> None:
+        self._parts = parts
         self._weights = [float(weight) for weight, _ in parts]
         self._lattices = [part.native for _, part in parts]
         self._symmetric = parts[0][1].symmetric
@@ -33,6 +36,29 @@ class LatticeSum:
     def apply(self, planes: FloatArray, out: FloatArray, threads: int = 0) -> None:
         """Set `out` to the filtered planes."""
         core().filter_sum(self._lattices, self._weights, planes, out, self._symmetric, threads)
+
+    def ordered(
+        self,
+        scores: FloatArray,
+        offsets: FloatArray | None,
+        extents: FloatArray,
+        levels: Levels,
+        threads: int = 0,
+    ) -> FloatArray:
+        r"""Return :math:`\sum_b K_{ab}\, s(y_a, y_b)` of y = scores + offsets, by levels."""
+        out = np.zeros(scores.shape, np.float32)
+        for weight, part in self._parts:
+            part.ordered_planes(
+                scores,
+                out,
+                levels,
+                extents=extents,
+                factor=weight,
+                accumulate=True,
+                threads=threads,
+                offsets=offsets,
+            )
+        return out
 
     def respond(
         self,

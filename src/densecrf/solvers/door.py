@@ -255,7 +255,7 @@ def _starting_point(
     if init is None:
         init = method.init
     if init is None:
-        return Step(problem.softmax(-problem.unary)), ""
+        return Step(problem.alone()), ""
     if init is method.init and not isinstance(method.init, str):
         return method.init(problem), ""
     if isinstance(init, str):

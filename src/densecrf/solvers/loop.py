@@ -128,6 +128,7 @@ def drive(
                 outcome.message = "the method's last iteration" if short else "converged"
                 break
             outcome.iterations += 1
+            start.y = start.labels = None  # large, and whoever made it still holds the step
             last = step
             if scored:
                 outcome.take(problem, step, limits.seconds())

@@ -39,16 +39,16 @@ def lp_start(problem: Problem) -> Step:
     Where one does, mean field is stuck among strong pairwise terms, and the softmax of the
     unaries is the better place: it has not made up its mind.
     """
-    first = problem.softmax(-problem.unary)
+    y = problem.alone()
     if not problem.potts:
-        return Step(first)
-    y = first
-    for step in mean_field(problem, first, iterations=5, tolerance=0.0):
+        return Step(y)
+    for step in mean_field(problem, y, iterations=5, tolerance=0.0):
         y = step.y
     labels = problem.argmax(y)
     energy = problem.energy(labels)
-    better = problem.best_constant()[1] < energy
-    return Step(first if better else y, labels=labels, energy=energy)
+    if problem.best_constant()[1] < energy:
+        y = problem.alone()
+    return Step(y, labels=labels, energy=energy)
 
 
 def lp(
@@ -88,14 +88,14 @@ def lp(
     check_non_negative("accuracy", accuracy)
     step: Any = 1 / (cells * problem.stiffness)
     best = _Best(problem, polish)
-    z = 0 * problem.nodes(y)
+    z: Any = None
     v, momentum, inner, bound = y, 1.0, 0, -float("inf")
     for iteration in count(1):
         if iteration > iterations:
             return
-        r: Any = problem.flow(problem.nodes(v) + z, cells)
+        r: Any = problem.flow(v, z, cells)
         previous = y
-        y, proven, value, uphill = problem.descend(v, r, step, previous)
+        y, proven, value, uphill = problem.descend(v, r, step, previous, in_place=True)
         r = v = None  # large: let them go before the next ones are made
         bound = max(bound, proven)
         left = value - proven  # duality gap of the inner problem
@@ -109,7 +109,7 @@ def lp(
         if iteration % round_every == 0 or iteration == 1:
             best.round(y)
         if inner >= least_inner and left <= accuracy * (best.energy - bound):
-            z = problem.fold(z + problem.nodes(y), SPAN, EDGE)
+            z = problem.remember(z, y, SPAN, EDGE)
             v, momentum, inner = y, 1.0, 0
         yield Step(y, bound=proven, labels=best.labels, energy=best.energy)
 

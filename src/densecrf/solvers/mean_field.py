@@ -32,7 +32,9 @@ def mean_field(
         for speed); for parity with it.
     """
     for _ in range(iterations):
-        previous, y = y, problem.response(y, self_term=self_term)
+        answer = problem.response(y, self_term=self_term)
+        change = problem.difference(answer, y)[1] if tolerance > 0 else 1.0
+        y = answer
         yield Step(y)
-        if tolerance > 0 and problem.difference(y, previous)[1] <= tolerance:
+        if change <= tolerance:
             return

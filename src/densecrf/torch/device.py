@@ -77,7 +77,7 @@ def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None
         )
 
     def move(array: Any) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+        return torch.from_numpy(np.require(array, requirements=("C", "W"))).to(device)
 
     unary = move(crf.unary)
     pairwise = Pairwise(

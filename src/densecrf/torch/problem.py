@@ -154,11 +154,12 @@ class TorchProblem(QuadraticSteps):
         ramps = levels - 1
         return self._ordered(nodes, Levels(ramps, low, ramps / (high - low), order == "soft"))
 
-    def flow(self, u: Tensor, cells: float) -> Tensor:
-        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` of potentials `u`.
+    def flow(self, y: Tensor, z: Tensor | None, cells: float) -> Tensor:
+        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + z.
 
         See `densecrf.problem.Problem.flow`.
         """
+        u = self.nodes(y) if z is None else self.nodes(y) + z
         torch.aminmax(u.detach(), dim=1, out=tuple(self._ends))
         least, most = self._ends.tolist()
         low, high = min(least), max(most)
@@ -292,11 +293,12 @@ class TorchProblem(QuadraticSteps):
         """Return the inner product, summed in double."""
         return float(inner(u, v))
 
-    def fold(self, z: Tensor, span: float, edge: float) -> Tensor:
-        """Return potentials squeezed into `span`, each label's two ends of width `edge` kept.
+    def remember(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
+        """Return `y` added to the potentials, squeezed into `span`.
 
-        See `densecrf.problem.Problem.fold`.
+        See `densecrf.problem.Problem.remember`.
         """
+        z = self.nodes(y) if z is None else z + self.nodes(y)
         top = z.amax(1, keepdim=True)
         slope = (span - 2 * edge) / (top - 2 * edge).clamp(min=1e-6)
         middle = edge + (z - edge) * slope
@@ -321,16 +323,22 @@ class TorchProblem(QuadraticSteps):
         return project_simplex(z)
 
     def descend(
-        self, v: Tensor, r: Tensor, step: Tensor, previous: Tensor
+        self,
+        v: Tensor,
+        r: Tensor,
+        step: Tensor,
+        previous: Tensor,
+        *,
+        in_place: bool = False,  # noqa: ARG002 - the allocator keeps what is let go
     ) -> tuple[Tensor, float, float, float]:
         """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
         y, sums = descend(v, self.unary, r, previous, step, self.stiffness, plans=self._plans)
         least, value, uphill = sums.tolist()
         return y, least - self.rounding_allowance, value, uphill
 
-    def softmax(self, z: Tensor) -> Tensor:
-        """Return exp(z) normalised over labels."""
-        return torch.softmax(z, 0)
+    def alone(self) -> Tensor:
+        """Return softmax(-unary), what every pixel would say if there were no other."""
+        return torch.softmax(-self.unary, 0)
 
     def response(self, y: Tensor, *, self_term: bool = False) -> Tensor:
         """Return mean field's answer to `y`; see `densecrf.problem.Problem.response`."""
