@@ -52,6 +52,12 @@ void bind_lattice(nb::module_& m) {
              return 4 * ordered_workspace(self, channels, levels,
                                           threads > 0 ? threads : available_threads());
            })
+      .def("weigh",
+           [](Lattice& self, Vector<const float> columns, Vector<const float> rows, int threads) {
+             check_channels(self, columns.shape(0));
+             check_channels(self, rows.shape(0));
+             parallel(threads, [&](Team& team) { self.weigh(columns.data(), rows.data(), team); });
+           })
       .def("scaled",
            [](const Lattice& self, Vector<const float> columns, Vector<const float> rows,
               int threads) {

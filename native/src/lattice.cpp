@@ -236,23 +236,37 @@ LatticeView Lattice::view() const {
           entry_weight.data()};
 }
 
-Lattice Lattice::scaled(const float* columns, const float* rows, Team& team) const {
-  Lattice out;
-  out.topology = topology;
-  const std::int64_t n = pixels();
-  const int corners = dimension() + 1;
-  out.corner_weight.reset(n * corners);
-  out.entry_weight.reset(n * corners);
+namespace {
+
+// to = from, times what each pixel is worth.
+void scale_weights(const Topology& t, const Lattice& from, const float* columns, const float* rows,
+                   Lattice& to, Team& team) {
+  const std::int64_t n = t.pixels;
+  const int corners = t.dimension + 1;
   team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
     for (int k = 0; k < corners; ++k)
       for (std::int64_t a = begin; a < end; ++a)
-        out.corner_weight[k * n + a] = corner_weight[k * n + a] * rows[a];
+        to.corner_weight[k * n + a] = from.corner_weight[k * n + a] * rows[a];
   });
   team.run(n * corners, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t e = begin; e < end; ++e)
-      out.entry_weight[e] = entry_weight[e] * columns[topology->entry_pixel[e]];
+      to.entry_weight[e] = from.entry_weight[e] * columns[t.entry_pixel[e]];
   });
+}
+
+}  // namespace
+
+Lattice Lattice::scaled(const float* columns, const float* rows, Team& team) const {
+  Lattice out;
+  out.topology = topology;
+  out.corner_weight.reset(corner_weight.size());
+  out.entry_weight.reset(entry_weight.size());
+  scale_weights(*topology, *this, columns, rows, out, team);
   return out;
+}
+
+void Lattice::weigh(const float* columns, const float* rows, Team& team) {
+  scale_weights(*topology, *this, columns, rows, *this, team);
 }
 
 std::int64_t Lattice::bytes() const {

@@ -12,7 +12,7 @@ namespace densecrf {
 namespace {
 
 constexpr std::int64_t kGenerous = 4 << 20;  // bytes of workspace that nobody will mind
-constexpr std::int64_t kTile = 64;             // pixels that are sliced together
+constexpr std::int64_t kTile = 64;           // pixels that are sliced together
 constexpr int kMostLanes = Rows::kVector;
 
 int vertex_width(int lanes, int levels) {

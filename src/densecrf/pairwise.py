@@ -13,8 +13,6 @@ from densecrf.validation import FloatArray
 
 __all__ = ["Pairwise", "build_filter"]
 
-SMALLEST_MASS = 1e-20
-
 
 def build_filter(
     kernel: Kernel, shape: tuple[int, ...], engine: str, blur: str, threads: int
@@ -47,11 +45,8 @@ class Pairwise:
         self.n = n
         self._parts: list[tuple[float, Filter]] = []
         for weight, base in filters:
-            if normalization == "symmetric":
-                scale = 1 / np.sqrt(np.maximum(base.mass, np.float32(SMALLEST_MASS)))
-                self._parts.append((weight, base.weighted(scale, scale)))
-            else:
-                self._parts.append((weight, base))
+            part = base.normalized() if normalization == "symmetric" else base
+            self._parts.append((weight, part))
         #: All parts as one, where they are lattices.
         self.lattices = LatticeSum.of(self._parts)
 

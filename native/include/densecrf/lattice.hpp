@@ -118,6 +118,7 @@ struct Lattice {
 
   // The same lattice with weights: the filter's matrix becomes rows_a k_ab columns_b.
   Lattice scaled(const float* columns, const float* rows, Team& team) const;
+  void weigh(const float* columns, const float* rows, Team& team);  // this one itself
 
   // The lattice of some pixels alone (ascending, distinct): the filter's matrix becomes the
   // submatrix of these rows and columns, exactly, and costs what lies between these pixels costs.

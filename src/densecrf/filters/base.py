@@ -28,6 +28,7 @@ __all__ = ["ORDERS", "Filter", "Levels", "PixelArray", "as_planes"]
 PixelArray = npt.NDArray[np.integer[Any]]
 
 MOST_LEVELS = 1 << 16
+SMALLEST_MASS = 1e-20
 
 ORDERS = (
     "soft",
@@ -175,6 +176,18 @@ class Filter(ABC):
     @abstractmethod
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "Filter":
         r"""Return the filter :math:`\text{rows}_a\, k_{ab}\, \text{columns}_b` (None: ones)."""
+
+    def normalized(self) -> "Filter":
+        r"""Return the filter :math:`k_{ab} / \sqrt{m_a m_b}`, with the mass m.
+
+        It may take what it needs from this one, which is not to be used any more.
+        """
+        scale = 1 / np.sqrt(np.maximum(self.mass, np.float32(SMALLEST_MASS)))
+        return self._taken(scale)
+
+    def _taken(self, scale: FloatArray) -> "Filter":
+        """Return the filter with this scale on both sides, at the expense of this one."""
+        return self.weighted(scale, scale)
 
     def restricted(self, pixels: PixelArray) -> "Filter":
         r"""Return the filter among some pixels: the submatrix :math:`k_{ab}`, a and b in the set.

@@ -131,12 +131,19 @@ class LatticeFilter(Filter):
 
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "LatticeFilter":
         """Return a filter on the same lattice with weighted rows and columns."""
-        out = object.__new__(LatticeFilter)
-        out.n, out.symmetric, out._features = self.n, self.symmetric, self._features
         ones = np.ones(self.n, np.float32)
         columns = ones if columns is None else columns
         rows = ones if rows is None else rows
-        out._lattice = self._lattice.scaled(columns, rows, 0)
+        return self._sibling(self._lattice.scaled(columns, rows, 0), columns, rows)
+
+    def _taken(self, scale: FloatArray) -> "LatticeFilter":
+        self._lattice.weigh(scale, scale, 0)
+        return self._sibling(self._lattice, scale, scale)
+
+    def _sibling(self, lattice: Any, columns: FloatArray, rows: FloatArray) -> "LatticeFilter":
+        out = object.__new__(LatticeFilter)
+        out.n, out.symmetric, out._features = self.n, self.symmetric, self._features
+        out._lattice = lattice
         out._columns = columns if self._columns is None else self._columns * columns
         out._rows = rows if self._rows is None else self._rows * rows
         return out
