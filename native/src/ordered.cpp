@@ -29,7 +29,7 @@ std::int64_t ordered_floats(const Lattice& lattice, int lanes, int levels, bool 
 int most_lanes(const Lattice& lattice, int channels, int levels) {
   const std::int64_t bytes = 4 * ordered_floats(lattice, 8, levels, false);
   const std::int64_t scores = 4 * channels * lattice.pixels();
-  return bytes > std::max(kGenerous, 2 * scores) ? 4 : 8;
+  return bytes > std::max(kGenerous, 3 * scores) ? 4 : 8;
 }
 
 // The levels that a channel's scores lie between. Scores within one cell, as those of labels that

@@ -38,7 +38,7 @@ Sweep::Sweep(const Lattice& lattice, int width, BlurOrder order, bool alone)
 }
 
 Sweep::~Sweep() {
-  if (!given_) topology_.shelf.leave(std::move(memory_));
+  if (!given_) topology_.shelf.leave(std::move(memory_), Shelf::kMost);
 }
 
 // One blur along each axis.

@@ -87,7 +87,8 @@ class Sweep {
 
  private:
   static constexpr std::int64_t kBlock = Topology::kReachBlock;
-  static constexpr std::int64_t kSpare = 2;  // rows behind those of the vertices: see blur_lines
+  static constexpr std::int64_t kSpare =
+      1;  // a row of zeros behind those of the vertices: see blur_lines
   static constexpr std::int64_t kEverything = INT64_MAX;  // the mask of an array of all rows
 
   struct Stage {

@@ -49,7 +49,7 @@ class Buffer {
 // Without a lock, so that a child made by fork() cannot find it taken for ever.
 class Shelf {
  public:
-  static constexpr std::int64_t kMost = 16 << 20;  // bytes that may lie here unused
+  static constexpr std::int64_t kUsual = 16 << 20, kMost = 64 << 20;  // bytes that may lie here
 
   Shelf() = default;
   Shelf(const Shelf&) = delete;
@@ -61,9 +61,9 @@ class Shelf {
     return held && held->size() >= size ? std::move(*held) : Buffer<float>(size);
   }
 
-  // Where there is no memory to keep it, it is freed instead.
-  void leave(Buffer<float> buffer) noexcept {
-    if (4 * buffer.size() > kMost) return;
+  // Where it has more than `most` bytes, or there is no memory to keep it, it is freed instead.
+  void leave(Buffer<float> buffer, std::int64_t most = kUsual) noexcept {
+    if (4 * buffer.size() > most) return;
     if (auto* kept = new (std::nothrow) Buffer<float>(std::move(buffer)))
       delete held_.exchange(kept);
   }

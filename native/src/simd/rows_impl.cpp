@@ -156,8 +156,15 @@ void blur_blocks(const std::int32_t* axis, std::int32_t vertices, RowsView in, c
   }
 }
 
+// `yes ? a : b`, not to be compiled to a branch.
+DENSECRF_INLINE float* either(bool yes, float* a, float* b) {
+  const auto mask = -static_cast<std::uintptr_t>(yes);
+  return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(a) & mask) |
+                                  (reinterpret_cast<std::uintptr_t>(b) & ~mask));
+}
+
 // Without branches, since lines are short: between them `lines` visits the row of zeros, whose blur
-// goes to the row behind it. Each row is read once and written once.
+// goes nowhere. Each row is read once and written once.
 template <int W, int Count>
 void blur_columns(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
                   std::int32_t vertices, float* rows, int width) {
@@ -166,11 +173,12 @@ void blur_columns(const std::int32_t* lines, std::int64_t begin, std::int64_t en
   const Vec<W> half = Vec<W>::fill(0.5f);
   Vec<W> previous[Count], own[Count];
   for (int p = 0; p < Count; ++p) previous[p] = own[p] = Vec<W>::fill(0);  // begins between lines
+  float nowhere[W * Count];
   for (std::int64_t i = begin; i < end; ++i) {
     if (i + kPrefetch < end)
       for (int p = 0; p < Count; ++p) prefetch(row(lines[i + kPrefetch]) + p * W);
     const float* following = row(lines[i + 1]);
-    float* out = row(lines[i] + (lines[i] == vertices));
+    float* out = either(lines[i] == vertices, nowhere, row(lines[i]));
     for (int p = 0; p < Count; ++p) {
       const Vec<W> next = Vec<W>::load(following + p * W);
       (own[p] + half * (next + previous[p])).store(out + p * W);

@@ -183,9 +183,9 @@ class Filter(ABC):
         It may take what it needs from this one, which is not to be used any more.
         """
         scale = 1 / np.sqrt(np.maximum(self.mass, np.float32(SMALLEST_MASS)))
-        return self._taken(scale)
+        return self.rescaled(scale)
 
-    def _taken(self, scale: FloatArray) -> "Filter":
+    def rescaled(self, scale: FloatArray) -> "Filter":
         """Return the filter with this scale on both sides, at the expense of this one."""
         return self.weighted(scale, scale)
 

@@ -43,7 +43,7 @@ class LatticeFilter(Filter):
     Notes
     -----
     The workspace of `ordered` is at most ``4 (A W P + 16 T n)`` bytes, with P lattice points, T
-    threads, B = 8 labels at a time (4 where that would be more than 4 MiB and more than twice
+    threads, B = 8 labels at a time (4 where that would be more than 4 MiB and three times
     the scores; more where they reach few levels), rows of W = 16 ⌈B (H - 1) / 16⌉ floats for H
     levels, and A = 2, or T where there are more threads than that; see `ordered_workspace`. Where
     neighbours are near each other, as with spatial kernels, far less is touched. That of `apply`
@@ -136,7 +136,8 @@ class LatticeFilter(Filter):
         rows = ones if rows is None else rows
         return self._sibling(self._lattice.scaled(columns, rows, 0), columns, rows)
 
-    def _taken(self, scale: FloatArray) -> "LatticeFilter":
+    def rescaled(self, scale: FloatArray) -> "LatticeFilter":
+        """Return a filter on this lattice, whose weights change."""
         self._lattice.weigh(scale, scale, 0)
         return self._sibling(self._lattice, scale, scale)
 

@@ -93,13 +93,13 @@ class DenseCRF:
             raise ValueError(_wrong_unary_shape(array.shape, self._labels, self._grid))
         with np.errstate(over="ignore"):
             unary = np.array(array, np.float32, order="C").reshape(self._labels, self._n)
-        extents = float(unary.min()), float(unary.max())  # NaN where there is one
-        if np.isnan(extents[0]) or extents[0] == -np.inf:
+        least, largest = float(unary.min()), float(unary.max())  # NaN where there is one
+        if np.isnan(least) or least == -np.inf:
             check_finite("u", np.where(np.isposinf(unary), 0, unary))
-        if extents[1] == np.inf:
+        if largest == np.inf:
             _check_allowed(unary)
         self._unary = self._energies = unary
-        if max(-extents[0], extents[1]) > LARGEST_ENERGY:
+        if max(-least, largest) > LARGEST_ENERGY:
             self._energies = np.clip(unary, -LARGEST_ENERGY, LARGEST_ENERGY)
 
     def addPairwiseEnergy(

@@ -78,7 +78,7 @@ class Term:
         mass = lattice.mass + np.float32(SMALLEST_MASS)
         if self.normalization is NORMALIZE_SYMMETRIC:
             root = 1 / np.sqrt(mass)
-            return lattice.weighted(root, root)
+            return lattice.rescaled(root)
         if self.normalization is NORMALIZE_BEFORE:
             return lattice.weighted(1 / mass, None)
         return lattice.weighted(None, 1 / mass)
