@@ -118,3 +118,19 @@ def test_icm_leaves_its_input_alone():
     labels, energy = rounding.icm(Problem(crf), start, max_sweeps=0)
     np.testing.assert_array_equal(labels, start)
     assert energy == pytest.approx(crf.energy(start), rel=1e-5)
+
+
+def test_a_descent_can_be_continued():
+    crf = oracles.case(2).crf
+    start = np.random.default_rng(2).integers(crf.labels, size=crf.n)
+    for most in range(6):
+        descent = rounding.Descent(Problem(crf), start)
+        made = sum(descent.sweeps(1) for _ in range(most))
+        labels, energy = rounding.icm(Problem(crf), start, max_sweeps=most)
+        np.testing.assert_array_equal(descent.labels, labels)
+        assert descent.energy == energy
+        assert made <= most
+    descent.sweeps(1000)
+    filterings = descent.problem.calls.plain
+    assert descent.sweeps(1000) == 0  # it has settled, and knows
+    assert descent.problem.calls.plain == filterings

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from densecrf.problem import Problem
 from densecrf.validation import IntArray, as_real_array, check_finite, check_integer
 
-__all__ = ["argmax", "icm", "interval"]
+__all__ = ["Descent", "argmax", "icm", "interval"]
 
 
 def argmax(y: Any) -> IntArray:
@@ -109,20 +109,51 @@ def icm(problem: Problem, labels: IntArray, max_sweeps: int = 10) -> tuple[IntAr
         Its energy.
     """
     check_integer("max_sweeps", max_sweeps, at_least=0)
-    others = problem.alternatives(labels)
-    for _ in range(max_sweeps):
+    descent = Descent(problem, labels)
+    descent.sweeps(max_sweeps)
+    return descent.labels, descent.energy
+
+
+class Descent:
+    """A labelling on its way down by iterated conditional modes, which can be continued.
+
+    Attributes
+    ----------
+    labels : array, (n,)
+        The labelling so far.
+    """
+
+    def __init__(self, problem: Problem, labels: Any) -> None:
+        self.problem, self.labels = problem, labels
+        self._others = problem.alternatives(labels)
+        self._settled = False
+
+    @property
+    def energy(self) -> float:
+        """The labelling's energy."""
+        return self._others.energy
+
+    def sweeps(self, most: int) -> int:
+        """Make sweeps, at most so many, while they lower the energy; return how many did."""
+        for made in range(most):
+            self._settled = self._settled or not self._sweep()
+            if self._settled:
+                return made
+        return most
+
+    def _sweep(self) -> bool:
+        """Move the pixels that gain; return whether the energy fell."""
+        others = self._others
         movers = others.movers
         while movers:
             everyone = movers == others.movers
-            trial = others.labels if everyone else problem.moved(labels, others, movers)
-            then = problem.alternatives(trial)
+            trial = others.labels if everyone else self.problem.moved(self.labels, others, movers)
+            then = self.problem.alternatives(trial)
             if then.energy < others.energy:
-                labels, others = trial, then
-                break
+                self.labels, self._others = trial, then
+                return True
             movers //= 2
-        else:
-            break
-    return labels, others.energy
+        return False
 
 
 def _scores(y: Any) -> npt.NDArray[Any]:

@@ -5,6 +5,8 @@ import pytest
 
 import densecrf
 import oracles
+from densecrf.problem import Problem
+from densecrf.rounding import icm
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 
@@ -94,3 +96,15 @@ def test_certify_refuses_labels_out_of_range(bad):
     crf = densecrf.DenseCRF(np.zeros((2, 1, 2)))
     with pytest.raises(ValueError, match="labels"):
         densecrf.certify(crf, bad)
+
+
+@pytest.mark.parametrize("every", [1, 1000])
+def test_no_single_pixel_gains_at_the_end(every):
+    for seed in range(20):
+        case = oracles.case(seed)
+        crf = case.crf
+        result = crf.solve("lp", gap=0.5, settle_every=every)
+        labels, energy = icm(Problem(crf), result.labels.ravel(), 1000)
+        np.testing.assert_array_equal(labels, result.labels.ravel())
+        assert result.trace.energy[-1] == result.energy
+        assert result.energy == pytest.approx(energy, abs=case.rounding)

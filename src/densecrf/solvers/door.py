@@ -13,8 +13,8 @@ from densecrf.problem import Problem
 from densecrf.result import Result
 from densecrf.solvers.cg_lp import cg_lp
 from densecrf.solvers.dc_neg import dc_neg
-from densecrf.solvers.loop import Limits, Outcome, Step, drive
-from densecrf.solvers.lp import lp, lp_start
+from densecrf.solvers.loop import Finish, Limits, Outcome, Step, drive
+from densecrf.solvers.lp import lp, lp_finish, lp_start
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.prox_lp import prox_lp
 from densecrf.solvers.prox_lp_acc import prox_lp_acc
@@ -59,6 +59,8 @@ class Method:
     scored : bool
         Whether every iteration's labelling is scored; else the last one's alone, unless a
         callback wants to see them.
+    finish : callable or None
+        What is done to the best labelling at the end.
     """
 
     steps: Callable[..., Iterator[Step]]
@@ -68,6 +70,7 @@ class Method:
     compatibility: str = "any"
     gap: float | None = None
     scored: bool = True
+    finish: Finish | None = None
 
 
 _METHODS: dict[str, Method] = {
@@ -98,7 +101,12 @@ _METHODS: dict[str, Method] = {
         prox_lp_acc, "prox-lp-l on the pixels in doubt", init="dc-neg", compatibility="tree"
     ),
     "lp": Method(
-        lp, "linear program with a certificate (ours)", lp_start, compatibility="tree", gap=1e-3
+        lp,
+        "linear program with a certificate (ours)",
+        lp_start,
+        compatibility="tree",
+        gap=1e-3,
+        finish=lp_finish,
     ),
 }
 
@@ -206,7 +214,7 @@ def minimise(
     start, cut_short = _starting_point(problem, chosen, init, limits)
     steps = iter(()) if cut_short else chosen.steps(problem, start.y, **keywords)
     scored = chosen.scored or limits.callback is not None
-    outcome = drive(problem, start, steps, limits, scored=scored)
+    outcome = drive(problem, start, steps, limits, scored=scored, finish=chosen.finish)
     if cut_short:
         outcome.converged, outcome.message = False, cut_short
     return outcome
@@ -266,7 +274,7 @@ def _starting_point(
             return step, cut_short
         own = Limits(time_limit=limits.time_limit, started=limits.started)
         steps = inner.steps(problem, step.y, **inner.presets)
-        first = drive(problem, step, steps, own, scored=inner.scored)
+        first = drive(problem, step, steps, own, scored=inner.scored, finish=inner.finish)
         info = {"init": name}
         return (
             Step(first.y, labels=first.labels, energy=first.energy, info=info),

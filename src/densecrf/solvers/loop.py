@@ -14,7 +14,11 @@ import numpy as np
 from densecrf.problem import Problem
 from densecrf.result import Trace, relative_gap
 
-__all__ = ["Limits", "Outcome", "Step", "drive"]
+__all__ = ["Finish", "Limits", "Outcome", "Step", "drive"]
+
+
+#: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
+Finish = Callable[[Problem, Any], tuple[Any, float]]
 
 
 @dataclass
@@ -82,6 +86,15 @@ class Outcome:
         """The relative gap between the best energy and the best bound."""
         return relative_gap(self.energy, self.lower_bound)
 
+    def improve(self, problem: Problem, finish: Finish, seconds: Callable[[], float]) -> None:
+        """Finish the best labelling; where that lowers its energy, the trace's last row has it."""
+        labels, energy = finish(problem, self.labels)
+        if energy < self.energy:
+            self.labels, self.energy = labels, energy
+            trace = self.trace
+            trace.energy[-1] = trace.current_energy[-1] = energy
+            trace.plain_calls[-1], trace.seconds[-1] = problem.calls.plain, seconds()
+
     def take(self, problem: Problem, step: Step, seconds: float) -> None:
         """Score a step's labelling, keep what is better, and write a row of the trace."""
         labels = problem.argmax(step.y) if step.labels is None else step.labels
@@ -108,12 +121,19 @@ class Outcome:
 
 
 def drive(
-    problem: Problem, start: Step, steps: Iterator[Step], limits: Limits, *, scored: bool = True
+    problem: Problem,
+    start: Step,
+    steps: Iterator[Step],
+    limits: Limits,
+    *,
+    scored: bool = True,
+    finish: Finish | None = None,
 ) -> Outcome:
     """Run a method to its end or to a limit; return the best that was seen.
 
     Ctrl-C, once the starting point is scored, ends the run and keeps its best. Where iterations are
-    not `scored`, only the last one's labelling is, and the trace has this one row.
+    not `scored`, only the last one's labelling is, and the trace has this one row. A method that
+    has iterated and has time left may `finish` its best labelling.
     """
     outcome = Outcome()
     last = start
@@ -135,6 +155,9 @@ def drive(
             if limits.callback is not None and limits.callback(outcome) is True:
                 outcome.message = "stopped by the callback"
                 break
+        if finish is not None and outcome.iterations and not _late(limits):
+            outcome.improve(problem, finish, limits.seconds)
+            _within(outcome, limits)
     except KeyboardInterrupt:
         outcome.interrupted = True
         outcome.message = "interrupted: this is the best so far"
@@ -144,15 +167,25 @@ def drive(
 
 
 def _reached(outcome: Outcome, limits: Limits) -> bool:
-    gap = outcome.gap
-    if limits.gap is not None and gap is not None and gap <= limits.gap:
-        outcome.converged = True
-        outcome.message = f"gap {gap:.2e} is within the asked {limits.gap:g}"
+    if _within(outcome, limits):
         return True
     if limits.max_iterations is not None and outcome.iterations >= limits.max_iterations:
         outcome.message = f"iteration limit of {limits.max_iterations} reached"
         return True
-    if limits.time_limit is not None and limits.seconds() >= limits.time_limit:
+    if _late(limits):
         outcome.message = f"time limit of {limits.time_limit:g} s reached"
         return True
     return False
+
+
+def _within(outcome: Outcome, limits: Limits) -> bool:
+    gap = outcome.gap
+    if limits.gap is None or gap is None or gap > limits.gap:
+        return False
+    outcome.converged = True
+    outcome.message = f"gap {gap:.2e} is within the asked {limits.gap:g}"
+    return True
+
+
+def _late(limits: Limits) -> bool:
+    return limits.time_limit is not None and limits.seconds() >= limits.time_limit

@@ -23,14 +23,15 @@ from math import sqrt
 from typing import Any
 
 from densecrf.problem import Problem
-from densecrf.rounding import icm
+from densecrf.rounding import Descent, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.validation import check_integer, check_non_negative, check_positive
 
-__all__ = ["lp", "lp_start"]
+__all__ = ["lp", "lp_finish", "lp_start"]
 
 SPAN, EDGE = 5.0, 2.0  # range of the remembered potentials, and of each end that is kept exactly
+SWEEPS = 5  # of a labelling on its way down; most of what there is to gain comes with the first
 
 
 def lp_start(problem: Problem) -> Step:
@@ -61,6 +62,7 @@ def lp(
     least_inner: int = 6,
     round_every: int = 2,
     polish: int = 1,
+    settle_every: int = 20,
 ) -> Iterator[Step]:
     r"""Minimise the LP relaxation with a certificate; one iteration is one ordered filtering.
 
@@ -81,9 +83,14 @@ def lp(
         Iterations between two roundings.
     polish : int
         Sweeps of iterated conditional modes after each rounding.
+    settle_every : int
+        Iterations after which the best labelling gets more sweeps, as it does at the end. Long
+        runs end sooner by it.
     """
     check_integer("iterations", iterations, at_least=0)
     check_integer("round_every", round_every, at_least=1)
+    check_integer("polish", polish, at_least=0)
+    check_integer("settle_every", settle_every, at_least=1)
     check_positive("cells", cells)
     check_non_negative("accuracy", accuracy)
     step: Any = 1 / (cells * problem.stiffness)
@@ -108,10 +115,17 @@ def lp(
 
         if iteration % round_every == 0 or iteration == 1:
             best.round(y)
+        if iteration % settle_every == 0:
+            best.settle()
         if inner >= least_inner and left <= accuracy * (best.energy - bound):
             z = problem.remember(z, y, SPAN, EDGE)
             v, momentum, inner = y, 1.0, 0
         yield Step(y, bound=proven, labels=best.labels, energy=best.energy)
+
+
+def lp_finish(problem: Problem, labels: Any) -> tuple[Any, float]:
+    """Return the labelling after some sweeps of iterated conditional modes, and its energy."""
+    return icm(problem, labels, SWEEPS)
 
 
 class _Best:
@@ -122,6 +136,7 @@ class _Best:
         label, self.energy = problem.best_constant()
         self.labels = problem.constant(label)
         self._rounded: Any = None
+        self._descent: Descent | None = None
 
     def round(self, y: Any) -> None:
         """Round, polish, and keep what is better."""
@@ -129,6 +144,16 @@ class _Best:
         if self._rounded is not None and bool((labels == self._rounded).all()):
             return
         self._rounded = labels
-        labels, energy = icm(self.problem, labels, self.polish)
-        if energy < self.energy:
-            self.labels, self.energy = labels, energy
+        descent = Descent(self.problem, labels)
+        descent.sweeps(self.polish)
+        if descent.energy < self.energy:
+            self._keep(descent)
+
+    def settle(self) -> None:
+        """Let the best labelling go on down."""
+        if self._descent is not None and self._descent.sweeps(SWEEPS):
+            self._keep(self._descent)
+
+    def _keep(self, descent: Descent) -> None:
+        self._descent = descent
+        self.labels, self.energy = descent.labels, descent.energy

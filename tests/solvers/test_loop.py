@@ -1,0 +1,60 @@
+"""The loop's last word: finishing the best labelling."""
+
+import numpy as np
+import pytest
+
+import oracles
+from densecrf.problem import Problem
+from densecrf.solvers.loop import Limits, Step, drive
+
+
+@pytest.fixture
+def problem():
+    return Problem(oracles.case(1).crf)
+
+
+def run(problem, limits, finish, bound=None):
+    """Three iterations at a labelling, then the finish."""
+    labels = np.zeros(problem.n, np.int64)
+    y = problem.indicator(labels)
+    steps = iter([Step(y, labels=labels, energy=10.0, bound=bound) for _ in range(3)])
+    return drive(problem, Step(y, labels=labels, energy=12.0), steps, limits, finish=finish)
+
+
+def better(_, labels):
+    return labels + 1, 9.0
+
+
+def test_a_better_labelling_is_taken_and_is_in_the_last_row(problem):
+    outcome = run(problem, Limits(), better)
+    assert (outcome.energy, outcome.trace.energy) == (9.0, [12.0, 10.0, 10.0, 9.0])
+    assert (outcome.labels == 1).all()
+
+
+def test_a_worse_one_is_not(problem):
+    outcome = run(problem, Limits(), lambda _, labels: (labels + 1, 11.0))
+    assert (outcome.energy, outcome.trace.energy[-1]) == (10.0, 10.0)
+    assert (outcome.labels == 0).all()
+
+
+def test_it_may_bring_the_gap_within_what_was_asked(problem):
+    outcome = run(problem, Limits(gap=0.01, max_iterations=2), better, bound=8.95)
+    assert outcome.converged
+    assert outcome.message == "gap 5.56e-03 is within the asked 0.01"
+    outcome = run(problem, Limits(gap=0.001, max_iterations=2), better, bound=8.95)
+    assert not outcome.converged
+    assert outcome.message == "iteration limit of 2 reached"
+
+
+@pytest.mark.parametrize("limits", [{"max_iterations": 0}, {"time_limit": 0.0}])
+def test_there_is_none_without_iterations_or_time(problem, limits):
+    assert run(problem, Limits(**limits), better).energy == 12.0
+
+
+def test_ctrl_c_during_it_keeps_the_best(problem):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    outcome = run(problem, Limits(), interrupted)
+    assert outcome.interrupted
+    assert outcome.energy == 10.0
