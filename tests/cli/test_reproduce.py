@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from densecrf.cli.app import app
+from densecrf.experiments import speedup
 from densecrf.io import write_image
 from tiny_dataset import make_dataset
 
@@ -48,6 +51,35 @@ def test_a_table_a_curve_a_panel_and_a_report(tiny, tmp_path):
     assert report.exit_code == 0, said(report)
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("data:image/png") == 3
+
+
+def test_programs_get_json_and_nothing_else(tiny):
+    common = ("--data", tiny, "--out", "out", "--threads", 1, "--json")
+    table = answer("reproduce", "table", *common, "--methods", "unary,mf5,lp")
+    assert [row["method"] for row in table["rows"]] == ["unary", "mf5", "lp"]
+    assert "out/table-shared-usual.md" in table["files"]
+    assert table["about"]["failures"] == {}
+    curve = answer("reproduce", "curves", *common, "--images", "a", "--study", "order")
+    assert [end["variant"] for end in curve["curves"]] == ["hard", "soft", "adaptive"]
+    assert all(end["lower_bound"] <= end["energy"] for end in curve["curves"])
+    panel = answer("reproduce", "panel", *common, "--images", "a,b", "--methods", "mf5")
+    assert (panel["images"], panel["methods"]) == (["a", "b"], ["mf5"])
+    spread = answer("reproduce", "spread", "out/table-shared-usual-images.csv", "--json")
+    assert [len(values) for values in spread["percent_above_the_best_bound"].values()] == [4, 4, 4]
+    both = ("--first", "lp", "--second", "unary")
+    difference = answer("reproduce", "difference", *common, *both)
+    assert [one["images"] for one in difference["metrics"]] == [4, 4]
+    assert set(difference["metrics"][0]["difference"]) == {"estimate", "low", "high", "level"}
+    page = answer("reproduce", "report", "--out", "out", "--json")["page"]
+    pictures = {curve["picture"], panel["picture"], spread["picture"], page}
+    assert all(Path(name).is_file() for name in pictures)
+
+
+def answer(*arguments):
+    """Run a command that prints JSON, which is all it may print there."""
+    result = densecrf(*arguments)
+    assert result.exit_code == 0, said(result)
+    return json.loads(result.stdout)
 
 
 def test_broken_images_are_listed_and_the_exit_code_says_so(tiny):
@@ -110,6 +142,15 @@ def test_speedup_needs_colours(tiny, tmp_path):
     result = densecrf("reproduce", "speedup", "--image", "grey.png", "--quiet")
     assert result.exit_code == 1
     assert "grey.png" in said(result)
+
+
+def test_speedup_tells_programs_its_points(tiny, tmp_path, monkeypatch):
+    few = partial(speedup.measure_speedup, sweeps={"labels": (2, 3)}, kernels=("spatial",))
+    monkeypatch.setattr(speedup, "measure_speedup", few)
+    write_image(tmp_path / "small.png", np.zeros((8, 8, 3), np.uint8))
+    told = answer("reproduce", "speedup", "--image", "small.png", "--repeats", 1, "--json")
+    assert [point["labels"] for point in told["points"]] == [2, 3]
+    assert Path(told["picture"]).is_file()
 
 
 def test_a_difference_has_an_interval(tiny):

@@ -1,25 +1,16 @@
 """``densecrf reproduce difference``: one method or parameter set against another."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from densecrf.cli.reports import console, output, percents, print_failures
-from densecrf.cli.reproduce import (
-    Classes,
-    Data,
-    Kind,
-    Out,
-    ProtocolOption,
-    Quiet,
-    Split,
-    Threads,
-    plan_of,
-    progress_bar,
-    reporting_errors,
-)
-from densecrf.experiments.difference import compare_runs
+from densecrf.cli import evaluation as e
+from densecrf.cli import options as o
+from densecrf.cli.evaluation import plan_of, progress_bar, reporting_errors
+from densecrf.cli.reports import console, output, percents, print_failures, print_json
+from densecrf.experiments.difference import Difference, compare_runs
 from densecrf.experiments.records import RecordStore
 from densecrf.experiments.runner import Plan, Run, run
 
@@ -27,18 +18,20 @@ __all__ = ["difference"]
 
 
 def difference(
-    data: Data,
+    context: typer.Context,
+    data: e.Data,
     first: Annotated[
         str, typer.Option(help="METHOD@PARAMS: a method, and parameters as for --params.")
     ],
     second: Annotated[str, typer.Option(help="What to compare it with, likewise.")],
-    out: Out = Path("reproduction"),
-    protocol: ProtocolOption = "shared",
-    split: Split = None,
-    kind: Kind = None,
-    classes: Classes = None,
-    threads: Threads = None,
-    quiet: Quiet = False,
+    out: e.Out = Path("reproduction"),
+    protocol: e.ProtocolName = "shared",
+    split: e.Split = None,
+    kind: e.Kind = None,
+    classes: e.Classes = None,
+    threads: o.Threads = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Tell how much better one method or parameter set is than another, and how sure that is.
 
@@ -52,22 +45,28 @@ def difference(
     runs, failures = [], dict[str, str]()
     for chosen in (first, second):
         method, _, params = chosen.partition("@")
-        plan = plan_of(
-            data, protocol, params or None, method, split, None, 1, kind, classes, threads, {}
-        )
-        done = _run(plan, out, chosen, quiet)
+        plan = plan_of({**context.params, "methods": method, "params": params})
+        done = _run(plan, out, chosen, quiet or as_json)
         failures.update(done.failures)
         runs.append(done.outcomes)
     with reporting_errors():
         found = compare_runs(*runs)
+    if as_json:
+        named = {"first": first, "second": second, "failures": failures}
+        print_json({**named, "metrics": [asdict(one) for one in found]})
+    else:
+        _print(found, first, second)
+    print_failures(failures, len(plan.images) - len(failures))
+    if failures:
+        raise typer.Exit(1)
+
+
+def _print(found: tuple[Difference, ...], first: str, second: str) -> None:
     output.print(f"{found[0].images} images")
     for one in found:
         for name, interval in ((first, one.first), (second, one.second)):
             output.print(f"{one.metric} of {name}: {percents(interval)}", soft_wrap=True)
         output.print(f"{one.metric}, difference: {percents(one.difference)}", soft_wrap=True)
-    print_failures(failures, len(plan.images) - len(failures))
-    if failures:
-        raise typer.Exit(1)
 
 
 def _run(plan: Plan, out: Path, title: str, quiet: bool) -> Run:

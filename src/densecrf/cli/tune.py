@@ -1,12 +1,15 @@
 """``densecrf tune``: find the kernels' parameters for a method on labelled images."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
+from densecrf.cli.evaluation import open_dataset, progress_bar
 from densecrf.cli.reports import (
     console,
     describe,
@@ -16,7 +19,6 @@ from densecrf.cli.reports import (
     print_failures,
     print_json,
 )
-from densecrf.cli.reproduce import open_dataset, progress_bar
 from densecrf.experiments.metrics import METRICS, bootstrap, bootstrap_difference
 from densecrf.presets import NUMBERS, Preset, read_preset
 from densecrf.solvers import METHODS
@@ -31,7 +33,8 @@ __all__ = ["tune"]
 
 
 def tune(
-    data: Annotated[Path, typer.Option(help="Folder of images/, labels/ and scores.")],
+    context: typer.Context,
+    data: e.Data,
     out: Annotated[
         Path,
         typer.Option(
@@ -40,7 +43,7 @@ def tune(
     ] = Path("tuned.json"),
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "lp",
     metric: Annotated[str, typer.Option(help=f"One of {', '.join(METRICS)}.")] = "accuracy",
-    split: Annotated[str | None, typer.Option(help="Only the images of this split.")] = None,
+    split: e.Split = None,
     validation: Annotated[
         str | None,
         typer.Option(help="A split, or another folder, to score the best parameters on."),
@@ -57,13 +60,13 @@ def tune(
     first_batch: Annotated[
         int, typer.Option(help="Images after which a trial may be given up.", min=1)
     ] = 8,
-    gap: Annotated[float | None, typer.Option(help="Stop within this fraction.")] = None,
-    max_iterations: Annotated[int | None, typer.Option(help="Most iterations.", min=0)] = None,
-    kind: Annotated[str | None, typer.Option(help="Which scores, of several.")] = None,
-    classes: Annotated[str | None, typer.Option(help="Built-in classes.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads an image.", min=1)] = None,
+    gap: e.Gap = None,
+    max_iterations: o.MaxIterations = None,
+    kind: e.Kind = None,
+    classes: e.Classes = None,
+    threads: o.Threads = None,
     as_json: o.Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Find the five parameters of the kernels for a method, from images with ground truth.
 
@@ -74,29 +77,7 @@ def tune(
 
     densecrf tune --data msrc --split val --validation test --method lp --out lp.json
     """
-    from densecrf.experiments.target import Target, ranges_around
-
-    dataset = open_dataset(data, kind, classes)
-    limits = {"gap": gap, "max_iterations": max_iterations}
-    try:
-        target = Target(
-            dataset,
-            dataset.names(split),
-            method,
-            metric,
-            limits={name: value for name, value in limits.items() if value is not None},
-            seed=seed,
-            first_batch=first_batch,
-            threads=threads,
-        )
-        given = [read_preset(path) for path in start or ()]
-        if within is not None:
-            if not given:
-                raise ValueError("--within needs a --start to stay near")
-            target = replace(target, ranges=ranges_around(given[0], within))
-        target = replace(target, start=(*given, *target.start))
-    except (OSError, ValueError) as error:
-        raise fail(describe(error), 2) from error
+    target = _target(context.params)
     tuned = _search(target, out, trials, workers, progress=not (quiet or as_json))
     if as_json:
         _print_json(tuned, metric, out)
@@ -112,6 +93,31 @@ def tune(
         raise typer.Exit(130)
     if tuned.failures:
         raise typer.Exit(1)
+
+
+def _target(options: Mapping[str, Any]) -> "Target":
+    """Return what the command's options ask to be maximised, or end it with the reason."""
+    from densecrf.experiments.target import Target, ranges_around
+
+    dataset = open_dataset(Path(options["data"]), options["kind"], options["classes"])
+    limits = {name: options[name] for name in ("gap", "max_iterations")}
+    try:
+        target = Target(
+            dataset,
+            dataset.names(options["split"]),
+            options["method"],
+            options["metric"],
+            limits={name: value for name, value in limits.items() if value is not None},
+            **{name: options[name] for name in ("seed", "first_batch", "threads")},
+        )
+        given = [read_preset(path) for path in options["start"] or ()]
+        if options["within"] is not None:
+            if not given:
+                raise ValueError("--within needs a --start to stay near")
+            target = replace(target, ranges=ranges_around(given[0], options["within"]))
+        return replace(target, start=(*given, *target.start))
+    except (OSError, ValueError) as error:
+        raise fail(describe(error), 2) from error
 
 
 def _search(target: "Target", out: Path, trials: int, workers: int, *, progress: bool) -> "Tuned":

@@ -78,6 +78,15 @@ class Curve:
     ordered_calls: list[int]
     best_constant: float
 
+    def end(self) -> dict[str, Any]:
+        """Return where it ended: its names and last values."""
+        names = ("variant", "method", "image")
+        lasts = ("seconds", "energy", "lower_bound", "ordered_calls")
+        return {
+            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name)[-1] for name in lasts},
+        }
+
 
 def measure_curves(
     plan: Plan,
