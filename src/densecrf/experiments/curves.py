@@ -196,7 +196,7 @@ def draw_curves(curves: list[Curve], *, zoom: bool = True) -> Figure:
     """
     images = list(dict.fromkeys(curve.image for curve in curves))
     columns = 2 if zoom else 1
-    figure = new_figure(5.4 * columns, 3.7 * len(images))
+    figure = new_figure(4.3 * columns, 3.4 * len(images))
     axes = figure.subplots(len(images), columns, squeeze=False)
     for row, image in zip(axes, images, strict=True):
         own = [curve for curve in curves if curve.image == image]
@@ -207,11 +207,14 @@ def draw_curves(curves: list[Curve], *, zoom: bool = True) -> Figure:
             axis.set_xlabel("seconds")
             axis.grid(alpha=0.3)
         row[0].set_ylabel("energy")
-        row[0].set_title(image)
+        row[0].set_title(image, fontsize="medium")
         row[0].set_xscale("log")
+        row[0].xaxis.set_major_formatter("{x:g}")
         if _spread(own) > 10:
             row[0].set_yscale("log")
-        row[0].legend(fontsize="x-small", ncols=2)
+        else:
+            row[0].yaxis.set_major_formatter("{x:,.7g}")
+        row[0].legend(fontsize="small")
         if zoom:
             _zoom(row[1], own)
     return figure
@@ -249,5 +252,5 @@ def _zoom(axis: Axes, curves: list[Curve]) -> None:
     span = max(max(near) - low, 0.004 * abs(low))
     floor = best if low - best < span else low
     axis.set_ylim(floor - 0.15 * span, max(near) + 0.6 * span)
-    axis.set_title("close up (dashed: lower bounds)")
+    axis.set_title("close up (dashed: lower bounds)", fontsize="medium")
     axis.yaxis.set_major_formatter("{x:,.7g}")

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["draw_panel"]
 
 CONFIDENT = 0.95  # pixels with a score below this are in doubt (section 5.1)
-WIDTH, CAPTION = 1.75, 0.55  # inches of a picture, and of the lines above it
+WIDTH, CAPTION = 1.9, 0.65  # inches of a picture, and of the lines above it
+COLUMNS = 5  # pictures a line, so that captions can be read at the width of a page
 Picture = tuple[Any, str]
 
 
@@ -31,7 +32,7 @@ def draw_panel(
     uncertain: tuple[str, ...] = ("dc-neg", "lp"),
     progress: Callable[[int, int, str], object] | None = None,
 ) -> Figure:
-    """Draw a row an image, as in the paper's Figure 3.
+    """Draw image after image, as in the paper's Figure 3.
 
     Parameters
     ----------
@@ -51,15 +52,19 @@ def draw_panel(
                 progress(number * len(plan.methods) + done, total, f"{image}: {method}")
 
         rows.append(_row(plan, image, uncertain, tell))
-    heights = [WIDTH * row[0][0].shape[0] / row[0][0].shape[1] + CAPTION for row in rows]
-    figure = new_figure(WIDTH * len(rows[0]), sum(heights))
+    columns = min(COLUMNS, len(rows[0]))
+    lines = [row[at : at + columns] for row in rows for at in range(0, len(row), columns)]
+    heights = [WIDTH * line[0][0].shape[0] / line[0][0].shape[1] + CAPTION for line in lines]
+    figure = new_figure(WIDTH * columns, sum(heights))
     axes = figure.subplots(
-        len(rows), len(rows[0]), squeeze=False, gridspec_kw={"height_ratios": heights}
+        len(lines), columns, squeeze=False, gridspec_kw={"height_ratios": heights}
     )
-    for line, pictures in zip(axes, rows, strict=True):
-        for axis, (picture, caption) in zip(line, pictures, strict=True):
+    for line, pictures in zip(axes, lines, strict=True):
+        for axis in line[len(pictures) :]:
+            axis.set_axis_off()
+        for axis, (picture, caption) in zip(line, pictures, strict=False):
             axis.imshow(picture, interpolation="nearest")
-            axis.set_title(caption, fontsize=7)
+            axis.set_title(caption, fontsize="small")
             axis.set_xticks([])
             axis.set_yticks([])
             for edge in axis.spines.values():

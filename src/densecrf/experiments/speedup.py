@@ -172,7 +172,7 @@ def draw_speedup(points: list[Point], title: str = "") -> Figure:
     """Draw the speed-up over divide and conquer: a row a kernel, a column what varies."""
     kernels = list(dict.fromkeys(point.kernel for point in points))
     sweeps = list(dict.fromkeys(point.sweep for point in points))
-    figure = new_figure(3.6 * len(sweeps), 3.0 * len(kernels))
+    figure = new_figure(3.0 * len(sweeps), 2.8 * len(kernels))
     axes = figure.subplots(len(kernels), len(sweeps), squeeze=False, sharey="row")
     names = {
         "soft": ("one pass, soft levels", COLORS["lp"], "o-"),
@@ -197,11 +197,11 @@ def draw_speedup(points: list[Point], title: str = "") -> Figure:
                 if sweep == "pixels":
                     axis.set_xscale("log")
                 else:
-                    axis.locator_params(axis="x", nbins=5)
+                    axis.set_xticks([p.value for p in own])
                 axis.xaxis.set_major_formatter("{x:,.0f}")
         _plain_ticks(row[0])
         row[0].set_ylabel(f"{kernel} (d = {KERNELS[kernel]})\ntimes faster")
-    axes[0][0].legend(fontsize="x-small")
+    axes[0][1 % len(sweeps)].legend(fontsize="small")
     if title:
         figure.suptitle(title, fontsize="medium")
     return figure
