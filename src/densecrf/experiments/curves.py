@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from densecrf.experiments.runner import Plan
     from densecrf.io import Sample
     from densecrf.model import DenseCRF
+    from densecrf.result import Result
 
 __all__ = ["STUDIES", "Curve", "Variant", "draw_curves", "measure_curves", "methods_study"]
 
@@ -114,6 +115,7 @@ def measure_curves(
     total = len(plan.images) * len(variants)
     for image in plan.images:
         loaded: Sample | None = None
+        starts: dict[str, Result] = {}
         for variant in variants:
             key = ("curves", study, plan.protocol.name, plan.label, image, variant.name)
             settings = {
@@ -125,7 +127,7 @@ def measure_curves(
                 if progress is not None:
                     progress(len(curves), total, f"{image}: {variant.name}")
                 loaded = loaded or plan.dataset.items[image].load()
-                values = vars(_measure(plan, variant, loaded))
+                values = vars(_measure(plan, variant, loaded, starts))
                 store.save(key, settings, values)
             curves.append(Curve(**values))
     return curves
@@ -145,7 +147,8 @@ class _Judge:
         self.spent.append(self.spent[-1] + time.perf_counter() - begun)
 
 
-def _measure(plan: Plan, variant: Variant, sample: Sample) -> Curve:
+def _measure(plan: Plan, variant: Variant, sample: Sample, starts: dict[str, Result]) -> Curve:
+    """Run a variant; `starts` keeps the starting points that the image's variants share."""
     protocol, unary = plan.protocol, sample.scores.energies()
     own, first = protocol.minimised(variant.method), protocol.starts.get(variant.method)
     model = protocol.reported.model(unary, sample.image, plan.parameters)
@@ -154,11 +157,12 @@ def _measure(plan: Plan, variant: Variant, sample: Sample) -> Curve:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         if first is not None:
-            origin = protocol.minimised(first)
-            begun = origin.model(unary, sample.image, plan.parameters).solve(
-                first, threads=plan.threads, **origin.options
-            )
-            start, before = begun.marginals, begun.seconds
+            if first not in starts:
+                origin = protocol.minimised(first)
+                starts[first] = origin.model(unary, sample.image, plan.parameters).solve(
+                    first, threads=plan.threads, **origin.options
+                )
+            start, before = starts[first].marginals, starts[first].seconds
         result = own.model(unary, sample.image, plan.parameters).solve(
             variant.method,
             init=start,
