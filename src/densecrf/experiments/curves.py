@@ -212,12 +212,7 @@ def draw_curves(curves: list[Curve], *, zoom: bool = True) -> Figure:
             axis.grid(alpha=0.3)
         row[0].set_ylabel("energy")
         row[0].set_title(image, fontsize="medium")
-        row[0].set_xscale("log")
-        row[0].xaxis.set_major_formatter("{x:g}")
-        if _spread(own) > 10:
-            row[0].set_yscale("log")
-        else:
-            row[0].yaxis.set_major_formatter("{x:,.7g}")
+        _scale(row[0], own)
         row[0].legend(fontsize="small")
         if zoom:
             _zoom(row[1], own)
@@ -242,8 +237,21 @@ def _draw(axis: Axes, curve: Curve, color: Any) -> None:
         axis.plot(*zip(*known, strict=True), ls="--", **{**style, "lw": 1.0})
 
 
-def _spread(curves: list[Curve]) -> float:
-    values = [energy for curve in curves for energy in curve.energy]
+def _scale(axis: Axes, curves: list[Curve]) -> None:
+    """Make wide ranges logarithmic, and leave out what says nothing: bounds below zero."""
+    if _spread([second for curve in curves for second in curve.seconds]) > 20:
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
+    energies = [energy for curve in curves for energy in curve.energy]
+    if _spread(energies) > 10:
+        axis.set_yscale("log")
+        return
+    axis.yaxis.set_major_formatter("{x:,.7g}")
+    if min(energies) > 0:
+        axis.set_ylim(bottom=max(0.0, axis.get_ylim()[0]))
+
+
+def _spread(values: list[float]) -> float:
     return max(values) / min(values) if min(values) > 0 else 1.0
 
 
