@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ __all__ = ["draw_panel"]
 
 CONFIDENT = 0.95  # pixels with a score below this are in doubt (section 5.1)
 WIDTH, CAPTION = 1.9, 0.65  # inches of a picture, and of the lines above it
-COLUMNS = 5  # pictures a line, so that captions can be read at the width of a page
+COLUMNS = 5  # pictures a line at most, so that captions can be read at the width of a page
 Picture = tuple[Any, str]
 
 
@@ -52,7 +53,7 @@ def draw_panel(
                 progress(number * len(plan.methods) + done, total, f"{image}: {method}")
 
         rows.append(_row(plan, image, uncertain, tell))
-    columns = min(COLUMNS, len(rows[0]))
+    columns = math.ceil(len(rows[0]) / math.ceil(len(rows[0]) / COLUMNS))
     lines = [row[at : at + columns] for row in rows for at in range(0, len(row), columns)]
     heights = [WIDTH * line[0][0].shape[0] / line[0][0].shape[1] + CAPTION for line in lines]
     figure = new_figure(WIDTH * columns, sum(heights))
