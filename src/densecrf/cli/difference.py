@@ -1,6 +1,6 @@
 """``densecrf reproduce difference``: one method or parameter set against another."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +8,7 @@ import typer
 
 from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
-from densecrf.cli.evaluation import plan_of, progress_bar, reporting_errors
+from densecrf.cli.evaluation import PlanOptions, progress_bar, reporting_errors, with_plan
 from densecrf.cli.reports import console, output, percents, print_failures, print_json
 from densecrf.experiments.difference import Difference, compare_runs
 from densecrf.experiments.records import RecordStore
@@ -17,19 +17,15 @@ from densecrf.experiments.runner import Plan, Run, run
 __all__ = ["difference"]
 
 
+@with_plan("params", "methods", "images", "every", "gap", "time_limit", "max_iterations")
 def difference(
-    context: typer.Context,
-    data: e.Data,
+    *,
+    chosen: PlanOptions,
     first: Annotated[
         str, typer.Option(help="METHOD@PARAMS: a method, and parameters as for --params.")
     ],
     second: Annotated[str, typer.Option(help="What to compare it with, likewise.")],
     out: e.Out = Path("reproduction"),
-    protocol: e.ProtocolName = "shared",
-    split: e.Split = None,
-    kind: e.Kind = None,
-    classes: e.Classes = None,
-    threads: o.Threads = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -43,10 +39,10 @@ def difference(
     densecrf reproduce difference --data msrc --split test --first lp@tuned.json --second lp@usual
     """
     runs, failures = [], dict[str, str]()
-    for chosen in (first, second):
-        method, _, params = chosen.partition("@")
-        plan = plan_of({**context.params, "methods": method, "params": params})
-        done = _run(plan, out, chosen, quiet or as_json)
+    for name in (first, second):
+        method, _, params = name.partition("@")
+        plan = replace(chosen, methods=method, params=params or None).plan()
+        done = _run(plan, out, name, quiet or as_json)
         failures.update(done.failures)
         runs.append(done.outcomes)
     with reporting_errors():

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from densecrf.cli import options as o
 from densecrf.cli.reports import console, describe, fail, print_json
 from densecrf.experiments.protocols import PARAMETERS, PROTOCOLS, get_parameters, get_protocol
 from densecrf.experiments.runner import Plan, make_plan
@@ -22,7 +25,15 @@ from densecrf.io import Dataset
 from densecrf.presets import read_preset
 from densecrf.solvers import METHODS
 
-__all__ = ["open_dataset", "plan_of", "progress_bar", "reporting_errors", "tell_picture"]
+__all__ = [
+    "PlanOptions",
+    "limits_of",
+    "open_dataset",
+    "progress_bar",
+    "reporting_errors",
+    "tell_picture",
+    "with_plan",
+]
 
 USED_METHODS = "unary,mf5,mf,dc-neg,prox-lp-acc,lp"
 LIMITS = ("gap", "time_limit", "max_iterations")
@@ -44,7 +55,7 @@ Params = Annotated[
 Methods = Annotated[str, typer.Option(help=f"Methods, separated by commas: {', '.join(METHODS)}.")]
 Split = Annotated[str | None, typer.Option(help="Only the images of this split.")]
 Images = Annotated[str | None, typer.Option(help="Only these images, separated by commas.")]
-ChosenImages = Annotated[str, typer.Option(help="Images, separated by commas.")]
+ImageNames = Annotated[str, typer.Option(help="Images, separated by commas.")]
 Every = Annotated[int, typer.Option(help="Only every n-th image.", min=1)]
 Kind = Annotated[
     str | None,
@@ -53,7 +64,10 @@ Kind = Annotated[
 Classes = Annotated[
     str | None, typer.Option(help="Built-in classes (msrc, voc, camvid), without a meta.json.")
 ]
-Gap = Annotated[float | None, typer.Option(help="Stop within this fraction of the optimum.")]
+Gap = Annotated[
+    float | None,
+    typer.Option(help="Stop within this fraction of the optimum.", rich_help_panel=o.SOLVER),
+]
 
 
 def open_dataset(data: Path, kind: str | None, classes: str | None) -> Dataset:
@@ -62,37 +76,60 @@ def open_dataset(data: Path, kind: str | None, classes: str | None) -> Dataset:
         return Dataset.open(data, kind=kind, classes=classes)  # type: ignore[arg-type]
 
 
-def plan_of(options: Mapping[str, Any]) -> Plan:
-    """Return the plan that a command's options describe, or end it with the reason.
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """Which images, methods and energies; fields as the options."""
 
-    Parameters
-    ----------
-    options
-        By their parameters' names, as ``typer.Context.params`` has them; those that a command
-        does not have may be missing.
-    """
-    try:
-        protocol = get_protocol(options["protocol"])
-        label = options.get("params") or protocol.default
-        from_file = label not in PARAMETERS and Path(label).is_file()
-        parameters = read_preset(label) if from_file else get_parameters(label)
-        dataset = open_dataset(Path(options["data"]), options["kind"], options["classes"])
-        names = dataset.names(options.get("split"))
-        if options.get("images") is not None:
-            names = tuple(name.strip() for name in options["images"].split(","))
-        limits = {name: options.get(name) for name in LIMITS}
-        return make_plan(
-            dataset,
-            protocol,
-            parameters,
-            label=Path(label).stem if from_file else label,
-            images=names[:: options.get("every", 1)],
-            methods=tuple(name.strip() for name in options["methods"].split(",")),
-            limits={name: value for name, value in limits.items() if value is not None},
-            threads=options["threads"],
-        )
-    except (OSError, ValueError) as error:
-        raise fail(describe(error), 2) from error
+    data: Data
+    protocol: ProtocolName = "shared"
+    params: Params = None
+    methods: Methods = USED_METHODS
+    split: Split = None
+    images: Images = None
+    every: Every = 1
+    kind: Kind = None
+    classes: Classes = None
+    threads: o.Threads = None
+    gap: Gap = None
+    time_limit: o.TimeLimit = None
+    max_iterations: o.MaxIterations = None
+
+    def plan(self) -> Plan:
+        """Return the plan that they describe, or end the command with the reason."""
+        try:
+            protocol = get_protocol(self.protocol)
+            label = self.params or protocol.default
+            from_file = label not in PARAMETERS and Path(label).is_file()
+            parameters = read_preset(label) if from_file else get_parameters(label)
+            dataset = open_dataset(self.data, self.kind, self.classes)
+            names = dataset.names(self.split)
+            if self.images is not None:
+                names = tuple(name.strip() for name in self.images.split(","))
+            return make_plan(
+                dataset,
+                protocol,
+                parameters,
+                label=Path(label).stem if from_file else label,
+                images=names[:: self.every],
+                methods=tuple(name.strip() for name in self.methods.split(",")),
+                limits=limits_of(self),
+                threads=self.threads,
+            )
+        except (OSError, ValueError) as error:
+            raise fail(describe(error), 2) from error
+
+
+def with_plan(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command have the options of a plan, but for some, and get them as `chosen`."""
+    return partial(
+        o.with_options, keyword="chosen", declared=PlanOptions, make=PlanOptions, without=without
+    )
+
+
+def limits_of(options: Any) -> dict[str, Any]:
+    """Return the limits that were given."""
+    given = {name: getattr(options, name, None) for name in LIMITS}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def tell_picture(path: Path, as_json: bool, more: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from densecrf.presets import NUMBERS, PRESETS, Preset, read_preset
 from densecrf.solvers import METHODS
 from densecrf.validation import check_choice
 
-__all__ = ["ModelOptions", "SolveOptions", "with_model"]
+__all__ = ["ModelOptions", "SolveOptions", "with_model", "with_options"]
 
 LP_GAP = 0.01  # what a folder of images can wait for
 INPUT, MODEL, SOLVER, OUTPUT = "Input", "Model", "Solver", "Output"
@@ -311,27 +311,47 @@ def _declared(
     """Declare the options that make up `ModelOptions`."""
 
 
-def with_model(command: Callable[..., None], without: str | None = None) -> Callable[..., None]:
-    """Let a command have the options of a model where its signature says `model`.
+def with_model(command: Callable[..., None], without: str = "") -> Callable[..., None]:
+    """Let a command have the options of a model, and get the `ModelOptions` as `model`.
+
+    The option `without` would mean nothing to it.
+    """
+    return with_options(command, "model", _declared, ModelOptions.of, (without,))
+
+
+def with_options(
+    command: Callable[..., None],
+    keyword: str,
+    declared: Callable[..., Any],
+    make: Callable[..., Any],
+    without: tuple[str, ...] = (),
+) -> Callable[..., None]:
+    """Let a command have the options that make up one of its arguments.
 
     Parameters
     ----------
     command
-        Has a keyword `model`, which is given the `ModelOptions`.
+        The command, without them.
+    keyword
+        The argument, keyword-only; the options take its place.
+    declared
+        Has the options as its arguments.
+    make
+        Makes the argument of them.
     without
-        An option that would mean nothing to it.
+        Options that this command does not have.
     """
     own = inspect.signature(command)
-    declared = inspect.signature(_declared).parameters.values()
-    options = [option for option in declared if option.name != without]
+    arguments = inspect.signature(declared).parameters.values()
+    options = [option for option in arguments if option.name not in without]
     parameters: list[inspect.Parameter] = []
     for parameter in own.parameters.values():
-        parameters += options if parameter.name == "model" else [parameter]
+        parameters += options if parameter.name == keyword else [parameter]
 
     @wraps(command)
     def run(**given: Any) -> None:
-        model = ModelOptions.of(**{option.name: given.pop(option.name) for option in options})
-        command(**given, model=model)
+        made = make(**{option.name: given.pop(option.name) for option in options})
+        command(**given, **{keyword: made})
 
     run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -1,6 +1,7 @@
 """``densecrf reproduce``: the paper's evaluation on a data set."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,13 @@ import typer
 
 from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
-from densecrf.cli.evaluation import plan_of, progress_bar, reporting_errors, tell_picture
+from densecrf.cli.evaluation import (
+    PlanOptions,
+    progress_bar,
+    reporting_errors,
+    tell_picture,
+    with_plan,
+)
 from densecrf.cli.reports import console, describe, fail, output, print_failures, print_json
 from densecrf.experiments.records import RecordStore
 from densecrf.experiments.runner import Plan, Run, run
@@ -26,23 +33,12 @@ app = typer.Typer(
 
 
 @app.command()
+@with_plan()
 def table(
-    context: typer.Context,
-    data: e.Data,
+    *,
+    chosen: PlanOptions,
     out: e.Out = Path("reproduction"),
-    protocol: e.ProtocolName = "shared",
-    params: e.Params = None,
-    methods: e.Methods = e.USED_METHODS,
-    split: e.Split = None,
-    images: e.Images = None,
-    every: e.Every = 1,
-    kind: e.Kind = None,
-    classes: e.Classes = None,
     jobs: o.Jobs = 1,
-    threads: o.Threads = None,
-    gap: e.Gap = None,
-    time_limit: o.TimeLimit = None,
-    max_iterations: o.MaxIterations = None,
     style: Annotated[
         str, typer.Option("--format", help=f"What to print: {', '.join(FORMATS)}.")
     ] = "text",
@@ -60,7 +56,7 @@ def table(
     """
     if style not in FORMATS:
         raise typer.BadParameter(f"{style!r} is not one of {', '.join(FORMATS)}")
-    plan = plan_of(context.params)
+    plan = chosen.plan()
     with reporting_errors(), progress_bar("images", not (quiet or as_json)) as tell:
         done = run(
             plan,
@@ -116,22 +112,15 @@ def _about(plan: Plan, done: Run) -> dict[str, Any]:
 
 
 @app.command()
+@with_plan("images", "split", "every", "max_iterations")
 def curves(
-    context: typer.Context,
-    data: e.Data,
-    images: e.ChosenImages,
+    *,
+    chosen: PlanOptions,
+    images: e.ImageNames,
     study: Annotated[
         str, typer.Option(help="What to vary: methods, lambda, levels, order.")
     ] = "methods",
     out: e.Out = Path("reproduction"),
-    protocol: e.ProtocolName = "shared",
-    params: e.Params = None,
-    methods: e.Methods = e.USED_METHODS,
-    kind: e.Kind = None,
-    classes: e.Classes = None,
-    threads: o.Threads = None,
-    gap: e.Gap = None,
-    time_limit: o.TimeLimit = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -146,7 +135,7 @@ def curves(
 
     if study not in ("methods", *STUDIES):
         raise typer.BadParameter(f"{study!r} is not one of methods, {', '.join(STUDIES)}")
-    plan = plan_of(context.params)
+    plan = replace(chosen, images=images).plan()
     variants = methods_study(plan.methods) if study == "methods" else STUDIES[study]
     stem = f"curves-{study}-{plan.protocol.name}-{plan.label}"
     with reporting_errors(), progress_bar("runs", not (quiet or as_json)) as tell:
@@ -201,17 +190,12 @@ def speedup(
 
 
 @app.command()
+@with_plan("images", "split", "every", "gap", "time_limit", "max_iterations")
 def panel(
-    context: typer.Context,
-    data: e.Data,
-    images: e.ChosenImages,
+    *,
+    chosen: PlanOptions,
+    images: e.ImageNames,
     out: e.Out = Path("reproduction"),
-    protocol: e.ProtocolName = "shared",
-    params: e.Params = None,
-    methods: e.Methods = e.USED_METHODS,
-    kind: e.Kind = None,
-    classes: e.Classes = None,
-    threads: o.Threads = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -224,7 +208,7 @@ def panel(
     from densecrf.experiments.figures import save_figure
     from densecrf.experiments.panel import draw_panel
 
-    plan = plan_of(context.params)
+    plan = replace(chosen, images=images).plan()
     stem = f"panel-{plan.protocol.name}-{plan.label}"
     with reporting_errors(), progress_bar("runs", not (quiet or as_json)) as tell:
         save_figure(out / f"{stem}.png", draw_panel(plan, progress=tell))
@@ -258,8 +242,8 @@ def spread(
         save_figure(picture, draw_spread(found))
         write_text(
             picture.with_suffix(".txt"),
-            "Share of images that end within so many per cent of the best bound that any method "
-            "has proven.",
+            f"{stem.removeprefix('spread-')}: share of images that end within so many per cent "
+            "(of their own energy) of the best bound that any method has proven.",
         )
     above = {method: values.tolist() for method, values in found.items()}
     tell_picture(picture, as_json, {"percent_above_the_best_bound": above})

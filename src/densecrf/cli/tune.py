@@ -1,9 +1,10 @@
 """``densecrf tune``: find the kernels' parameters for a method on labelled images."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +21,8 @@ from densecrf.cli.reports import (
     print_json,
 )
 from densecrf.experiments.metrics import METRICS, bootstrap, bootstrap_difference
-from densecrf.presets import NUMBERS, Preset, read_preset
+from densecrf.io import Dataset
+from densecrf.presets import NUMBERS, read_preset
 from densecrf.solvers import METHODS
 
 if TYPE_CHECKING:
@@ -32,39 +34,76 @@ if TYPE_CHECKING:
 __all__ = ["tune"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions:
+    """What is to be maximised, and where the search begins; fields as the options."""
+
+    data: e.Data
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "lp"
+    metric: Annotated[str, typer.Option(help=f"One of {', '.join(METRICS)}.")] = "accuracy"
+    split: e.Split = None
+    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0
+    start: Annotated[
+        list[Path] | None, typer.Option(help="A file of parameters to try first; repeatable.")
+    ] = None
+    within: Annotated[
+        float | None, typer.Option(help="Stay within this factor of the first --start.")
+    ] = None
+    first_batch: Annotated[
+        int, typer.Option(help="Images after which a trial may be given up.", min=1)
+    ] = 8
+    gap: e.Gap = None
+    max_iterations: o.MaxIterations = None
+    kind: e.Kind = None
+    classes: e.Classes = None
+    threads: o.Threads = None
+
+    def open(self, data: Path) -> Dataset:
+        """Open a data set of this kind, or end the command with the reason."""
+        return open_dataset(data, self.kind, self.classes)
+
+    def target(self) -> "Target":
+        """Return what the options ask for, or end the command with the reason."""
+        from densecrf.experiments.target import Target, ranges_around
+
+        dataset = self.open(self.data)
+        try:
+            target = Target(
+                dataset,
+                dataset.names(self.split),
+                self.method,
+                self.metric,
+                limits=e.limits_of(self),
+                seed=self.seed,
+                first_batch=self.first_batch,
+                threads=self.threads,
+            )
+            given = [read_preset(path) for path in self.start or ()]
+            if self.within is not None:
+                if not given:
+                    raise ValueError("--within needs a --start to stay near")
+                target = replace(target, ranges=ranges_around(given[0], self.within))
+            return replace(target, start=(*given, *target.start))
+        except (OSError, ValueError) as error:
+            raise fail(describe(error), 2) from error
+
+
+@partial(o.with_options, keyword="sought", declared=TargetOptions, make=TargetOptions)
 def tune(
-    context: typer.Context,
-    data: e.Data,
+    *,
+    sought: TargetOptions,
     out: Annotated[
         Path,
         typer.Option(
             "--out", "-o", help="The parameters' file (.json); trials and plot lie beside it."
         ),
     ] = Path("tuned.json"),
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "lp",
-    metric: Annotated[str, typer.Option(help=f"One of {', '.join(METRICS)}.")] = "accuracy",
-    split: e.Split = None,
     validation: Annotated[
         str | None,
         typer.Option(help="A split, or another folder, to score the best parameters on."),
     ] = None,
     trials: Annotated[int, typer.Option(help="Trials in all, earlier runs' included.", min=1)] = 60,
     workers: Annotated[int, typer.Option("--workers", "-j", help="Processes.", min=1)] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0,
-    start: Annotated[
-        list[Path] | None, typer.Option(help="A file of parameters to try first; repeatable.")
-    ] = None,
-    within: Annotated[
-        float | None, typer.Option(help="Stay within this factor of the first --start.")
-    ] = None,
-    first_batch: Annotated[
-        int, typer.Option(help="Images after which a trial may be given up.", min=1)
-    ] = 8,
-    gap: e.Gap = None,
-    max_iterations: o.MaxIterations = None,
-    kind: e.Kind = None,
-    classes: e.Classes = None,
-    threads: o.Threads = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -77,15 +116,15 @@ def tune(
 
     densecrf tune --data msrc --split val --validation test --method lp --out lp.json
     """
-    target = _target(context.params)
+    target = sought.target()
     tuned = _search(target, out, trials, workers, progress=not (quiet or as_json))
     if as_json:
-        _print_json(tuned, metric, out)
+        _print_json(tuned, target.metric, out)
     else:
-        _print(tuned, metric)
+        _print(tuned, target.metric)
     if validation is not None and not tuned.interrupted:
         where = console if as_json else output
-        _validate(target, tuned.parameters, tuned.start, validation, kind, classes, where)
+        _validate(target, tuned, validation, sought.open, where)
     console.print(f"Written: {out}; use it by --params {out}", soft_wrap=True)
     print_failures(dict(tuned.failures), len(target.images) - len(tuned.failures))
     if tuned.interrupted:
@@ -93,31 +132,6 @@ def tune(
         raise typer.Exit(130)
     if tuned.failures:
         raise typer.Exit(1)
-
-
-def _target(options: Mapping[str, Any]) -> "Target":
-    """Return what the command's options ask to be maximised, or end it with the reason."""
-    from densecrf.experiments.target import Target, ranges_around
-
-    dataset = open_dataset(Path(options["data"]), options["kind"], options["classes"])
-    limits = {name: options[name] for name in ("gap", "max_iterations")}
-    try:
-        target = Target(
-            dataset,
-            dataset.names(options["split"]),
-            options["method"],
-            options["metric"],
-            limits={name: value for name, value in limits.items() if value is not None},
-            **{name: options[name] for name in ("seed", "first_batch", "threads")},
-        )
-        given = [read_preset(path) for path in options["start"] or ()]
-        if options["within"] is not None:
-            if not given:
-                raise ValueError("--within needs a --start to stay near")
-            target = replace(target, ranges=ranges_around(given[0], options["within"]))
-        return replace(target, start=(*given, *target.start))
-    except (OSError, ValueError) as error:
-        raise fail(describe(error), 2) from error
 
 
 def _search(target: "Target", out: Path, trials: int, workers: int, *, progress: bool) -> "Tuned":
@@ -162,28 +176,26 @@ def _print_json(tuned: "Tuned", metric: str, out: Path) -> None:
 
 def _validate(
     target: "Target",
-    tuned: Preset,
-    given: Preset | None,
+    tuned: "Tuned",
     where: str,
-    kind: str | None,
-    classes: str | None,
+    open_other: Callable[[Path], Dataset],
     show: "Console",
 ) -> None:
     """Score the parameters on images that they were not tuned on."""
     dataset = target.dataset
     names = dataset.splits.get(where)
     if names is None:
-        dataset = open_dataset(Path(where), kind, classes)
+        dataset = open_other(Path(where))
         names = dataset.names()
     try:
         other = replace(target, dataset=dataset, images=tuple(names))
         usable, failures = other.usable()
         other = replace(other, images=usable)
-        found = other.confusions(tuned)
+        found = other.confusions(tuned.parameters)
         score = bootstrap(found, target.metric)
         show.print(f"on the {len(usable)} images of {where}: {percents(score)}")
-        if given is not None:
-            change = bootstrap_difference(found, other.confusions(given), target.metric)
+        if tuned.start is not None:
+            change = bootstrap_difference(found, other.confusions(tuned.start), target.metric)
             show.print(f"over the best of those given: {percents(change)}")
         print_failures(failures, len(usable))
     except (OSError, ValueError, MemoryError) as error:
