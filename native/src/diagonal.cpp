@@ -44,8 +44,7 @@ class Edges {
       for (int code = 0; code < kCodes; ++code)
         entries_.push_back(entry(steps, code % 3, code / 3));
     constexpr std::int64_t kBytesPerPixel = 64;
-    const std::int64_t most = kBytesPerPixel * topology.pixels >> corners_;
-    if (corners_ < 32 && topology.vertices <= most)
+    if (corners_ < 32 && topology.vertices <= (kBytesPerPixel * topology.pixels) >> corners_)
       known_ = std::vector<std::atomic<std::uint8_t>>(static_cast<std::size_t>(topology.vertices)
                                                       << corners_);
   }
