@@ -49,7 +49,7 @@ def test_three_lines_say_what_the_numbers_are(comparisons):
     for done, gap, above in zip(comparisons, said_gaps, said_excess, strict=True):
         lp, mf = done.result("lp"), done.result("mf")
         assert lp.energy <= lp.lower_bound * (1 + gap), "rounded to the safe side"
-        assert mf.energy >= lp.energy * (1 + above)
+        assert mf.energy >= lp.energy * (1 + above) * (1 - 1e-7)  # both may find the same
 
 
 def test_picture_is_one_png_of_moderate_size(comparisons, tmp_path):

@@ -212,6 +212,17 @@ void bind_labelling(nb::module_& m) {
   using Labels = Vector<const std::int64_t>;
   using Column = Vector<const float>;
   m.def(
+      "total_mass",
+      [](const Lattices& lattices, const Factors& factors, Vector<float> out, bool symmetric,
+         int threads) {
+        const auto terms = terms_of(lattices, factors, out.shape(0));
+        parallel(threads, [&](Team& team) {
+          total_mass(terms, static_cast<std::int64_t>(out.shape(0)), out.data(),
+                     blur_order(symmetric), team);
+        });
+      },
+      "lattices"_a, "factors"_a, "out"_a.noconvert(), "symmetric"_a, "threads"_a);
+  m.def(
       "potts_energy",
       [](const Lattices& lattices, const Factors& factors, Matrix<const float> phi, Labels labels,
          bool symmetric, int threads) {

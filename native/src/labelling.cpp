@@ -40,13 +40,14 @@ struct Present {
 };
 
 // How much of each pixel's mass lies on each of the present labels: their indicators, filtered.
-// At once where that needs no more memory than all labels' planes take; otherwise as planes.
+// At once where that takes little memory; otherwise as planes.
 class Support {
  public:
-  Support(const std::vector<Term>& terms, Planes planes, const Present& present, BlurOrder order,
+  Support(const std::vector<Term>& terms, std::int64_t n, const Present& present, BlurOrder order,
           Team& team)
-      : n_(planes.n), present_(present), spread_(terms, present.count(), order) {
-    if (Spread::fits(terms, present.count(), order, planes.labels * planes.n)) {
+      : n_(n), present_(present), spread_(terms, present.count(), order) {
+    constexpr int kGenerous = 16;  // planes' worth of floats, beside one for each label
+    if (Spread::fits(terms, present.count(), order, (kGenerous + present.count()) * n_)) {
       spread_.splat_labels(present.of_pixel.data(), team);
       return;
     }
@@ -66,9 +67,10 @@ class Support {
       std::copy_n(filtered_.data() + i * n_ + begin, end - begin, out + i * kTile);
   }
 
-  // Of one pixel, on its own label.
-  float own(std::int64_t a) const {
-    return filtered_.size() == 0 ? spread_.at(a, channel(a)) : filtered_[channel(a) * n_ + a];
+  // Of pixels [begin, end), on their own labels.
+  void own(std::int64_t begin, std::int64_t end, float* out) const {
+    if (filtered_.size() == 0) return spread_.slice_own(present_.of_pixel.data(), begin, end, out);
+    for (std::int64_t a = begin; a < end; ++a) out[a - begin] = filtered_[channel(a) * n_ + a];
   }
 
   std::int32_t channel(std::int64_t a) const {
@@ -84,14 +86,26 @@ class Support {
 
 }  // namespace
 
+void total_mass(const std::vector<Term>& terms, std::int64_t n, float* out, BlurOrder order,
+                Team& team) {
+  const std::vector<std::int64_t> same(static_cast<std::size_t>(n), 0);
+  const Present present(same.data(), {1, n});
+  const Support support(terms, n, present, order, team);
+  team.run(n, kChunkOfPixels, [&](std::int64_t begin, std::int64_t end, int) {
+    support.own(begin, end, out + begin);
+  });
+}
+
 std::array<double, 2> potts_energy(const std::vector<Term>& terms, Planes planes, const float* phi,
                                    const std::int64_t* labels, BlurOrder order, Team& team) {
   const Present present(labels, planes);
-  const Support support(terms, planes, present, order, team);
+  const Support support(terms, planes.n, present, order, team);
   return over_chunks<2>(planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+    std::vector<float> own(static_cast<std::size_t>(end - begin));
+    support.own(begin, end, own.data());
     for (std::int64_t a = begin; a < end; ++a) {
       sums[0] += phi[labels[a] * planes.n + a];
-      sums[1] += support.own(a);
+      sums[1] += own[static_cast<std::size_t>(a - begin)];
     }
   });
 }
@@ -101,17 +115,21 @@ std::array<double, 3> potts_alternatives(const std::vector<Term>& terms, Planes 
                                          const float* mass, const float* own, std::int64_t* best,
                                          float* gain, BlurOrder order, Team& team) {
   const Present present(labels, planes);
-  const Support support(terms, planes, present, order, team);
+  const Support support(terms, planes.n, present, order, team);
   return over_chunks<3>(planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
     std::vector<float> tile(static_cast<std::size_t>(present.count()) * kTile);
-    float others[kTile];
+    float others[kTile], equal[kTile];
     for (std::int64_t a = begin; a < end; a += kTile) {
       const int count = static_cast<int>(std::min<std::int64_t>(kTile, end - a));
       support.tile(a, a + count, tile.data());
-      for (int p = 0; p < count; ++p) others[p] = mass[a + p] - own[a + p];
+      for (int p = 0; p < count; ++p) {
+        others[p] = mass[a + p] - own[a + p];
+        equal[p] = tile[support.channel(a + p) * kTile + p];
+      }
       for (int i = 0; i < present.count(); ++i)  // what all the other labels' pixels charge
         for (int p = 0; p < count; ++p) tile[i * kTile + p] = others[p] - tile[i * kTile + p];
-      for (int p = 0; p < count; ++p) tile[support.channel(a + p) * kTile + p] += own[a + p];
+      for (int p = 0; p < count; ++p)  // exactly nothing where all have this label
+        tile[support.channel(a + p) * kTile + p] = mass[a + p] - equal[p];
       pixels().alternatives({planes.n, planes.labels, count, nullptr}, phi + a, tile.data(), kTile,
                             present.labels.data(), present.count(), others, labels + a, best + a,
                             gain + a, sums);

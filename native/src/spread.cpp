@@ -100,21 +100,20 @@ void Spread::slice(std::int64_t begin, std::int64_t end, float* tile) const {
   }
 }
 
-float Spread::at(std::int64_t pixel, int channel) const {
-  const int block = channel / kBlock, width = width_of(channels_, block);
-  float total = 0;
-  for (std::size_t i = 0; i < terms_.size(); ++i) {
-    const LatticeView view = terms_[i].lattice->view();
-    const RowsView result = results_[static_cast<std::size_t>(block) * terms_.size() + i];
-    float sum = 0;
-    for (int k = 0; k <= view.dimension; ++k)
-      sum +=
-          view.corner_weight[k * view.pixels + pixel] *
-          result
-              .rows[std::int64_t{view.corner[k * view.pixels + pixel]} * width + channel % kBlock];
-    total += factors_[i] * sum;
+void Spread::slice_own(const std::int32_t* channel, std::int64_t begin, std::int64_t end,
+                       float* out) const {
+  std::int32_t column[kTile];
+  for (std::int64_t first = begin; first < end;) {  // runs of pixels of one block
+    const int block = channel[first] / kBlock;
+    std::int64_t stop = first;
+    for (; stop < end && stop - first < kTile && channel[stop] / kBlock == block; ++stop)
+      column[stop - first] = channel[stop] % kBlock;
+    for (std::size_t i = 0; i < terms_.size(); ++i)
+      rows().slice_one(terms_[i].lattice->view(),
+                       results_[static_cast<std::size_t>(block) * terms_.size() + i], factors_[i],
+                       i > 0, column, out + first - begin, width_of(channels_, block), first, stop);
+    first = stop;
   }
-  return total;
 }
 
 }  // namespace densecrf

@@ -32,8 +32,9 @@ class Spread {
   // The filters' sum at pixels [begin, end), at most a tile, as planes kTile apart.
   void slice(std::int64_t begin, std::int64_t end, float* tile) const;
 
-  // The filters' sum at one pixel and channel.
-  float at(std::int64_t pixel, int channel) const;
+  // The filters' sum at these pixels, of the channel that each was splatted to.
+  void slice_own(const std::int32_t* channel, std::int64_t begin, std::int64_t end,
+                 float* out) const;
 
  private:
   static constexpr int kBlock = Rows::kVector;  // channels side by side

@@ -63,6 +63,8 @@ class Pairwise:
     @cached_property
     def mass(self) -> FloatArray:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
+        if self.lattices is not None:
+            return self.lattices.mass(self.n)
         total = np.zeros(self.n, np.float32)
         for weight, part in self._parts:
             total += np.float32(weight) * part.mass

@@ -38,19 +38,23 @@ def test_operations(both):
     plain, ours = both
     rng = np.random.default_rng(0)
     z = rng.normal(size=plain.unary.shape).astype(np.float32)
-    y = plain.softmax(z)
+    y = plain.project(z)
     labels = plain.argmax(z)
     tz, ty, tl = (ours.from_numpy(x) for x in (z, y, labels))
     agree(ours.mass, plain.mass)
     agree(ours.diagonal, plain.diagonal)
     agree(ours.stiffness, plain.stiffness)
     agree(ours.rounding_allowance, plain.rounding_allowance)
-    for name in ("apply", "messages", "softmax", "project", "argmax", "nodes"):
+    for name in ("apply", "messages", "project", "argmax", "nodes"):
         agree(getattr(ours, name)(tz), getattr(plain, name)(z))
     for name in ("indicator", "energy"):
         agree(getattr(ours, name)(tl), getattr(plain, name)(labels))
     agree(ours.inner(tz, ty), plain.inner(z, y))
-    agree(ours.fold(4 * tz + 8, 5.0, 2.0), plain.fold(4 * z + 8, 5.0, 2.0))
+    agree(ours.alone(), plain.alone())
+    for before in (None, 2 * plain.nodes(y)):
+        given = None if before is None else ours.from_numpy(before)
+        got = ours.remember(given, 4 * ty, 5.0, 2.0)
+        agree(got, plain.remember(before, 4 * y, 5.0, 2.0))
     agree(ours.lower_bound(tz), plain.lower_bound(z))
     assert ours.best_constant() == pytest.approx(plain.best_constant())
     agree(ours.constant(2), plain.constant(2))
@@ -61,11 +65,13 @@ def test_ordered_operations(both):
     plain, ours = both
     if not plain.tree:
         return
-    y = plain.softmax(np.random.default_rng(1).normal(size=plain.unary.shape).astype(np.float32))
+    y = plain.project(np.random.default_rng(1).normal(size=plain.unary.shape).astype(np.float32))
     ty = ours.from_numpy(y)
     agree(ours.dual_point(ty, 7), plain.dual_point(y, 7))
     agree(ours.dual_point(ty, 7, rescale=False), plain.dual_point(y, 7, rescale=False))
-    agree(ours.flow(3 * ours.nodes(ty), 4.0), plain.flow(3 * plain.nodes(y), 4.0))
+    z = np.random.default_rng(2).random(plain.nodes(y).shape, dtype=np.float32)
+    agree(ours.flow(ty, None, 4.0), plain.flow(y, None, 4.0))
+    agree(ours.flow(ty, ours.from_numpy(z), 4.0), plain.flow(y, z, 4.0))
     assert not ours.dual_point(0 * ty).any()
 
 
@@ -96,7 +102,7 @@ def test_descend(both):
 def test_two_labels_mirror_each_other(device):
     crf = model(labels=2)
     plain, ours = Problem(crf), problem_on(crf, device)
-    y = plain.softmax(-plain.unary)
+    y = plain.alone()
     agree(ours.dual_point(ours.from_numpy(y)), plain.dual_point(y))
 
 

@@ -9,6 +9,10 @@
 
 namespace densecrf {
 
+// The row sums of K, with the bits that the functions below find for a label that all pixels have.
+void total_mass(const std::vector<Term>& terms, std::int64_t n, float* out, BlurOrder order,
+                Team& team);
+
 // Throw std::out_of_range where a label is none of the planes'.
 
 // Σ_a phi_a(x_a), and Σ_a Σ_b K_ab [x_a = x_b] with the pixels' own terms.

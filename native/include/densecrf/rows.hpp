@@ -62,6 +62,12 @@ struct Rows {
   void (*slice)(const LatticeView&, RowsView in, float scale, bool accumulate, float* out,
                 int width, std::int64_t begin, std::int64_t end);
 
+  // The same for one column of each pixel alone, with the same bits: out_a (+)= scale · sum of
+  // w_k · in_corner(k)[column_a]. `column` points to the pixel `begin`, like `out`.
+  void (*slice_one)(const LatticeView&, RowsView in, float scale, bool accumulate,
+                    const std::int32_t* column, float* out, int width, std::int64_t begin,
+                    std::int64_t end);
+
   // The signed mass, below minus above each pixel's level, as rows of `lanes` labels.
   void (*slice_levels)(const LatticeView&, RowsView in, const float* t, const float* mass,
                        int vectors, int lanes, float scale, float* out, std::int64_t begin,

@@ -220,6 +220,21 @@ void slice_blocks(const LatticeView& t, RowsView in, float scale, bool accumulat
   unrolled(t, in, scale, accumulate, out, width, begin, end);
 }
 
+void slice_one(const LatticeView& t, RowsView in, float scale, bool accumulate,
+               const std::int32_t* column, float* out, int width, std::int64_t begin,
+               std::int64_t end) {
+  const std::int64_t n = t.pixels;
+  for (std::int64_t a = begin; a < end; ++a) {
+    const auto value = [&](int k) {
+      return in.rows[(t.corner[k * n + a] & in.mask) * width + column[a - begin]];
+    };
+    float sum = scale * t.corner_weight[a] * value(0);
+    for (int k = 1; k <= t.dimension; ++k)
+      sum = sum + scale * t.corner_weight[k * n + a] * value(k);
+    out[a - begin] = accumulate ? out[a - begin] + sum : sum;
+  }
+}
+
 // With C_l the filtered mass at or above level l (C_0 the pixel's total mass, C_H = 0), the signed
 // mass at a whole level h is C_0 - C_h - C_{h+1}, interpolated in between. Summation by parts gives
 //   Σ_{l=1}^{H-1} s_l (C_{l-1} - C_{l+1}) - C_1,   s_l = clamp(t - (l-1), 0, 1),
@@ -340,6 +355,7 @@ const Rows DENSECRF_CONCAT(rows_, DENSECRF_ISA) = {DENSECRF_STRING(DENSECRF_ISA)
                                                    blur,
                                                    blur_lines,
                                                    slice,
+                                                   slice_one,
                                                    slice_levels};
 
 }  // namespace densecrf

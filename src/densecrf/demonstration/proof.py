@@ -39,8 +39,8 @@ def gap_of(done: Comparison) -> float:
 
 def mean_field_excess(done: Comparison) -> float:
     """Return how far above the best labelling mean field's is at least."""
-    # The best is no higher than what the linear program found.
-    return done.result("mf").energy / done.result("lp").energy - 1
+    # The best is no higher than what the linear program found, be it the same but for rounding.
+    return max(0.0, done.result("mf").energy / done.result("lp").energy - 1)
 
 
 def proven(comparisons: Sequence[Comparison]) -> list[str]:

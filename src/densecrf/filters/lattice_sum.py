@@ -73,6 +73,12 @@ class LatticeSum:
             self._lattices, self._weights, phi, y, own, out, self._symmetric, threads
         )
 
+    def mass(self, n: int) -> FloatArray:
+        r"""Return the row sums :math:`\sum_b K_{ab}`, (n,)."""
+        out = np.empty(n, np.float32)
+        core().total_mass(self._lattices, self._weights, out, self._symmetric, 0)
+        return out
+
     def potts_energy(
         self, phi: FloatArray, labels: IntArray, threads: int = 0
     ) -> tuple[float, float]:

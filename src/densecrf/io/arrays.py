@@ -68,7 +68,8 @@ def read_npz(
                 return {key: _read_member(path, archive, members[key], max_bytes) for key in found}
         except FileFormatError:
             raise
-        # zipfile's own errors, and what it lets through for encrypted or exotic members.
+        # zipfile's own errors, and what it lets through for encrypted or exotic members, and for
+        # places beyond any file (OSError).
         except (
             zipfile.BadZipFile,
             zlib.error,
@@ -77,6 +78,7 @@ def read_npz(
             RuntimeError,
             ValueError,
             OverflowError,
+            OSError,
         ) as error:
             raise FileFormatError(path, f"broken or truncated archive ({error})") from error
 
