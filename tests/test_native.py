@@ -244,7 +244,7 @@ LATTICE = "operator = LatticeFilter(points)"
 GRID = "operator = GridFilter((1000, 1000), 50); y = rng.random((30, 10**6), dtype=np.float32).T"
 LONG_CALLS = {  # pixels, dimension, channels, extent of the features, set-up, the call
     "build": (4_000_000, 5, 1, 9, "", LATTICE),
-    "apply": (300_000, 5, 100, 9, LATTICE, "operator.apply(y)"),
+    "apply": (300_000, 5, 300, 9, LATTICE, "operator.apply(y)"),
     "ordered": (100_000, 5, 400, 9, LATTICE, "operator.ordered(y)"),
     "many levels": (20_000, 2, 400, 90, LATTICE, "operator.ordered(y, levels=1000)"),
     "literal": (200_000, 5, 20, 9, LATTICE, "operator.ordered(y, order='literal')"),
