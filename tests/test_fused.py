@@ -277,3 +277,23 @@ def test_levels_that_a_channel_does_not_reach_change_nothing(channels, hard):
     sign = np.sign(np.arange(count)[:, None] - np.arange(count))
     s = np.einsum("cla,lm,cmb->cab", share, sign, share)
     np.testing.assert_allclose(out, (matrix * s).sum(2), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_offsets_are_added_to_the_scores(hard):
+    """Filtering the sum and adding while filtering give the same bits."""
+    rng = np.random.default_rng(0)
+    lattice = core().Lattice.build(rng.random((500, 3)) * 5, 0)
+    scores, offsets = rng.random((2, 7, 500), dtype=np.float32)
+    mass = np.empty((1, 500), np.float32)
+    lattice.apply(np.ones((1, 500), np.float32), mass, True, 1.0, False, 0)
+    levels = (9, 0.0, 4.0, hard, True, 1.0, False, 0)
+    extents, known = np.empty((2, 7, 2), np.float32)
+    core().extents(scores + offsets, None, extents, 0)
+    core().extents(scores, offsets, known, 0)
+    np.testing.assert_array_equal(known, extents)
+    summed, added = np.empty((2, 7, 500), np.float32)
+    lattice.ordered(scores + offsets, None, extents, summed, mass[0], *levels)
+    lattice.ordered(scores, offsets, extents, added, mass[0], *levels)
+    assert summed.any()
+    np.testing.assert_array_equal(added, summed)

@@ -148,8 +148,8 @@ def drive(
                 outcome.message = "the method's last iteration" if short else "converged"
                 break
             outcome.iterations += 1
-            start.y = start.labels = None  # large, and whoever made it still holds the step
             last = step
+            start.y = start.labels = None  # large, and whoever made it still holds the step
             if scored:
                 outcome.take(problem, step, limits.seconds())
             if limits.callback is not None and limits.callback(outcome) is True:
