@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from show import save
 
 import densecrf
-from densecrf.demonstration import SCENES
+from densecrf.cli.demo import SCENES
 from densecrf.scribbles import scribble_unary
 
 scene = SCENES[0]  # the cup, two labels

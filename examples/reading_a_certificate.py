@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 from show import save
 
 import densecrf
-from densecrf.demonstration import SCENES
+from densecrf.cli.demo import SCENES
 from densecrf.scribbles import scribble_unary
 
 scene = SCENES[1]  # the astronaut, six labels

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from densecrf.demonstration import SCENES, compare, proven, write_picture
+from densecrf.cli.demo import SCENES, compare, proven, write_picture
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@
 #include "densecrf/grid.hpp"
 #include "densecrf/labelling.hpp"
 #include "densecrf/lattice.hpp"
-#include "densecrf/rows.hpp"
+#include "simd/row_kernels.hpp"
 
 using namespace nb::literals;
 

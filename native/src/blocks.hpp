@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "block_filter.hpp"
 #include "densecrf/filter.hpp"
-#include "sweep.hpp"
 
 namespace densecrf {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "blocks.hpp"
-#include "densecrf/rows.hpp"
+#include "simd/row_kernels.hpp"
 
 namespace densecrf {
 

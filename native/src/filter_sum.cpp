@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spread.hpp"
+#include "splat_and_blur.hpp"
 
 namespace densecrf {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <stdexcept>
 
-#include "chunks.hpp"
-#include "spread.hpp"
+#include "ordered_sums.hpp"
+#include "splat_and_blur.hpp"
 
 namespace densecrf {
 

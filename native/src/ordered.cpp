@@ -5,7 +5,7 @@
 
 #include "blocks.hpp"
 #include "densecrf/filter.hpp"
-#include "densecrf/rows.hpp"
+#include "simd/row_kernels.hpp"
 
 namespace densecrf {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "chunks.hpp"
-#include "densecrf/pixels.hpp"
+#include "ordered_sums.hpp"
+#include "simd/pixel_kernels.hpp"
 
 namespace densecrf {
 

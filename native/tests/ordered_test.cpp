@@ -6,7 +6,7 @@
 #include "densecrf/baselines.hpp"
 #include "densecrf/grid.hpp"
 #include "densecrf/pixelwise.hpp"
-#include "densecrf/rows.hpp"
+#include "simd/row_kernels.hpp"
 
 using namespace densecrf;
 using namespace densecrf::test;

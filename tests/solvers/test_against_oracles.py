@@ -5,7 +5,7 @@ import pytest
 
 import densecrf
 import oracles
-from densecrf.solvers.door import _METHODS
+from densecrf.solvers.registry import _METHODS
 
 PROBLEMS = 210
 WITH_TREES = [name for name in densecrf.METHODS if _METHODS[name].compatibility != "potts"]

@@ -7,7 +7,7 @@ import densecrf
 import oracles
 from densecrf.problem import Problem
 from densecrf.solvers.primal import line_search, without_idle_labels
-from densecrf.solvers.restriction import SomeLabels
+from densecrf.solvers.subproblems import SomeLabels
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 

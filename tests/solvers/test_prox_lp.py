@@ -16,7 +16,7 @@ from densecrf.problem import Problem
 from densecrf.projections import simplex
 from densecrf.solvers.multiplicative import MultiplicativeBlock
 from densecrf.solvers.prox_lp import Iterate, Proximal, frank_wolfe
-from densecrf.solvers.restriction import SomeLabels, SomePixels, Whole, uncertain_pixels
+from densecrf.solvers.subproblems import SomeLabels, SomePixels, Whole, uncertain_pixels
 
 VARIANTS = ("prox-lp", "prox-lp-l", "prox-lp-acc")
 

@@ -10,7 +10,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel is defined
 torch.set_num_threads(1)  # small problems: threads would cost more than they do
 
-from densecrf.torch.engine import has_triton  # noqa: E402
+from densecrf.torch.dispatch import has_triton  # noqa: E402
 
 
 @pytest.fixture

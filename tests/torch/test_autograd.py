@@ -5,9 +5,9 @@ import torch
 
 from densecrf.torch import DenseCRF, DenseCRFLoss, Lattice
 from densecrf.torch.autograd import barycentric, filtered, projected
+from densecrf.torch.one_step_gradient import final_step
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
-from densecrf.torch.steps import final_step
 
 CLASSES, GRID = 3, (3, 4)
 

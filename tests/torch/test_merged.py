@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from densecrf.torch import Lattice, apply_sum, ordered_sum
-from densecrf.torch.merged import merge
+from densecrf.torch.lattice_sum import merge
 
 FACTORS = [2.0, 0.5, 3.0]
 PIXELS = 30

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from densecrf.torch import Lattice
-from densecrf.torch.engine import has_triton
+from densecrf.torch.dispatch import has_triton
 from densecrf.torch.lattice import Levels
 from densecrf.torch.pixelwise import alternatives, balanced, descend, mean_field_update
-from densecrf.torch.plans import Plans
+from densecrf.torch.triton.plans import Plans
 
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
 
-from densecrf.torch.repeated import RepeatedFilter
+from densecrf.torch.triton.repeated_filter import RepeatedFilter
 
 PIXELS, LABELS = 24, 5
 

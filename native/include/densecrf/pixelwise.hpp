@@ -1,5 +1,5 @@
 // What the solvers do to each pixel on its own, over label-major arrays (labels, n), shared among
-// threads: see pixels.hpp for each operation.
+// threads: see simd/pixel_kernels.hpp for each operation.
 #pragma once
 
 #include <array>

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "densecrf/rows.hpp"
-#include "isa.hpp"
+#include "simd/isa.hpp"
+#include "simd/row_kernels.hpp"
 
 #if defined(__GNUC__) || defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors wider than the ABI's never leave their file

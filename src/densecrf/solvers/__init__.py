@@ -4,6 +4,6 @@
 all share, and packs the result.
 """
 
-from densecrf.solvers.door import METHODS, Method, solve
+from densecrf.solvers.registry import METHODS, Method, solve
 
 __all__ = ["METHODS", "Method", "solve"]

@@ -5,7 +5,7 @@ from typing import Any
 
 from densecrf.filters.base import ORDERS
 from densecrf.problem import Problem
-from densecrf.solvers.restriction import Part, SomeLabels, Whole, relevant_labels
+from densecrf.solvers.subproblems import Part, SomeLabels, Whole, relevant_labels
 from densecrf.validation import check_choice, check_integer, check_share
 
 __all__ = ["check_settings", "line_search", "without_idle_labels"]

@@ -23,7 +23,7 @@ import numpy as np
 from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
-from densecrf.solvers.restriction import Part, Whole
+from densecrf.solvers.subproblems import Part, Whole
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
 
 __all__ = ["Iterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]

@@ -9,7 +9,7 @@ from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.prox_lp import Proximal, Restrict, proximal_steps
 from densecrf.solvers.prox_lp_l import label_restriction
-from densecrf.solvers.restriction import SomeLabels, SomePixels, relevant_labels, uncertain_pixels
+from densecrf.solvers.subproblems import SomeLabels, SomePixels, relevant_labels, uncertain_pixels
 from densecrf.validation import check_choice, check_integer, check_positive, check_share
 
 __all__ = ["prox_lp_acc"]

@@ -6,7 +6,7 @@ from typing import Any
 from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.prox_lp import Proximal, Restrict, proximal_steps
-from densecrf.solvers.restriction import SomeLabels, relevant_labels
+from densecrf.solvers.subproblems import SomeLabels, relevant_labels
 from densecrf.validation import check_share
 
 __all__ = ["label_restriction", "prox_lp_l"]

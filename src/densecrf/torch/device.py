@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
-from densecrf.solvers.door import minimise
+from densecrf.solvers.registry import minimise
 from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
@@ -45,7 +45,7 @@ def minimise_on(
     device : str or torch.device
         Where to.
     method, limits, init, options
-        As for `densecrf.solvers.door.minimise`.
+        As for `densecrf.solvers.registry.minimise`.
     """
     where = checked_device(device)
     check_choice(f"method on device {str(where)!r}", method, METHODS)

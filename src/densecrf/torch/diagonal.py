@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch.launch import launch
+from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,7 +70,7 @@ def _path(
 
 
 def _shares_by_triton(topology: Topology) -> Tensor:
-    from densecrf.torch import geometry_kernels as kernels
+    from densecrf.torch.triton import geometry_kernels as kernels
 
     n, d = topology.pixels, topology.dimension
     pairs = (d + 1) * (d + 2) // 2
@@ -86,7 +86,7 @@ def _shares_by_triton(topology: Topology) -> Tensor:
 
 
 def _diagonal_by_triton(lattice: Lattice) -> Tensor:
-    from densecrf.torch import geometry_kernels as kernels
+    from densecrf.torch.triton import geometry_kernels as kernels
 
     topology = lattice.topology
     n = topology.pixels

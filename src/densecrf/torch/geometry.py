@@ -171,9 +171,9 @@ def build_topologies(
 
 def _engine(triton: bool) -> ModuleType:
     if triton:
-        from densecrf.torch import geometry_triton
+        from densecrf.torch.triton import geometry as engine
 
-        return geometry_triton
+        return engine
     from densecrf.torch import geometry_torch
 
     return geometry_torch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from densecrf.torch.engine import Engine, use_triton
+from densecrf.torch.dispatch import Engine, use_triton
 from densecrf.torch.geometry import MAX_DIMENSION, Topology, build_topologies
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ class Lattice:
         """
         with on_device(self.device):
             if self.triton:
-                from densecrf.torch import filter_triton as engine
+                from densecrf.torch.triton import filter as engine
             else:
                 from densecrf.torch import filter_torch as engine  # type: ignore[no-redef]
             return engine.blurred_rows(self, engine.to_rows(values, None), values.shape[0])
@@ -304,7 +304,7 @@ def _filter(
     if values.device != lattice.device:
         raise ValueError(f"values are on {values.device} but the lattice on {lattice.device}")
     if lattice.triton:
-        from densecrf.torch import filter_triton as engine
+        from densecrf.torch.triton import filter as engine
     else:
         from densecrf.torch import filter_torch as engine  # type: ignore[no-redef]
 

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from densecrf.torch.autograd import filtered
-from densecrf.torch.checks import as_tensor, check_finite, check_image, check_mask, check_scores
 from densecrf.torch.device import within_memory
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device
+from densecrf.torch.validation import as_tensor, check_finite, check_image, check_mask, check_scores
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
 
 if TYPE_CHECKING:

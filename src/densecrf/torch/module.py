@@ -10,22 +10,22 @@ import torch
 from torch import Tensor, nn
 
 from densecrf.result import relative_gap
-from densecrf.solvers.door import minimise
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
-from densecrf.torch.checks import (
+from densecrf.solvers.registry import minimise
+from densecrf.torch.device import METHODS, within_memory
+from densecrf.torch.features import bilateral, positions
+from densecrf.torch.lattice import Lattice, on_device
+from densecrf.torch.one_step_gradient import final_step, smoothed_log
+from densecrf.torch.pairwise import Pairwise
+from densecrf.torch.problem import TorchProblem
+from densecrf.torch.validation import (
     as_tensor,
     check_finite,
     check_image,
     check_scores,
     looks_bad,
 )
-from densecrf.torch.device import METHODS, within_memory
-from densecrf.torch.features import bilateral, positions
-from densecrf.torch.lattice import Lattice, on_device
-from densecrf.torch.pairwise import Pairwise
-from densecrf.torch.problem import TorchProblem
-from densecrf.torch.steps import final_step, smoothed_log
 from densecrf.validation import (
     check_choice,
     check_integer,

@@ -10,7 +10,7 @@ import torch
 
 from densecrf.torch.autograd import barycentric, filtered
 from densecrf.torch.lattice import SMALLEST_MASS, Lattice, Levels
-from densecrf.torch.merged import merge
+from densecrf.torch.lattice_sum import merge
 from densecrf.torch.pixelwise import balanced
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from densecrf.torch.engine import Engine
+    from densecrf.torch.dispatch import Engine
     from densecrf.torch.lattice import Order
-    from densecrf.torch.repeated import RepeatedFilter
+    from densecrf.torch.triton.repeated_filter import RepeatedFilter
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +162,7 @@ class Pairwise:
         """The filter by Triton's kernels, where they serve."""
         if self.merged is None or not self.merged.triton:
             return None
-        from densecrf.torch.repeated import RepeatedFilter
+        from densecrf.torch.triton.repeated_filter import RepeatedFilter
 
         return RepeatedFilter(self.merged)
 

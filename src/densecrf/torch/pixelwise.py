@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from densecrf.torch.engine import Engine, use_triton
-from densecrf.torch.launch import launch
+from densecrf.torch.dispatch import Engine, use_triton
+from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from torch import Tensor
 
-    from densecrf.torch.plans import Plans
+    from densecrf.torch.triton.plans import Plans
 
 _ELEMENTS = 4096  # labels x pixels of a tile
 
@@ -266,9 +266,9 @@ def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
 
 def _kernels() -> Any:
     """Triton's kernels, which can only be imported where Triton is installed."""
-    from densecrf.torch import pixel_kernels
+    from densecrf.torch.triton import pixelwise_kernels
 
-    return pixel_kernels
+    return pixelwise_kernels
 
 
 def _run(

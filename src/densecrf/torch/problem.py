@@ -26,8 +26,8 @@ from densecrf.torch.pixelwise import (
     mean_field_update,
     project_simplex,
 )
-from densecrf.torch.plans import Plans
 from densecrf.torch.quadratic import QuadraticSteps
+from densecrf.torch.triton.plans import Plans
 
 if TYPE_CHECKING:
     from torch import Tensor

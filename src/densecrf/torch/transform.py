@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from densecrf.torch.checks import as_tensor
 from densecrf.torch.module import DenseCRF
+from densecrf.torch.validation import as_tensor
 from densecrf.validation import check_choice
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from densecrf.demonstration.scenes import Comparison
+from densecrf.cli.demo.scenes import Comparison
 
 __all__ = ["at_least", "at_most", "gap_of", "mean_field_excess", "proven"]
 

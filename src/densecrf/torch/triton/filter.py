@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch import filter_kernels as kernels
 from densecrf.torch.geometry import SEGMENT
-from densecrf.torch.launch import launch
+from densecrf.torch.triton import filter_kernels as kernels
+from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,7 +15,7 @@ import torch
 
 from densecrf.torch.geometry import SEGMENT, Topology
 from densecrf.torch.lattice import SMALLEST_MASS, Lattice
-from densecrf.torch.launch import launch
+from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ def _merge_by_torch(
 def _merge_by_triton(
     lattices: Sequence[Lattice], factors: Sequence[float], normalized: bool
 ) -> Parts:
-    from densecrf.torch import merge_kernels as kernels
+    from densecrf.torch.triton import lattice_sum_kernels as kernels
 
     first = lattices[0]
     places = _places([each.topology for each in lattices])

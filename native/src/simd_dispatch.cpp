@@ -1,9 +1,9 @@
-#include "densecrf/rows.hpp"
+#include "simd/row_kernels.hpp"
 
 #include <atomic>
 #include <cstring>
 
-#include "densecrf/pixels.hpp"
+#include "simd/pixel_kernels.hpp"
 
 #if defined(_MSC_VER)
 #include <windows.h>

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.demonstration.proof import at_least, at_most, gap_of, mean_field_excess
-from densecrf.demonstration.scenes import NOTHING, Comparison
+from densecrf.cli.demo.proof import at_least, at_most, gap_of, mean_field_excess
+from densecrf.cli.demo.scenes import NOTHING, Comparison
 from densecrf.io import atomic_writer
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@
 #include "densecrf/filter.hpp"
 #include "densecrf/lattice.hpp"
 #include "densecrf/parallel.hpp"
-#include "densecrf/rows.hpp"
+#include "simd/row_kernels.hpp"
 
 namespace densecrf {
 

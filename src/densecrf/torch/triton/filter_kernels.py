@@ -1,4 +1,4 @@
-"""Triton kernels of the lattice filters (launched by `filter_triton`).
+"""Triton kernels of the lattice filters (launched by `densecrf.torch.triton.filter`).
 
 Values live in rows, one a vertex: channel h·LABELS + l is ramp h of label l (plain filtering has
 one channel a label). A ramp is c_h(t) = clamp(t - h, 0, 1), the mass in levels above h; ramps make

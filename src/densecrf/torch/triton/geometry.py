@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch import geometry_kernels as kernels
 from densecrf.torch.geometry import (
     FAR,
     SEGMENT,
@@ -16,7 +15,8 @@ from densecrf.torch.geometry import (
     Topology,
     elevation_matrix,
 )
-from densecrf.torch.launch import launch
+from densecrf.torch.triton import geometry_kernels as kernels
+from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:
     from torch import Tensor

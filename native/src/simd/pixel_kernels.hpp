@@ -1,9 +1,10 @@
 // The inner loops of what the solvers do to each pixel on its own, over tiles of label-major
 // planes.
 //
-// Compiled once for each instruction set like those of the filters (rows.hpp). Plane i of an array
-// begins i · n floats behind its first; pointers point to the first pixel of the tile. `scratch`
-// has room for one tile of all labels. Sums are added up in double, pixel by pixel, in one order.
+// Compiled once for each instruction set like those of the filters (row_kernels.hpp). Plane i of an
+// array begins i · n floats behind its first; pointers point to the first pixel of the tile.
+// `scratch` has room for one tile of all labels. Sums are added up in double, pixel by pixel, in
+// one order.
 #pragma once
 
 #include <cstdint>

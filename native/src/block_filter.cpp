@@ -1,4 +1,4 @@
-#include "sweep.hpp"
+#include "block_filter.hpp"
 
 #include <bit>
 

@@ -1,10 +1,10 @@
 // What is done to each pixel on its own, compiled once for each instruction set: see isa.hpp. Loops
 // over the pixels of a tile are innermost and independent, for the compiler to vectorise.
-#include "densecrf/pixels.hpp"
+#include "simd/pixel_kernels.hpp"
 
 #include <cstring>
 
-#include "isa.hpp"
+#include "simd/isa.hpp"
 
 // A loop over pixels, whose iterations do not depend on each other, whatever the pointers.
 #if defined(__clang__)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from densecrf.torch.engine import interpreted
+from densecrf.torch.dispatch import interpreted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -7,6 +7,10 @@ import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.batch import warnings_by_thread
+from densecrf.cli.demo.picture import write_picture
+from densecrf.cli.demo.proof import proven
+from densecrf.cli.demo.scenes import SCENES, Comparison, Scene
+from densecrf.cli.demo.scenes import compare as compare_scene
 from densecrf.cli.reports import (
     console,
     describe,
@@ -17,8 +21,6 @@ from densecrf.cli.reports import (
     print_json,
     table,
 )
-from densecrf.demonstration import SCENES, Comparison, Scene, proven, write_picture
-from densecrf.demonstration import compare as compare_scene
 
 __all__ = ["demo"]
 

@@ -1,4 +1,4 @@
-#include "spread.hpp"
+#include "splat_and_blur.hpp"
 
 #include <algorithm>
 #include <utility>

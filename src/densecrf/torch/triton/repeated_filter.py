@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch import filter_triton as engine
 from densecrf.torch.lattice import Lattice, Levels, labels_at_once, scratch_per_label
 from densecrf.torch.pixelwise import balanced
-from densecrf.torch.plans import Plans
+from densecrf.torch.triton import filter as engine
+from densecrf.torch.triton.plans import Plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable

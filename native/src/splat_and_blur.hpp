@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "block_filter.hpp"
 #include "densecrf/filter_sum.hpp"
-#include "densecrf/pixels.hpp"
-#include "densecrf/rows.hpp"
-#include "sweep.hpp"
+#include "simd/pixel_kernels.hpp"
+#include "simd/row_kernels.hpp"
 
 namespace densecrf {
 

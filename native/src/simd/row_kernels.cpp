@@ -1,6 +1,6 @@
 // The inner loops of the filters, compiled once for each instruction set: see isa.hpp. Lattices
 // come as plain pointers (LatticeView).
-#include "wide.hpp"
+#include "simd/wide.hpp"
 
 namespace densecrf {
 namespace {

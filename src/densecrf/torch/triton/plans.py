@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from densecrf.torch.launch import Launch, handle, recorded, repeat
+from densecrf.torch.triton.launch import Launch, handle, recorded, repeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence

@@ -1,0 +1,1 @@
+"""The torch back end's Triton kernels, their launchers, and plans that repeat launches cheaply."""
