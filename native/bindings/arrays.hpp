@@ -14,6 +14,7 @@ namespace nb = nanobind;
 
 namespace densecrf {
 
+void bind_double_filter(nb::module_& m);
 void bind_pixelwise(nb::module_& m);
 
 template <class T>

@@ -311,6 +311,7 @@ NB_MODULE(_native, m) {
   densecrf::bind_sums(m);
   densecrf::bind_labelling(m);
   densecrf::bind_grid(m);
+  densecrf::bind_double_filter(m);
   densecrf::bind_pixelwise(m);
   m.def("available_threads", &densecrf::available_threads);
   m.def("isa", [] { return std::string(densecrf::rows().isa); });
