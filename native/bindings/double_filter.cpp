@@ -44,20 +44,23 @@ void bind_double_filter(nb::module_& m) {
       "ordered_double",
       [](const Lattices& lattices, const Weights& weights, Vector<const double> mass,
          Matrix<const float> scores, std::optional<Matrix<const float>> offsets,
-         Matrix<double> out, int levels, double low, double scale, bool hard, int threads) {
+         Matrix<const float> extents, Matrix<double> out, int levels, double low, double scale,
+         bool hard, int threads) {
         check_same_shape(scores, out);
         if (offsets) check_same_shape(scores, *offsets);
         check_columns(scores, mass);
+        require(extents.shape(0) == scores.shape(0) && extents.shape(1) == 2,
+                "extents: not two numbers a channel");
         require(levels >= 2, "levels: at least 2");
         const auto terms = terms_of(lattices, weights, scores.shape(1));
         parallel(threads, [&](Team& team) {
           ordered_double(terms, mass.data(), scores.data(), offsets ? offsets->data() : nullptr,
-                         out.data(), static_cast<int>(scores.shape(0)), {levels, low, scale, hard},
-                         team);
+                         extents.data(), out.data(), static_cast<int>(scores.shape(0)),
+                         {levels, low, scale, hard}, team);
         });
       },
-      "lattices"_a, "weights"_a, "mass"_a, "scores"_a, "offsets"_a.none(), "out"_a.noconvert(),
-      "levels"_a, "low"_a, "scale"_a, "hard"_a, "threads"_a);
+      "lattices"_a, "weights"_a, "mass"_a, "scores"_a, "offsets"_a.none(), "extents"_a,
+      "out"_a.noconvert(), "levels"_a, "low"_a, "scale"_a, "hard"_a, "threads"_a);
   m.def(
       "pairs_double",
       [](const Lattices& lattices, const Weights& weights, Vector<const std::int64_t> labels,

@@ -8,111 +8,226 @@ namespace densecrf {
 
 namespace {
 
-constexpr int kColumns = 8;  // of a slab, side by side at each vertex
+constexpr int kColumns = 8;  // of a row that go through all blurs together
+constexpr int kBatch = 48;   // columns of a row at most, unless one channel alone needs more
 constexpr std::int64_t kGrain = 1024;
 
 double scale_of(const Lattice& lattice) {
   return 1 / (1 + std::ldexp(1.0, -lattice.dimension()));
 }
 
-// Values at the vertices, kColumns at a time.
-struct Slab {
-  Buffer<double> values;
-  explicit Slab(std::int64_t vertices) : values(vertices * kColumns) {}
-  double* row(std::int64_t v) { return values.data() + v * kColumns; }
-  const double* row(std::int64_t v) const { return values.data() + v * kColumns; }
-};
-
-// out_v = own_v + ½ (next + previous) along one axis, in place.
-void blur_axis(const Topology& t, int axis, Slab& slab) {
-  const Topology::Lines lines = t.lines_of(axis);
-  const double zeros[kColumns] = {};
-  for (std::int64_t i = 1; i < lines.length; ++i) {
-    double previous[kColumns] = {};
-    for (; lines.begin[i] != t.vertices; ++i) {
-      double* own = slab.row(lines.begin[i]);
-      const std::int32_t next = lines.begin[i + 1];
-      const double* following = next == t.vertices ? zeros : slab.row(next);
-      for (int c = 0; c < kColumns; ++c) {
-        const double value = own[c];
-        own[c] = value + 0.5 * (following[c] + previous[c]);
-        previous[c] = value;
-      }
-    }
-  }
-}
-
-void blur(const Topology& t, bool reversed, Slab& slab) {
-  for (int i = 0; i <= t.dimension; ++i) blur_axis(t, reversed ? t.dimension - i : i, slab);
-}
-
-// The values of some columns at all vertices, blurred in both orders.
-class Blurred {
+// Rows of values at the vertices, whole groups of kColumns.
+class VertexRows {
  public:
-  // splat(v, row) sets a vertex's columns, whole slabs of them.
-  template <class Splat>
-  Blurred(const Topology& t, int columns, Team& team, Splat&& splat) {
-    const int slabs = (columns + kColumns - 1) / kColumns;
-    for (int s = 0; s < 2 * slabs; ++s) slabs_.emplace_back(t.vertices);
-    team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-      std::vector<double> row(static_cast<std::size_t>(slabs) * kColumns);
-      for (std::int64_t v = begin; v < end; ++v) {
-        std::fill(row.begin(), row.end(), 0.0);
-        splat(v, row.data());
-        for (int s = 0; s < 2 * slabs; ++s)
-          std::copy_n(row.data() + s / 2 * kColumns, kColumns, slabs_[s].row(v));
-      }
-    });
-    team.run(2 * slabs, 1, [&](std::int64_t s, std::int64_t, int) {
-      blur(t, s % 2 == 1, slabs_[static_cast<std::size_t>(s)]);
-    });
-  }
+  VertexRows(std::int64_t vertices, int columns)
+      : width_((columns + kColumns - 1) / kColumns * kColumns), values_(vertices * width_) {}
+  double* row(std::int64_t v) { return values_.data() + v * width_; }
+  const double* row(std::int64_t v) const { return values_.data() + v * width_; }
+  int width() const { return width_; }
+  int groups() const { return width_ / kColumns; }
 
-  // Twice the symmetrised value.
-  double twice(std::int64_t v, int column) const {
-    const std::size_t s = static_cast<std::size_t>(2 * (column / kColumns));
-    const int c = column % kColumns;
-    return slabs_[s].row(v)[c] + slabs_[s + 1].row(v)[c];
+  // Blurs one group of columns along all axes, in place: out_v = own_v + ½ (next + previous).
+  void blur(const Topology& t, bool reversed, int group) {
+    for (int i = 0; i <= t.dimension; ++i)
+      blur_axis(t.lines_of(reversed ? t.dimension - i : i), t.vertices, group * kColumns);
   }
 
  private:
-  std::vector<Slab> slabs_;
+  void blur_axis(Topology::Lines lines, std::int32_t vertices, int first) {
+    const double zeros[kColumns] = {};
+    for (std::int64_t i = 1; i < lines.length; ++i) {
+      double previous[kColumns] = {};
+      for (; lines.begin[i] != vertices; ++i) {
+        double* own = row(lines.begin[i]) + first;
+        const std::int32_t next = lines.begin[i + 1];
+        const double* following = next == vertices ? zeros : row(next) + first;
+        for (int c = 0; c < kColumns; ++c) {
+          const double value = own[c];
+          own[c] = value + 0.5 * (following[c] + previous[c]);
+          previous[c] = value;
+        }
+      }
+    }
+  }
+
+  int width_;
+  Buffer<double> values_;
 };
 
-// With t = h + f, the weights of the masses C_h, C_{h+1}, C_{h+2} at or above a level; column q of
-// the rows holds C_{q+1}.
-struct Taps {
+// The sum of both orders' blurs of what splat(v, row) puts into a row of zeros.
+template <class Splat>
+VertexRows blurred_twice(const Topology& t, int columns, Team& team, Splat&& splat) {
+  VertexRows forward(t.vertices, columns), reversed(t.vertices, columns);
+  const int width = forward.width();
+  team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    std::fill(forward.row(begin), forward.row(end), 0.0);
+    for (std::int64_t v = begin; v < end; ++v) splat(v, forward.row(v));
+    std::copy(forward.row(begin), forward.row(end), reversed.row(begin));
+  });
+  team.run(2 * forward.groups(), 1, [&](std::int64_t task, std::int64_t, int) {
+    const auto group = static_cast<int>(task / 2);
+    task % 2 == 0 ? forward.blur(t, false, group) : reversed.blur(t, true, group);
+  });
+  team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    const double* other = reversed.row(begin);
+    double* own = forward.row(begin);
+    for (std::int64_t i = 0; i < (end - begin) * width; ++i) own[i] += other[i];
+  });
+  return forward;
+}
+
+// A channel whose levels differ, counted from the lowest that it reaches. Column q of its part of a
+// row holds C_{q+1}, the mass at or above level q + 1.
+struct Span {
+  int channel;
+  int columns;
+  double lowest;
+  double least, most;
+};
+
+// Spans side by side: the first columns of all, which every pixel reads, before the others.
+struct Batch {
+  std::vector<Span> spans;
+  std::vector<int> others;  // where a span's second column lies
+  int columns = 0;
+
+  explicit Batch(std::vector<Span> given) : spans(std::move(given)), columns(size()) {
+    for (const Span& span : spans) {
+      others.push_back(columns);
+      columns += span.columns - 1;
+    }
+  }
+  int size() const { return static_cast<int>(spans.size()); }
+  int column(int span, int q) const {
+    return q == 0 ? span : others[static_cast<std::size_t>(span)] + q - 1;
+  }
+};
+
+// A pixel's level h + f > 0 in one span.
+struct Active {
+  int span;
   int h;
   double f;
-  explicit Taps(double t) : h(static_cast<int>(t)), f(t - h) {}
 
-  // The sum over the columns that there are, of value(q).
-  template <class Value>
-  double sum(int columns, Value&& value) const {
-    double total = h < columns ? value(h) : 0.0;
-    if (h > 0) total += (1 - f) * value(h - 1);
-    if (f > 0 && h + 1 < columns) total += f * value(h + 1);
-    return total;
+  Active(int span_, double t) : span(span_), h(static_cast<int>(t)), f(t - h) {}
+
+  // It adds to levels h and h + 1.
+  void add(const Batch& batch, double weight, double* row) const {
+    if (h > 0) row[batch.column(span, h - 1)] += (1 - f) * weight;
+    if (f > 0) row[batch.column(span, h)] += f * weight;
+  }
+  // (1 - f) C_h + C_{h+1} + f C_{h+2}, without C_0.
+  double above(const Batch& batch, const double* row) const {
+    const int columns = batch.spans[static_cast<std::size_t>(span)].columns;
+    double sum = h < columns ? row[batch.column(span, h)] : 0.0;
+    if (h > 0) sum += (1 - f) * row[batch.column(span, h - 1)];
+    if (f > 0 && h + 1 < columns) sum += f * row[batch.column(span, h + 1)];
+    return sum;
   }
 };
 
-// The levels of a channel, counted from the lowest that it reaches; returns how many ramps lie
-// between that and the highest.
-int level_of(const float* scores, const float* offsets, std::int64_t n, DoubleLevels levels,
-             double* t) {
-  double least = levels.count, most = 0;
-  for (std::int64_t a = 0; a < n; ++a) {
-    const double u = static_cast<double>(scores[a]) + (offsets ? offsets[a] : 0.0f);
-    const double open = (u - levels.low) * levels.scale;
-    t[a] = open > 0 ? std::min<double>(open, levels.count - 1) : 0.0;
-    if (levels.hard) t[a] = std::floor(t[a]);
-    least = std::min(least, t[a]);
-    most = std::max(most, t[a]);
+// The pixels' levels above the lowest, pixel after pixel.
+class ActiveLevels {
+ public:
+  // level(span, pixel) counts from the span's lowest.
+  template <class LevelOf>
+  ActiveLevels(std::int64_t n, int spans, Team& team, LevelOf&& level)
+      : begin_(static_cast<std::size_t>(n) + 1, 0),
+        chunks_(static_cast<std::size_t>(n / kGrain) + 1) {
+    team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      auto& chunk = chunks_[static_cast<std::size_t>(begin / kGrain)];
+      for (std::int64_t a = begin; a < end; ++a) {
+        for (int i = 0; i < spans; ++i)
+          if (const double t = level(i, a); t > 0) chunk.emplace_back(i, t);
+        begin_[static_cast<std::size_t>(a) + 1] = static_cast<std::int32_t>(chunk.size());
+      }
+    });
   }
-  if (!(least < most)) return 0;
-  const double first = std::floor(least);
-  for (std::int64_t a = 0; a < n; ++a) t[a] -= first;
-  return static_cast<int>(std::ceil(most) - first);
+  template <class Body>
+  void each(std::int64_t pixel, Body&& body) const {
+    const auto& chunk = chunks_[static_cast<std::size_t>(pixel / kGrain)];
+    const std::int32_t first = pixel % kGrain ? begin_[static_cast<std::size_t>(pixel)] : 0;
+    for (std::int32_t i = first; i < begin_[static_cast<std::size_t>(pixel) + 1]; ++i)
+      body(chunk[static_cast<std::size_t>(i)]);
+  }
+
+ private:
+  std::vector<std::int32_t> begin_;
+  std::vector<std::vector<Active>> chunks_;
+};
+
+double level_of(double score, const DoubleLevels& levels) {
+  const double open = (score - levels.low) * levels.scale;
+  const double t = open > 0 ? std::min<double>(open, levels.count - 1) : 0.0;
+  return levels.hard ? std::floor(t) : t;
+}
+
+// The channels that have an order. Their levels are held within those of the extents.
+std::vector<Span> spans_of(const float* extents, int channels, const DoubleLevels& levels) {
+  std::vector<Span> spans;
+  for (int c = 0; c < channels; ++c) {
+    const double least = level_of(extents[2 * c], levels);
+    const double most = level_of(extents[2 * c + 1], levels);
+    const double lowest = std::floor(least);
+    if (least < most)
+      spans.push_back({c, static_cast<int>(std::ceil(most) - lowest), lowest, least, most});
+  }
+  return spans;
+}
+
+// Sets the planes of `out` that belong to a batch.
+void add_batch(const std::vector<DoubleTerm>& terms, const double* mass, const float* scores,
+               const float* offsets, double* out, const Batch& batch, const DoubleLevels& levels,
+               Team& team) {
+  const std::int64_t n = terms.front().lattice->pixels();
+  const int size = batch.size();
+  const auto plane = [&](int span) { return out + batch.spans[span].channel * n; };
+  const ActiveLevels active(n, size, team, [&](int i, std::int64_t a) {
+    const Span& span = batch.spans[i];
+    const std::int64_t place = span.channel * n + a;
+    const double score = double{scores[place]} + (offsets ? offsets[place] : 0.0f);
+    return std::clamp(level_of(score, levels), span.least, span.most) - span.lowest;
+  });
+  for (const DoubleTerm& term : terms) {
+    const Lattice& lattice = *term.lattice;
+    const Topology& t = *lattice.topology;
+    const double factor = 0.5 * term.weight * scale_of(lattice);
+    const VertexRows twice =
+        blurred_twice(t, batch.columns, team, [&](std::int64_t v, double* row) {
+          for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
+            active.each(t.entry_pixel[e],
+                        [&](const Active& own) { own.add(batch, lattice.entry_weight[e], row); });
+          for (int i = 0; i < size; ++i)  // from masses of levels to masses at or above them
+            for (int q = batch.spans[i].columns - 1; q > 0; --q)
+              row[batch.column(i, q - 1)] += row[batch.column(i, q)];
+        });
+    team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      std::vector<double> sums(static_cast<std::size_t>(size));
+      for (std::int64_t a = begin; a < end; ++a) {
+        std::fill(sums.begin(), sums.end(), 0.0);
+        const auto each_corner = [&](auto&& body) {
+          for (int k = 0; k <= t.dimension; ++k)
+            body(double{lattice.corner_weight[k * n + a]}, twice.row(t.corner[k * n + a]));
+        };
+        each_corner([&](double weight, const double* row) {  // at the lowest level: C_1
+          for (int i = 0; i < size; ++i) sums[i] += weight * row[i];
+        });
+        active.each(a, [&](const Active& own) {
+          double sum = 0;
+          each_corner(
+              [&](double weight, const double* row) { sum += weight * own.above(batch, row); });
+          sums[own.span] = sum;
+        });
+        for (int i = 0; i < size; ++i) plane(i)[a] -= factor * sums[i];
+      }
+    });
+  }
+  team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t a = begin; a < end; ++a)  // C_0 is the mass: all of it, or f of it at h = 0
+      active.each(a, [&](const Active& own) {
+        plane(own.span)[a] += own.h > 0 ? mass[a] : own.f * mass[a];
+      });
+  });
 }
 
 }  // namespace
@@ -128,7 +243,7 @@ void apply_double(const std::vector<DoubleTerm>& terms, const double* in, double
     for (int first = 0; first < channels; first += kColumns) {
       const int count = std::min(kColumns, channels - first);
       const double* planes = in + first * n;
-      const Blurred blurred(t, count, team, [&](std::int64_t v, double* row) {
+      const VertexRows twice = blurred_twice(t, count, team, [&](std::int64_t v, double* row) {
         for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
           for (int c = 0; c < count; ++c)
             row[c] += lattice.entry_weight[e] * planes[c * n + t.entry_pixel[e]];
@@ -138,7 +253,7 @@ void apply_double(const std::vector<DoubleTerm>& terms, const double* in, double
           for (int c = 0; c < count; ++c) {
             double sum = 0;
             for (int k = 0; k <= t.dimension; ++k)
-              sum += lattice.corner_weight[k * n + a] * blurred.twice(t.corner[k * n + a], c);
+              sum += lattice.corner_weight[k * n + a] * twice.row(t.corner[k * n + a])[c];
             out[(first + c) * n + a] += factor * sum;
           }
       });
@@ -147,48 +262,18 @@ void apply_double(const std::vector<DoubleTerm>& terms, const double* in, double
 }
 
 void ordered_double(const std::vector<DoubleTerm>& terms, const double* mass, const float* scores,
-                    const float* offsets, double* out, int channels, DoubleLevels levels,
-                    Team& team) {
+                    const float* offsets, const float* extents, double* out, int channels,
+                    DoubleLevels levels, Team& team) {
   const std::int64_t n = terms.front().lattice->pixels();
-  std::vector<double> level(static_cast<std::size_t>(n));
-  for (int channel = 0; channel < channels; ++channel) {
-    double* result = out + channel * n;
-    std::fill(result, result + n, 0.0);
-    const int ramps = level_of(scores + channel * n, offsets ? offsets + channel * n : nullptr, n,
-                               levels, level.data());
-    if (ramps == 0) continue;
-    for (const DoubleTerm& term : terms) {
-      const Lattice& lattice = *term.lattice;
-      const Topology& t = *lattice.topology;
-      const double factor = 0.5 * term.weight * scale_of(lattice);
-      // A pixel of level h + f adds to levels h and h + 1; what is at or above a level is summed
-      // from the highest down.
-      const Blurred blurred(t, ramps, team, [&](std::int64_t v, double* row) {
-        for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
-          const Taps own(level[static_cast<std::size_t>(t.entry_pixel[e])]);
-          const double weight = lattice.entry_weight[e];
-          if (own.h > 0) row[own.h - 1] += (1 - own.f) * weight;
-          if (own.f > 0) row[own.h] += own.f * weight;
-        }
-        for (int q = ramps - 1; q > 0; --q) row[q - 1] += row[q];
-      });
-      team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t a = begin; a < end; ++a) {
-          const Taps own(level[static_cast<std::size_t>(a)]);
-          double sum = 0;
-          for (int k = 0; k <= t.dimension; ++k) {
-            const std::int32_t v = t.corner[k * n + a];
-            sum += lattice.corner_weight[k * n + a] *
-                   own.sum(ramps, [&](int q) { return blurred.twice(v, q); });
-          }
-          result[a] -= factor * sum;
-        }
-      });
-    }
-    for (std::int64_t a = 0; a < n; ++a) {  // C_0 is the mass: all of it, or f of it at h = 0
-      const Taps own(level[static_cast<std::size_t>(a)]);
-      result[a] += own.h > 0 ? mass[a] : own.f * mass[a];
-    }
+  std::fill(out, out + channels * n, 0.0);
+  const std::vector<Span> spans = spans_of(extents, channels, levels);
+  for (auto at = spans.begin(); at != spans.end();) {
+    auto last = at;  // one span at least, and more while their columns are no more than kBatch
+    for (int columns = 0; last != spans.end(); ++last)
+      if ((columns += last->columns) > kBatch && last != at) break;
+    const Batch batch({at, last});
+    add_batch(terms, mass, scores, offsets, out, batch, levels, team);
+    at = last;
   }
 }
 
@@ -217,7 +302,7 @@ double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x,
     const Topology& t = *lattice.topology;
     const int first = static_cast<int>(task % blocks) * kColumns;
     const int columns = std::min(kColumns, count - first);
-    Slab own(t.vertices), mixed(t.vertices);
+    VertexRows own(t.vertices, columns), mixed(t.vertices, columns);
     for (std::int64_t v = 0; v < t.vertices; ++v) {
       double *s = own.row(v), *m = mixed.row(v), all = 0;
       std::fill_n(s, kColumns, 0.0);
@@ -235,7 +320,7 @@ double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x,
       if (!costs)
         for (int i = 0; i < columns; ++i) m[i] = all - s[i];
     }
-    blur(t, false, mixed);
+    mixed.blur(t, false, 0);
     double sum = 0;
     for (std::int64_t v = 0; v < t.vertices; ++v) {
       const double *s = own.row(v), *m = mixed.row(v);

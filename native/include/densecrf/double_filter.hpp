@@ -29,10 +29,10 @@ struct DoubleLevels {
 };
 
 // out_ca = Σ_b K_ab s(t_a, t_b), with s as for filter_ordered. `mass` is Σ_b K_ab. `offsets` may be
-// null.
+// null; `extents` are the least and the largest score of each channel.
 void ordered_double(const std::vector<DoubleTerm>& terms, const double* mass, const float* scores,
-                    const float* offsets, double* out, int channels, DoubleLevels levels,
-                    Team& team);
+                    const float* offsets, const float* extents, double* out, int channels,
+                    DoubleLevels levels, Team& team);
 
 // Σ_ab K_ab μ(x_a, x_b) with the pixels' own terms: for μ = [x_a ≠ x_b] where `costs` is null, else
 // for the symmetric (labels, labels) matrix.
