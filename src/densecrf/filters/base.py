@@ -23,9 +23,10 @@ from densecrf.validation import (
     check_threads,
 )
 
-__all__ = ["ORDERS", "Filter", "Levels", "PixelArray", "as_planes"]
+__all__ = ["ORDERS", "Doubles", "Filter", "Levels", "PixelArray", "as_planes"]
 
 PixelArray = npt.NDArray[np.integer[Any]]
+Doubles = npt.NDArray[np.float64]
 
 MOST_LEVELS = 1 << 16
 SMALLEST_MASS = 1e-20
@@ -48,6 +49,11 @@ class Levels:
     low: float
     scale: float
     hard: bool
+
+    @property
+    def ramps(self) -> int:
+        """One less than the levels: the steps between them."""
+        return self.count - 1
 
     @staticmethod
     def spanning(scores: npt.NDArray[Any], count: int, *, hard: bool) -> "Levels":
@@ -212,6 +218,10 @@ class Filter(ABC):
         threads: int = 0,
     ) -> None:
         """Set, or add to, `out` the filtered `planes` times `factor`."""
+
+    @abstractmethod
+    def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
+        r"""Return :math:`\tfrac12(k + k^T)` times planes (channels, n), in double precision."""
 
     @abstractmethod
     def ordered_planes(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from densecrf.filters.base import Filter, Levels
+from densecrf.filters.base import Doubles, Filter, Levels
 from densecrf.filters.lattice import LatticeFilter
 from densecrf.native import core
 from densecrf.validation import FloatArray, IntArray
@@ -37,28 +37,46 @@ class LatticeSum:
         """Set `out` to the filtered planes."""
         core().filter_sum(self._lattices, self._weights, planes, out, self._symmetric, threads)
 
-    def ordered(
+    def mass_double(self, n: int, threads: int = 0) -> Doubles:
+        r"""Return the row sums of the symmetrised K in double precision, (n,)."""
+        out = np.empty((1, n))
+        core().apply_double(self._lattices, self._weights, np.ones((1, n)), out, threads)
+        return np.asarray(out[0])
+
+    def ordered_double(
         self,
+        mass: Doubles,
         scores: FloatArray,
         offsets: FloatArray | None,
         extents: FloatArray,
         levels: Levels,
         threads: int = 0,
-    ) -> FloatArray:
-        r"""Return :math:`\sum_b K_{ab}\, s(y_a, y_b)` of y = scores + offsets, by levels."""
-        out = np.zeros(scores.shape, np.float32)
-        for weight, part in self._parts:
-            part.ordered_planes(
-                scores,
-                out,
-                levels,
-                extents=extents,
-                factor=weight,
-                accumulate=True,
-                threads=threads,
-                offsets=offsets,
-            )
+    ) -> Doubles:
+        r"""Return :math:`\sum_b K_{ab}\, s(u_a, u_b)` in double precision, K symmetrised."""
+        out = np.empty(scores.shape)
+        core().ordered_double(
+            self._lattices,
+            self._weights,
+            mass,
+            scores,
+            offsets,
+            extents,
+            out,
+            levels.count,
+            levels.low,
+            levels.scale,
+            levels.hard,
+            threads,
+        )
         return out
+
+    def pairs_double(
+        self, labels: IntArray, count: int, costs: FloatArray | None, threads: int = 0
+    ) -> float:
+        r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)` in double precision."""
+        return float(
+            core().pairs_double(self._lattices, self._weights, labels, count, costs, threads)
+        )
 
     def respond(
         self,
@@ -78,15 +96,6 @@ class LatticeSum:
         out = np.empty(n, np.float32)
         core().total_mass(self._lattices, self._weights, out, self._symmetric, 0)
         return out
-
-    def potts_energy(
-        self, phi: FloatArray, labels: IntArray, threads: int = 0
-    ) -> tuple[float, float]:
-        r"""Return :math:`\sum_a \phi_a(x_a)` and, b = a too, :math:`\sum_{ab} K_{ab}[x_a=x_b]`."""
-        unary, equal = core().potts_energy(
-            self._lattices, self._weights, phi, labels, self._symmetric, threads
-        )
-        return unary, equal
 
     def potts_alternatives(
         self,
