@@ -6,8 +6,6 @@
 
 #include "arrays.hpp"
 
-using namespace nb::literals;
-
 namespace densecrf {
 namespace {
 

@@ -1,6 +1,7 @@
 """Several lattice filters at once: each pixel's sum is taken while its values are at hand."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +23,15 @@ class LatticeSum:
 
     def __init__(self, parts: Sequence[tuple[float, LatticeFilter]]) -> None:
         self._parts = parts
-        self._weights = [float(weight) for weight, _ in parts]
-        self._lattices = [part.native for _, part in parts]
-        self._symmetric = parts[0][1].symmetric
+        self._sum = core().LatticeSum(
+            tuple(part.native for _, part in parts),
+            [float(weight) for weight, _ in parts],
+            parts[0][1].symmetric,
+        )
+        self._terms = [part.native for _, part in parts], [float(weight) for weight, _ in parts]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LatticeSum, (self._parts,)
 
     @staticmethod
     def of(parts: Sequence[tuple[float, Filter]]) -> "LatticeSum | None":
@@ -35,12 +42,12 @@ class LatticeSum:
 
     def apply(self, planes: FloatArray, out: FloatArray, threads: int = 0) -> None:
         """Set `out` to the filtered planes."""
-        core().filter_sum(self._lattices, self._weights, planes, out, self._symmetric, threads)
+        self._sum.apply(planes, out, threads)
 
     def mass_double(self, n: int, threads: int = 0) -> Doubles:
         r"""Return the row sums of the symmetrised K in double precision, (n,)."""
         out = np.empty((1, n))
-        core().apply_double(self._lattices, self._weights, np.ones((1, n)), out, threads)
+        core().apply_double(*self._terms, np.ones((1, n)), out, threads)
         return np.asarray(out[0])
 
     def ordered_double(
@@ -55,8 +62,7 @@ class LatticeSum:
         r"""Return :math:`\sum_b K_{ab}\, s(u_a, u_b)` in double precision, K symmetrised."""
         out = np.empty(scores.shape)
         core().ordered_double(
-            self._lattices,
-            self._weights,
+            *self._terms,
             mass,
             scores,
             offsets,
@@ -75,7 +81,7 @@ class LatticeSum:
     ) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)` in double precision."""
         return float(
-            core().pairs_double(self._lattices, self._weights, labels, count, costs, threads)
+            core().pairs_double(*self._terms, labels, count, costs, threads)
         )
 
     def respond(
@@ -87,14 +93,12 @@ class LatticeSum:
         threads: int = 0,
     ) -> None:
         r"""Set `out` to softmax(K y - own · y - phi), mean field's answer; it may be `y` itself."""
-        core().mean_field_step(
-            self._lattices, self._weights, phi, y, own, out, self._symmetric, threads
-        )
+        self._sum.mean_field_step(phi, y, own, out, threads)
 
     def mass(self, n: int) -> FloatArray:
         r"""Return the row sums :math:`\sum_b K_{ab}`, (n,)."""
         out = np.empty(n, np.float32)
-        core().total_mass(self._lattices, self._weights, out, self._symmetric, 0)
+        self._sum.mass(out, 0)
         return out
 
     def potts_alternatives(
@@ -111,16 +115,7 @@ class LatticeSum:
 
         Returns the labelling's unary and pairwise costs and the number of pixels that gain.
         """
-        unary, pairs, movers = core().potts_alternatives(
-            self._lattices,
-            self._weights,
-            phi,
-            labels,
-            mass,
-            own,
-            best,
-            gain,
-            self._symmetric,
-            threads,
+        unary, pairs, movers = self._sum.potts_icm_moves(
+            phi, labels, mass=mass, own=own, best=best, gain=gain, threads=threads
         )
         return unary, pairs, movers
