@@ -79,6 +79,17 @@ class Mixture(NamedTuple):
 
     parts: tuple[tuple[float, Potentials], ...]
 
+    def of_labels(self, labels: Any) -> tuple[tuple[float, Potentials], ...]:
+        """Return the parts' rows of some labels."""
+        out = []
+        for share, part in self.parts:
+            own = np.arange(len(part.scores)) if part.labels is None else part.labels
+            rows = np.flatnonzero(np.isin(own, labels))
+            if len(rows):
+                some = part._replace(scores=part.scores[rows], labels=own[rows])
+                out.append((share, some))
+        return tuple(out)
+
 
 class Tangent(NamedTuple):
     """The convex quadratic program's tangent at the marginals y, a lower bound by convexity."""
@@ -147,6 +158,8 @@ def checked_bound(bound: float, energy: float, rounding: float) -> float:
         f"{rounding:g}): a defect of densecrf {__version__} (NumPy {np.__version__}). Please "
         "report it with the model and the call, seeds included"
     )
+
+
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """How good a labelling is.

@@ -1,20 +1,17 @@
 r"""The matrix K of pairwise weights, never formed: :math:`K = \sum_c w_c \tilde k_c`."""
 
-from collections.abc import Callable
 from functools import cached_property
-from math import ceil
-from typing import Any
 
 import numpy as np
 
 from densecrf.filters import ExactFilter, Filter, GridFilter, LatticeFilter
-from densecrf.filters.base import Doubles, Levels, PixelArray
+from densecrf.filters.base import Doubles, Levels, PixelArray, ordered_by_ramps
 from densecrf.filters.lattice_sum import LatticeSum
 from densecrf.kernels import Kernel, Spatial
 from densecrf.native import core
 from densecrf.validation import FloatArray, IntArray
 
-__all__ = ["Pairwise", "build_filter", "ordered_by_ramps"]
+__all__ = ["Pairwise", "build_filter"]
 
 
 def build_filter(
@@ -206,39 +203,3 @@ class Pairwise:
             mu = costs[np.ix_(present, present)].astype(np.float64)
         own = (present[:, None] == labels).astype(np.float64)
         return float((own * self.apply_double(mu @ own, threads)).sum())
-
-
-def ordered_by_ramps(
-    xp: Any, apply: Callable[[Any], Any], mass: Any, u: Any, levels: Levels
-) -> Any:
-    r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` from plain filter calls of the matrix K.
-
-    With :math:`C_q` the filtered mass at or above level q and t = h + f the level of a pixel, it is
-    :math:`C_0 - (1-f) C_h - C_{h+1} - f C_{h+2}`.
-
-    Parameters
-    ----------
-    xp : module
-        numpy or torch.
-    apply : callable
-        Multiplies planes (channels, n) by K.
-    mass : array, (n,)
-        The row sums of K, :math:`C_0`.
-    u : array, (labels, n)
-        The potentials.
-    levels : Levels
-        Their levels.
-    """
-    out = 0 * u
-    for signed, row in zip(out, u, strict=True):
-        t = xp.clip((row - levels.low) * levels.scale, 0, levels.ramps)
-        t = xp.floor(t) if levels.hard else t
-        lowest, highest = int(t.min()), ceil(float(t.max()))
-        if float(t.min()) == float(t.max()):
-            continue
-        h, f = xp.floor(t), t - xp.floor(t)
-        above = apply(xp.stack([xp.clip(t - q, 0, 1) for q in range(lowest, highest)]))
-        signed += xp.where(h > lowest, mass, f * mass)
-        for q, mass_above in enumerate(above, lowest + 1):
-            signed -= ((h == q) * (1 - f) + (h + 1 == q) + (h + 2 == q) * f) * mass_above
-    return out

@@ -7,6 +7,7 @@ import numpy as np
 from densecrf import projections
 from densecrf.filters.base import Levels
 from densecrf.native import core
+from densecrf.pairwise import Pairwise
 from densecrf.problem_base import Calls, Moves, ProblemBase
 from densecrf.validation import FloatArray, IntArray
 
@@ -28,6 +29,7 @@ class Problem(ProblemBase):
     """
 
     xp = np
+    _inside: Pairwise
     _where: Any = {}  # noqa: RUF012 - never changed
 
     def __init__(self, crf: "DenseCRF", threads: int = 0) -> None:
@@ -102,6 +104,21 @@ class Problem(ProblemBase):
         r"""Return the LP's objective at `y`, :math:`\langle\phi + r, y\rangle` with exact order."""
         r = self.dual_point(y, order="adaptive")
         return self.inner(self.unary + r, y)
+
+    def on_pixels(self, pixels: Any) -> Any:
+        """Return the problem of some pixels."""
+        part = super().on_pixels(pixels)
+        part._inside = self.pairwise.restricted(pixels)
+        return part
+
+    def apply_inside(self, y: FloatArray) -> FloatArray:
+        """Return the sums over b in the set of K_ab y_b, for a in the set."""
+        return self._inside.apply(_floats(y), self.threads)
+
+    def ordered_inside(self, nodes: FloatArray, levels: Levels, order: str) -> FloatArray:
+        """Return the sums over b in the set of K_ab s(u_a, u_b), for a in the set."""
+        self.calls.ordered += 1
+        return self._inside.ordered(_floats(nodes), levels, order, self.threads)
 
     # --- double precision -------------------------------------------------------------------
 
@@ -270,6 +287,10 @@ class Problem(ProblemBase):
     def double(self, array: Any) -> Any:
         """Return an array in double precision."""
         return np.asarray(array, np.float64)
+
+    def contiguous(self, array: Any) -> Any:
+        """Return the array, row after row in memory."""
+        return np.ascontiguousarray(array)
 
     def copy(self, array: Any) -> Any:
         """Return a copy."""

@@ -6,6 +6,7 @@ of `ProblemBase`. `densecrf.problem.Problem` (NumPy and the compiled core) and
 filters is counted.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ import numpy as np
 
 from densecrf.certificates import Potentials, gamma
 from densecrf.compatibility import LabelTree
-from densecrf.filters.base import Levels
+from densecrf.filters.base import Levels, ordered_by_ramps
 
 __all__ = ["Calls", "Moves", "ProblemBase"]
 
@@ -115,7 +116,7 @@ class ProblemBase(ABC):
 
     @cached_property
     def _tree_arrays(self) -> tuple[Any, Any]:
-        """The nodes' members and lengths in double precision, NumPy's; one node a label for Potts."""
+        """The nodes' members and lengths in double precision, NumPy's; Potts: a node a label."""
         if self._members is None:
             return np.eye(self.n_labels), np.ones(self.n_labels)
         arrays = (self.to_numpy(self._members), self.to_numpy(self._lengths))
@@ -193,6 +194,37 @@ class ProblemBase(ABC):
         self, nodes: Any, offsets: Any, extents: Any, levels: Levels, order: str
     ) -> Any:
         r"""Return :math:`\tfrac12 \sum_b K_{ab}\, s(u_a, u_b)` for each node."""
+
+    # --- among some pixels -------------------------------------------------------------------
+
+    _pixels: Any = None
+    _parent: Any = None
+
+    def on_pixels(self, pixels: Any) -> Any:
+        """Return the problem of some pixels, for steps and `apply_inside`, `ordered_inside`."""
+        part = copy.copy(self)
+        part._parent, part._pixels = self, pixels
+        part.n = len(pixels)
+        part.unary = self.contiguous(self.unary[:, pixels])
+        return part
+
+    def _among_all(self, y: Any) -> Any:
+        """Return zeros at all other pixels."""
+        out = self._parent.zeros_like(y, len(y))
+        out[:, self._pixels] = y
+        return out
+
+    def apply_inside(self, y: Any) -> Any:
+        """Return the sums over b in the set of K_ab y_b, for a in the set."""
+        return self._parent.apply(self._among_all(y))[:, self._pixels]
+
+    def ordered_inside(self, nodes: Any, levels: Levels, order: str) -> Any:  # noqa: ARG002
+        """Return the sums over b in the set of K_ab s(u_a, u_b), for a in the set."""
+        self.calls.ordered += 1
+        ones = self.floats(self.xp.ones((1, self.n), **self._where))
+        u = levels.of(nodes, self.xp)
+        whole = Levels(levels.count, 0.0, 1.0, levels.hard)
+        return ordered_by_ramps(self.xp, self.apply_inside, self.apply_inside(ones)[0], u, whole)
 
     # --- energies and bounds, in double precision ---------------------------------------------
 
@@ -451,6 +483,10 @@ class ProblemBase(ABC):
     @abstractmethod
     def double(self, array: Any) -> Any:
         """Return an array in double precision."""
+
+    @abstractmethod
+    def contiguous(self, array: Any) -> Any:
+        """Return the array, row after row in memory."""
 
     @abstractmethod
     def copy(self, array: Any) -> Any:

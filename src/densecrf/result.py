@@ -25,7 +25,7 @@ def relative_gap(energy: float, bound: float | None) -> float | None:
     """
     if bound is None:
         return None
-    return max(0.0, energy - bound) / max(1.0, abs(energy))
+    return (energy - bound) / max(1.0, abs(energy))
 
 
 @dataclass
@@ -39,13 +39,14 @@ class Trace:
     plain_calls, ordered_calls : list of int
         How often all labels had been filtered.
     energy : list of float
-        Energy of the best labelling so far.
+        Energy of the best labelling so far; the last is the result's, in double precision.
     current_energy : list of float
         Energy of this iteration's labelling.
     relaxed : list of float or None
         The relaxation's objective, where the method knows it.
     lower_bound : list of float or None
-        The best bound so far, where the method has one.
+        The best bound so far, where the method has one: estimates in single precision but for the
+        last, which is the result's.
     """
 
     seconds: list[float] = field(default_factory=list)

@@ -80,9 +80,7 @@ class LatticeSum:
         self, labels: IntArray, count: int, costs: FloatArray | None, threads: int = 0
     ) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)` in double precision."""
-        return float(
-            core().pairs_double(*self._terms, labels, count, costs, threads)
-        )
+        return float(core().pairs_double(*self._terms, labels, count, costs, threads))
 
     def respond(
         self,

@@ -7,7 +7,7 @@ programs.
 from collections.abc import Iterator
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import expected_energy, label_eigenvalues
 from densecrf.validation import check_integer, check_non_negative
@@ -19,7 +19,7 @@ ROUNDING = 1e-6
 
 
 def dc_neg(
-    problem: Problem, y: Any, *, iterations: int = 100, tolerance: float = 1e-5
+    problem: ProblemBase, y: Any, *, iterations: int = 100, tolerance: float = 1e-5
 ) -> Iterator[Step]:
     r"""Minimise the quadratic relaxation by linearising its concave part.
 

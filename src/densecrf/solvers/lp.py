@@ -22,7 +22,8 @@ from itertools import count
 from math import sqrt
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.certificates import Potentials
+from densecrf.problem_base import ProblemBase
 from densecrf.rounding import Descent, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
@@ -34,7 +35,7 @@ SPAN, EDGE = 5.0, 2.0  # range of the multipliers, and of each end that is kept 
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 
 
-def lp_start(problem: Problem) -> Step:
+def lp_start(problem: ProblemBase) -> Step:
     """Start where mean field is after five iterations, unless a constant labelling beats it.
 
     Where one does, mean field is stuck among strong pairwise terms, and the unary marginals, which
@@ -53,7 +54,7 @@ def lp_start(problem: Problem) -> Step:
 
 
 def lp(
-    problem: Problem,
+    problem: ProblemBase,
     y: Any,
     *,
     iterations: int = 500,
@@ -102,10 +103,11 @@ def lp(
             return
         r: Any = problem.flow(v, z, cells)
         previous = y
-        y, proven, value, uphill = problem.descend(v, r, step, previous, in_place=True)
+        y, estimate, value, uphill = problem.descend(v, r, step, previous, in_place=True)
+        duals = (Potentials(y, z, cells), Potentials(v, z, cells))
         r = v = None  # large: let them go before the next ones are made
-        bound = max(bound, proven)
-        left = value - proven  # duality gap of the inner problem
+        bound = max(bound, estimate)
+        left = value - estimate  # duality gap of the inner problem
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
@@ -120,10 +122,10 @@ def lp(
         if inner >= least_inner and left <= accuracy * (best.energy - bound):
             z = problem.update_multipliers(z, y, SPAN, EDGE)
             v, momentum, inner = y, 1.0, 0
-        yield Step(y, bound=proven, labels=best.labels, energy=best.energy)
+        yield Step(y, bound=estimate, duals=duals, labels=best.labels, energy=best.energy)
 
 
-def lp_finish(problem: Problem, labels: Any) -> tuple[Any, float]:
+def lp_finish(problem: ProblemBase, labels: Any) -> tuple[Any, float]:
     """Return the labelling after some sweeps of iterated conditional modes, and its energy."""
     return icm(problem, labels, SWEEPS)
 
@@ -131,7 +133,7 @@ def lp_finish(problem: Problem, labels: Any) -> tuple[Any, float]:
 class _Best:
     """The incumbent: the best labelling seen, the constant ones among the candidates."""
 
-    def __init__(self, problem: Problem, polish: int) -> None:
+    def __init__(self, problem: ProblemBase, polish: int) -> None:
         self.problem, self.polish = problem, polish
         label, self.energy = problem.best_constant()
         self.labels = problem.constant(label)

@@ -4,21 +4,22 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.result import Result
 from densecrf.solvers.cg_lp import cg_lp
 from densecrf.solvers.dc_neg import dc_neg
 from densecrf.solvers.loop import Finish, Limits, Outcome, Step, drive
 from densecrf.solvers.lp import lp, lp_finish, lp_start
 from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.prox_lp import prox_lp
-from densecrf.solvers.prox_lp_acc import prox_lp_acc
-from densecrf.solvers.prox_lp_l import prox_lp_l
+from densecrf.solvers.prox_lp import Proximal, prox_lp
+from densecrf.solvers.prox_lp_acc import ProximalPixels, prox_lp_acc
+from densecrf.solvers.prox_lp_l import ProximalLabels, prox_lp_l
 from densecrf.solvers.qp import qp
 from densecrf.solvers.qp_cccp import qp_cccp
 from densecrf.solvers.sg_lp import sg_lp
@@ -44,7 +45,7 @@ class Method:
     Attributes
     ----------
     steps : callable
-        ``steps(problem, y, **options)`` yields `Step`.
+        ``steps(problem, y, **options)``, or ``steps(problem, y, settings)``, yields `Step`.
     about : str
         One line for people.
     init : str, callable or None
@@ -61,16 +62,32 @@ class Method:
         callback wants to see them.
     finish : callable or None
         What is done to the best labelling at the end.
+    settings : type or None
+        The dataclass of its options, where they are one object.
     """
 
     steps: Callable[..., Iterator[Step]]
     about: str
-    init: str | Callable[[Problem], Step] | None = None
+    init: str | Callable[[ProblemBase], Step] | None = None
     presets: dict[str, Any] = field(default_factory=dict)
     compatibility: str = "any"
     gap: float | None = None
     scored: bool = True
     finish: Finish | None = None
+    settings: type | None = None
+
+    def options(self) -> list[str]:
+        """Return the names of its options."""
+        if self.settings is not None:
+            return [each.name for each in fields(self.settings)]
+        return [p for p in inspect.signature(self.steps).parameters if p not in ("problem", "y")]
+
+    def start(self, problem: Any, y: Any, options: dict[str, Any]) -> Iterator[Step]:
+        """Return the method's iterations from `y`."""
+        keywords = {**self.presets, **options}
+        if self.settings is not None:
+            return self.steps(problem, y, self.settings(**keywords))
+        return self.steps(problem, y, **keywords)
 
 
 _METHODS: dict[str, Method] = {
@@ -92,13 +109,25 @@ _METHODS: dict[str, Method] = {
         cg_lp, "linear program, conditional gradient", init="dc-neg", compatibility="tree"
     ),
     "prox-lp": Method(
-        prox_lp, "proximal minimisation of the LP (the paper)", init="dc-neg", compatibility="tree"
+        prox_lp,
+        "proximal minimisation of the LP (the paper)",
+        init="dc-neg",
+        compatibility="tree",
+        settings=Proximal,
     ),
     "prox-lp-l": Method(
-        prox_lp_l, "prox-lp on the labels that matter", init="dc-neg", compatibility="tree"
+        prox_lp_l,
+        "prox-lp on the labels that matter",
+        init="dc-neg",
+        compatibility="tree",
+        settings=ProximalLabels,
     ),
     "prox-lp-acc": Method(
-        prox_lp_acc, "prox-lp-l on the pixels in doubt", init="dc-neg", compatibility="tree"
+        prox_lp_acc,
+        "prox-lp-l on the pixels in doubt",
+        init="dc-neg",
+        compatibility="tree",
+        settings=ProximalPixels,
     ),
     "lp": Method(
         lp,
@@ -175,7 +204,7 @@ def solve(
     )
     own = check_threads(threads)
     if device is None:
-        problem = Problem(crf, own)
+        problem: ProblemBase = Problem(crf, own)
         outcome = minimise(problem, method, limits, init, options)
     else:
         problem, outcome = _on_device(crf, device, method, limits, init, options)
@@ -185,7 +214,7 @@ def solve(
 
 
 def minimise(
-    problem: Problem,
+    problem: ProblemBase,
     method: str,
     limits: Limits,
     init: Any = None,
@@ -195,7 +224,7 @@ def minimise(
 
     Parameters
     ----------
-    problem : Problem
+    problem : ProblemBase
         The problem, on whatever arrays.
     method : str
         One of `METHODS`.
@@ -208,11 +237,11 @@ def minimise(
     """
     chosen = _METHODS[check_choice("method", method, tuple(_METHODS))]
     _check_compatibility(problem, method, chosen)
-    keywords = {**chosen.presets, **_checked_options(method, chosen, options or {})}
+    keywords = _checked_options(method, chosen, options or {})
     if limits.gap is None:
         limits.gap = chosen.gap
     start, cut_short = _starting_point(problem, chosen, init, limits)
-    steps = iter(()) if cut_short else chosen.steps(problem, start.y, **keywords)
+    steps = iter(()) if cut_short else chosen.start(problem, start.y, keywords)
     scored = chosen.scored or limits.callback is not None
     outcome = drive(problem, start, steps, limits, scored=scored, finish=chosen.finish)
     if cut_short:
@@ -237,7 +266,7 @@ def _on_device(
     return minimise_on(crf, device, method, limits, init, options)
 
 
-def _check_compatibility(problem: Problem, name: str, method: Method) -> None:
+def _check_compatibility(problem: ProblemBase, name: str, method: Method) -> None:
     if problem.potts or method.compatibility == "any":
         return
     if problem.tree and method.compatibility == "tree":
@@ -250,14 +279,13 @@ def _check_compatibility(problem: Problem, name: str, method: Method) -> None:
 
 
 def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict[str, Any]:
-    known = [p for p in inspect.signature(method.steps).parameters if p not in ("problem", "y")]
     for key in options:
-        check_choice(f"option of method {name!r}", key, known)
+        check_choice(f"option of method {name!r}", key, method.options())
     return options
 
 
 def _starting_point(
-    problem: Problem, method: Method, init: Any, limits: Limits
+    problem: ProblemBase, method: Method, init: Any, limits: Limits
 ) -> tuple[Step, str]:
     """Return the starting point and, where a limit cut its making short, why."""
     if init is None:
@@ -273,7 +301,7 @@ def _starting_point(
         if cut_short:
             return step, cut_short
         own = Limits(time_limit=limits.time_limit, started=limits.started)
-        steps = inner.steps(problem, step.y, **inner.presets)
+        steps = inner.start(problem, step.y, {})
         first = drive(problem, step, steps, own, scored=inner.scored, finish=inner.finish)
         info = {"init": name}
         return (
@@ -310,7 +338,7 @@ def _with_progress(
     return show
 
 
-def _packed(problem: Problem, method: str, outcome: Outcome, limits: Limits) -> Result:
+def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits) -> Result:
     best, constant = problem.best_constant()
     _warn_of_constants(problem, method, outcome, best, constant)
     crf = problem.crf
@@ -333,7 +361,7 @@ def _packed(problem: Problem, method: str, outcome: Outcome, limits: Limits) -> 
 
 
 def _warn_of_constants(
-    problem: Problem, method: str, outcome: Outcome, best: int, constant: float
+    problem: ProblemBase, method: str, outcome: Outcome, best: int, constant: float
 ) -> None:
     """Say so where the pairwise weights are so strong that one label everywhere is best."""
     remedy = "the pairwise weights dominate; lower them"
