@@ -27,8 +27,6 @@ def test_records_come_back_until_the_settings_change(tmp_path: Path) -> None:
     store.save(KEY, SETTINGS, {"energy": 0.1 + 0.2})
     assert store.load(KEY, dict(reversed(SETTINGS.items()))) == {"energy": 0.1 + 0.2}
     assert store.load(KEY, {**SETTINGS, "gap": 1e-4}) is None
-    other = (*KEY[:-1], "4_11_s")
-    assert store.unfinished([other, KEY], SETTINGS) == [other]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
