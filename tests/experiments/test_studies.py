@@ -9,7 +9,7 @@ from densecrf.experiments.curves import STUDIES, draw_curves, measure_curves, me
 from densecrf.experiments.figures import save_figure
 from densecrf.experiments.panel import draw_panel
 from densecrf.experiments.records import RecordStore
-from densecrf.experiments.report import build_report, write_report
+from densecrf.experiments.report import build_report
 from densecrf.experiments.runner import make_plan, run
 from densecrf.experiments.speedup import ORDERS, draw_speedup, measure_speedup
 from densecrf.experiments.tables import compare, write_comparison
@@ -82,8 +82,7 @@ def test_the_report_is_one_page_with_everything(tiny, tmp_path):
     write_comparison(tmp_path, "table-x", compare(done.outcomes), done.outcomes, about)
     save_figure(tmp_path / "panel-x.png", draw_panel(plan))
     (tmp_path / "panel-x.txt").write_text("What it shows.")
-    write_report(tmp_path, tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
+    page = build_report(tmp_path)
     assert "tiny &lt;1&gt;" in page
     assert "What it shows." in page
     assert "data:image/png;base64," in page

@@ -254,11 +254,11 @@ def report(
     as_json: o.Json = False,
 ) -> None:
     """Put all tables and pictures of a folder into one self-contained HTML page."""
-    from densecrf.experiments.report import write_report
+    from densecrf.experiments.report import build_report
 
     target = page or out / "report.html"
     with reporting_errors():
-        write_report(out, target)
+        write_text(target, build_report(out))
     if as_json:
         print_json({"page": str(target)})
     else:

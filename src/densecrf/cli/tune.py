@@ -95,7 +95,7 @@ def tune(
         typer.Option(
             "--out",
             "-o",
-            help="The parameters' file (.json); trials and plot are written next to it.",
+            help="The parameters' file (.json); trials and plot go next to it.",
         ),
     ] = Path("tuned.json"),
     validation: Annotated[

@@ -55,27 +55,16 @@ def methods_study(methods: tuple[str, ...]) -> tuple[Variant, ...]:
 
 @dataclass(frozen=True)
 class Curve:
-    """Energy and bound of a variant on one image, iteration by iteration.
-
-    Attributes
-    ----------
-    variant, method, image
-        Their names.
-    seconds, energy, lower_bound, ordered_calls
-        One value per iteration; energies are those of the protocol's reported energy, bounds None
-        where there are none.
-    best_constant
-        The energy of the best constant labelling.
-    """
+    """Energy and bound of a variant on one image, one value per iteration."""
 
     variant: str
     method: str
     image: str
     seconds: list[float]
-    energy: list[float]
+    energy: list[float]  # the one that the protocol reports
     lower_bound: list[float | None]
     ordered_calls: list[int]
-    best_constant: float
+    best_constant: float  # energy of the best constant labelling
 
     def end(self) -> dict[str, Any]:
         """Return where it ended: its names and last values."""

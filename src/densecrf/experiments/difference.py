@@ -19,20 +19,10 @@ __all__ = ["Difference", "compare_runs"]
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of two runs, and the difference, first minus second, paired by image.
-
-    Attributes
-    ----------
-    metric
-        ``"accuracy"`` or ``"iou"``.
-    images
-        How many images both runs have done.
-    first, second, difference
-        Estimates with bootstrap confidence intervals.
-    """
+    """A metric of two runs, and the difference, first minus second, paired by image."""
 
     metric: str
-    images: int
+    images: int  # that both runs have done
     first: Interval
     second: Interval
     difference: Interval

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from densecrf.experiments.figures import new_figure
 from densecrf.experiments.metrics import accuracy
 from densecrf.experiments.runner import Solved, solve_sample
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from densecrf.experiments.runner import Plan, Progress
-    from densecrf.io import Palette
 
 __all__ = ["draw_panel"]
 
@@ -52,7 +49,7 @@ def draw_panel(plan: Plan, progress: Progress | None = None) -> Figure:
         for axis in line[len(pictures) :]:
             axis.set_axis_off()
         for axis, (picture, caption) in zip(line, pictures, strict=False):
-            axis.imshow(picture, interpolation="nearest")
+            axis.imshow(picture, interpolation="nearest", cmap="gray")
             axis.set_title(caption, fontsize="small")
             axis.set_xticks([])
             axis.set_yticks([])
@@ -64,7 +61,7 @@ def draw_panel(plan: Plan, progress: Progress | None = None) -> Figure:
 def _row(plan: Plan, image: str) -> list[Picture]:
     sample = plan.dataset.items[image].load()
     palette = plan.dataset.palette
-    pictures: list[Picture] = [(_as_rgb(sample.image), image)]
+    pictures: list[Picture] = [(sample.image, image)]
     more: list[Picture] = []
     starts: dict[str, Solved] = {}
     for method in plan.methods:
@@ -74,22 +71,10 @@ def _row(plan: Plan, image: str) -> list[Picture]:
             caption += f" (gap {100 * outcome.gap:.2g} %)"
         if outcome.confusion is not None and outcome.confusion.any():
             caption += f"\n{100 * float(accuracy(outcome.confusion)):.1f} % correct"
-        pictures.append((_colored(result.labels, palette), caption))
+        pictures.append((palette.to_colors(result.labels), caption))
         if method in UNCERTAIN:
             low = result.marginals.max(0) < CONFIDENT
-            white = np.repeat(np.uint8(255) * low[..., None], 3, -1)
-            more.append((white, f"uncertain, {method}\n{100 * low.mean():.1f} % of pixels"))
+            more.append((low, f"uncertain, {method}\n{100 * low.mean():.1f} % of pixels"))
     if sample.labels is not None:
-        more.append((_colored(sample.labels, palette), "ground truth"))
+        more.append((palette.to_colors(sample.labels), "ground truth"))
     return pictures + more
-
-
-def _as_rgb(image: Any) -> Any:
-    return image if image.ndim == 3 else np.repeat(image[..., None], 3, -1)
-
-
-def _colored(labels: Any, palette: Palette) -> Any:
-    """Return labels in the palette's colours, void black."""
-    colors = np.asarray(palette.colors, np.uint8)
-    known = (labels >= 0) & (labels < len(colors))
-    return np.where(known[..., None], colors[np.where(known, labels, 0)], np.uint8(0))

@@ -34,32 +34,16 @@ _ABANDONED_SECONDS = 3600
 
 @dataclass(frozen=True)
 class Outcome:
-    """One method on one image.
-
-    Attributes
-    ----------
-    method, image
-        Their names.
-    energy
-        Of the final labelling, in the energy that the protocol reports.
-    seconds
-        Wall time.
-    lower_bound, gap
-        The certificate, or None where the method or the protocol has none.
-    confusion
-        ``(L, L)`` pixel counts, true class by predicted class, or None without ground truth.
-    details
-        Further values of the run, as JSON.
-    """
+    """One method on one image."""
 
     method: str
     image: str
-    energy: float
+    energy: float  # of the final labelling, the one that the protocol reports
     seconds: float
-    lower_bound: float | None = None
+    lower_bound: float | None = None  # where the method and the protocol have a certificate
     gap: float | None = None
-    confusion: NDArray[np.int64] | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    confusion: NDArray[np.int64] | None = None  # (L, L): true class, predicted class
+    details: Mapping[str, Any] = field(default_factory=dict)  # further values, as JSON
 
     def __post_init__(self) -> None:
         for name in ("energy", "seconds", "lower_bound", "gap"):

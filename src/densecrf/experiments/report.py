@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 from densecrf import __version__
 from densecrf.experiments.tables import Comparison
-from densecrf.io.atomic import write_text
 from densecrf.io.errors import FileFormatError
 
 if TYPE_CHECKING:
     import os
 
-__all__ = ["build_report", "write_report"]
+__all__ = ["build_report"]
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1rem;
@@ -39,11 +38,6 @@ _TITLES = {
     "panel": "Labellings",
     "tune": "Tuning",
 }
-
-
-def write_report(folder: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Write the page of a folder of results."""
-    write_text(path, build_report(folder))
 
 
 def build_report(folder: str | os.PathLike[str]) -> str:

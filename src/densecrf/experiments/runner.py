@@ -15,7 +15,8 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +25,14 @@ from densecrf.experiments.metrics import confusion_matrix
 from densecrf.experiments.protocols import Protocol, get_parameters, get_protocol
 from densecrf.experiments.records import Outcome, RecordStore
 from densecrf.io import Dataset, ItemError, Sample
+from densecrf.presets import NUMBERS, Preset
 from densecrf.solvers import METHODS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     from numpy.typing import NDArray
 
     from densecrf.io import Item
-    from densecrf.presets import Preset
     from densecrf.result import Result
 
 __all__ = [
@@ -102,42 +101,34 @@ class Plan:
             raise ValueError("methods: name at least one")
 
     def key(self, method: str, image: str) -> tuple[str, ...]:
-        """Return where the record of a task lies."""
+        """Return the key of a task's record."""
         return (self.protocol.name, self.label, method, image)
 
     def settings(self, method: str, image: str) -> dict[str, Any]:
-        """Return all that the outcome of a task depends on."""
-        numbers = asdict(self.parameters)
-        for name in ("about", "iterations", "confidence", "pixels"):
-            del numbers[name]
+        """Return everything that the outcome of a task depends on."""
         return {
             "version": __version__,
             "protocol": self.protocol.describe(method),
-            "parameters": numbers,
+            "parameters": {name: getattr(self.parameters, name) for name in NUMBERS},
             "limits": dict(self.limits),
             "options": dict(self.options.get(method, {})),
             "inputs": self._digest(self.dataset.items[image]),
         }
 
     def _digest(self, item: Item) -> str:
+        """Return a digest of an image's files; missing ones are reported when it is loaded."""
         if item.name not in self._digests:
             total = hashlib.sha256()
             for path in (item.image_path, item.labels_path, item.scores_path):
-                total.update(_contents(path))
+                with suppress(OSError):
+                    total.update(b"" if path is None else path.read_bytes())
+                total.update(b"/")
             self._digests[item.name] = total.hexdigest()[:16]
         return self._digests[item.name]
 
     @cached_property
     def _digests(self) -> dict[str, str]:
         return {}
-
-
-def _contents(path: Path | None) -> bytes:
-    """Return a file's digest; what is missing is reported when the image is loaded."""
-    try:
-        return b"" if path is None else hashlib.sha256(path.read_bytes()).digest()
-    except OSError:
-        return b""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """How much faster the ordered filter is than divide and conquer (the paper's Figures 4, 9, 10).
 
 The conditional gradient of random scores is timed for four ways to compute it, while the number
-of pixels, the number of labels or the standard deviation varies and the other two are fixed. Single-
-threaded, so that the algorithms are compared and not their threading.
+of pixels, the number of labels or the standard deviation varies and the other two are fixed. One
+thread, so that the algorithms are compared and not their threading.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from densecrf.resample import resize_bilinear
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
@@ -47,29 +46,15 @@ TIMED_LABELS = 3
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement.
+    """One measurement."""
 
-    Attributes
-    ----------
-    kernel
-        "spatial" (d = 2) or "bilateral" (d = 5).
-    sweep
-        What varies: "pixels", "labels" or "std".
-    pixels, labels, std
-        The problem.
-    vertices
-        Lattice points.
-    seconds
-        Processor seconds of one conditional gradient, by order.
-    """
-
-    kernel: str
-    sweep: str
+    kernel: str  # "spatial" (d = 2) or "bilateral" (d = 5)
+    sweep: str  # what varies: "pixels", "labels" or "std"
     pixels: int
     labels: int
     std: float
-    vertices: int
-    seconds: Mapping[str, float]
+    vertices: int  # of the lattice
+    seconds: Mapping[str, float]  # processor time of one conditional gradient, by order
 
     @property
     def value(self) -> float:
@@ -154,6 +139,8 @@ def _seconds(lattice: LatticeFilter, scores: Any, order: str) -> float:
 
 def draw_speedup(points: list[Point], title: str) -> Figure:
     """Draw the speed-up over divide and conquer: one row per kernel, one column per sweep."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     kernels = list(dict.fromkeys(point.kernel for point in points))
     sweeps = list(dict.fromkeys(point.sweep for point in points))
     figure = new_figure(3.0 * len(sweeps), 2.8 * len(kernels))
@@ -177,22 +164,11 @@ def draw_speedup(points: list[Point], title: str) -> Figure:
                 axis.set_xscale("log", base=2)
                 axis.set_xticks([p.value for p in own], [f"{p.value:g}" for p in own])
             else:
-                if sweep == "pixels":
-                    axis.set_xscale("log")
-                else:
-                    axis.set_xticks([p.value for p in own])
+                axis.set_xscale("log" if sweep == "pixels" else "linear")
                 axis.xaxis.set_major_formatter("{x:,.0f}")
-        _plain_ticks(row[0])
+        row[0].yaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), minor_locator=NullLocator())
+        row[0].yaxis.set_major_formatter("{x:,.0f}")
         row[0].set_ylabel(f"{kernel} (d = {KERNELS[kernel]})\ntimes faster")
     axes[0][1 % len(sweeps)].legend(fontsize="small")
     figure.suptitle(title, fontsize="medium")
     return figure
-
-
-def _plain_ticks(axis: Axes) -> None:
-    """Label a logarithmic axis with round numbers, not with powers of ten."""
-    low, high = axis.get_ylim()
-    ticks = [digit * 10**power for power in range(5) for digit in (1, 2, 5)]
-    inside = [tick for tick in ticks if low <= tick <= high]
-    axis.set_yticks(inside, [f"{tick:,}" for tick in inside])
-    axis.set_yticks([], minor=True)

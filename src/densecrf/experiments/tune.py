@@ -241,7 +241,8 @@ def tune(
             while process.is_alive():
                 process.join(timeout=1.0)
                 if progress is not None:
-                    progress(_finished(study), trials, _best_score(study))
+                    scores = (trial.value for trial in _trials(study, "COMPLETE"))
+                    progress(_finished(study), trials, max(scores, default=None))
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -294,27 +295,18 @@ def _open(path: Path, target: Target, *, create: bool = False) -> Any:
         )
     if create and before is None:
         for preset in target.start:
-            study.enqueue_trial(
-                _inside(preset, target.ranges), user_attrs={"given": True}, skip_if_exists=True
-            )
+            inside = {n: float(np.clip(getattr(preset, n), *target.ranges[n])) for n in NUMBERS}
+            study.enqueue_trial(inside, user_attrs={"given": True}, skip_if_exists=True)
         study.set_user_attr("settings", now)
     return study
 
 
-def _inside(preset: Preset, ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    numbers = {name: float(getattr(preset, name)) for name in NUMBERS}
-    return {name: min(max(value, ranges[name][0]), ranges[name][1])
-            for name, value in numbers.items()}  # fmt: skip
+def _trials(study: Any, *states: str) -> list[Any]:
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in states]
 
 
 def _finished(study: Any) -> int:
-    states = ("COMPLETE", "PRUNED")
-    return sum(trial.state.name in states for trial in study.get_trials(deepcopy=False))
-
-
-def _best_score(study: Any) -> float | None:
-    done = [t.value for t in study.get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
-    return max(done, default=None)
+    return len(_trials(study, "COMPLETE", "PRUNED"))
 
 
 def _search(path: Path, target: Target, trials: int, worker: int) -> None:
@@ -358,22 +350,19 @@ def _score(trial: Any, target: Target, items: list[Any]) -> float:
 
 
 def _summary(study: Any, pixels: int, failures: dict[str, str], interrupted: bool) -> Tuned:
-    trials = study.get_trials(deepcopy=False)
-    done = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    done = _trials(study, "COMPLETE")
     if not done:
-        reasons = {t.system_attrs.get("fail_reason") for t in trials if t.state.name == "FAIL"}
+        reasons = {trial.system_attrs.get("fail_reason") for trial in _trials(study, "FAIL")}
         raise ValueError(f"no trial was finished ({reasons or 'interrupted before the first'})")
     best = max(done, key=lambda trial: trial.value)
     given = [trial for trial in done if trial.user_attrs.get("given")]
     start = max(given, key=lambda trial: trial.value, default=None)
     return Tuned(
-        Preset(
-            **best.params, pixels=pixels, about=f"tuned: {best.value:.4f} in trial {best.number}"
-        ),
+        Preset(**best.params, pixels=pixels, about=f"tuned: {best.value:.4f}"),
         float(best.value),
         None if start is None else Preset(**start.params),
         None if start is None else float(start.value),
-        tuple((t.number, t.value, t.state.name.lower()) for t in trials),
+        tuple((t.number, t.value, t.state.name.lower()) for t in study.get_trials()),
         failures,
         interrupted,
     )
@@ -383,9 +372,10 @@ def draw_history(tuned: Tuned, metric: str) -> Figure:
     """Draw the scores of the trials and the best so far."""
     figure = new_figure(5.6, 3.4)
     axis = figure.subplots()
-    done = [(number, score) for number, score, state in tuned.trials if state == "complete"]
-    numbers = [number for number, _ in done]
-    scores = [100 * (score or 0) for _, score in done]
+    done = [
+        (number, 100 * (score or 0)) for number, score, state in tuned.trials if state == "complete"
+    ]
+    numbers, scores = zip(*done, strict=True)
     axis.plot(numbers, scores, "o", color=COLORS["mf"], ms=4, label="trial")
     best = np.maximum.accumulate(scores)
     axis.plot(numbers, best, drawstyle="steps-post", color=COLORS["lp"], label="best so far")
