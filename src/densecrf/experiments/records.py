@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "RecordStore"]
 
 Key = tuple[str, ...]
-
-# A temporary file this old belongs to a run that was killed, not to one that is writing.
-_ABANDONED_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -112,22 +108,6 @@ class RecordStore:
             return None
         values: dict[str, Any] = raw["values"]
         return values
-
-    def clean(self) -> int:
-        """Remove temporary files that killed runs left behind; return how many."""
-        limit = time.time() - _ABANDONED_SECONDS
-        abandoned = [p for p in Path(self.folder).rglob(".*.json.*.tmp") if _modified(p) < limit]
-        for path in abandoned:
-            path.unlink(missing_ok=True)
-        return len(abandoned)
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        # Another process has just finished writing it.
-        return time.time()
 
 
 def _canonical(values: Mapping[str, Any]) -> str:
