@@ -60,3 +60,11 @@ def test_the_facade_speaks_of_its_own_arguments():
         crf.addPairwiseBilateral(1e-12, 3, np.zeros((4, 5, 3), np.uint8), 3)
     assert caught.value.name == "sxy"
     assert densecrf.ArgumentError is ArgumentError
+
+
+def test_warnings_point_at_the_callers_line():
+    weak = 0.5 + 0.01 * np.random.default_rng(0).uniform(-1, 1, (2, 6, 6))
+    image = np.zeros((6, 6, 3), np.uint8)
+    with pytest.warns(ArgumentWarning, match="lower bilateral_weight= and weight=") as caught:
+        densecrf.refine(image, weak / weak.sum(0), method="unary")
+    assert {each.filename for each in caught} == {__file__}

@@ -7,6 +7,8 @@ import math
 import operator
 import os
 import reprlib
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
@@ -35,6 +37,7 @@ __all__ = [
     "check_threads",
     "mention",
     "sigmas",
+    "warn",
 ]
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
@@ -46,6 +49,7 @@ LARGEST_FEATURE = 1e6  # the lattice's integer keys hold this at any dimension
 MOST_PIXELS = 2**31 - 1  # pixels are numbered in 32 bits
 MOST_THREADS = 1024
 _CPU, _PINNED = 1, 3  # DLPack's numbers of devices
+_PACKAGE = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared as text
 _MARK = "\0"  # around the mention of another argument in a remedy
 
 
@@ -127,6 +131,14 @@ class ArgumentError(_Argument, ValueError):
 
 class ArgumentWarning(_Argument, UserWarning):
     """An argument that is probably not what was meant; attributes as of `ArgumentError`."""
+
+
+def warn(name: str, remedy: str) -> None:
+    """Warn of an argument, at the line outside this package that leads here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(ArgumentWarning(name, ..., remedy), stacklevel=level)
 
 
 def _shown(value: Any) -> str:

@@ -14,6 +14,7 @@ from densecrf.validation import (
     check_integer,
     check_positive,
     sigmas,
+    warn,
 )
 
 __all__ = [
@@ -133,10 +134,10 @@ def unary_from_softmax(
 def _warn_of_logits(p: npt.NDArray[Any]) -> None:
     low, high = float(p.min()), float(p.max())
     if low < -SUM_TOLERANCE or high > 1 + SUM_TOLERANCE:
-        warnings.warn(
-            f"sm: values from {low:g} to {high:g} are not probabilities; apply the softmax first, "
-            "or use densecrf.DenseCRF.from_logits",
-            stacklevel=3,
+        warn(
+            "sm",
+            f"values from {low:g} to {high:g} are not probabilities; apply the softmax first, or "
+            "use densecrf.DenseCRF.from_logits",
         )
 
 
