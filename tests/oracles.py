@@ -11,11 +11,12 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 import densecrf
+from densecrf.problem import Problem
 
 
 def dense_pairwise(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
     """Return K with an empty diagonal, in double precision."""
-    matrix = crf.pairwise.apply(np.eye(crf.n, dtype=np.float32)).astype(np.float64)
+    matrix = crf.pairwise.apply_double(np.eye(crf.n))
     np.fill_diagonal(matrix, 0)
     return matrix
 
@@ -24,7 +25,7 @@ def label_costs(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
     """Return the compatibility matrix, Potts included."""
     if crf.compatibility is None:
         return 1.0 - np.eye(crf.n_labels)
-    return crf.compatibility.astype(np.float64)
+    return Problem(crf).costs_double
 
 
 def energies(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:

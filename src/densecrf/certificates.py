@@ -57,8 +57,8 @@ class Potentials(NamedTuple):
     offsets : array, (nodes, n), or None
         What is added to the nodes' scores.
     cells : float or None
-        Levels of each unit; None: `count` levels over the range of all potentials.
-    count : int
+        Levels of each unit; None: `levels` levels over the range of all potentials.
+    levels : int
         Number of levels.
     hard : bool
         Whether potentials are floored to levels.
@@ -69,7 +69,7 @@ class Potentials(NamedTuple):
     scores: Any
     offsets: Any = None
     cells: float | None = None
-    count: int = 10
+    levels: int = 10
     hard: bool = False
     labels: Any = None
 
@@ -118,9 +118,9 @@ def lower_bound(problem: "ProblemBase", dual: Dual) -> float:
         r, constant, mass = problem.tangent(dual.y)
     else:
         parts = dual.parts if isinstance(dual, Mixture) else ((1.0, dual),)
-        r, constant = 0.0, 0.0
+        r, constant = problem.zeros_like(problem.mass_double, problem.n_labels), 0.0
         for share, potentials in parts:
-            r = r + share * problem.dual_point_double(potentials)
+            r += share * problem.dual_point_double(potentials)
         mass = problem.reach * problem.total_mass_double
     least = problem.unary[0] + r[0]
     for phi, own in zip(problem.unary[1:], r[1:], strict=True):

@@ -166,7 +166,7 @@ class Pairwise:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
         if self.lattices is not None:
             return self.lattices.mass_double(self.n)
-        return self.apply_double(np.ones((1, self.n)))[0]
+        return np.asarray(self.apply_double(np.ones((1, self.n)))[0])
 
     def apply_double(self, y: Doubles, threads: int = 0) -> Doubles:
         r"""Return :math:`\sum_b K_{ab} y_{bi}`."""
@@ -189,10 +189,10 @@ class Pairwise:
                 self.mass_double, y, offsets, extents, levels, threads
             )
         u = y.astype(np.float64) if offsets is None else y.astype(np.float64) + offsets
-        return ordered_by_ramps(np, self.apply_double, self.mass_double, u, levels)
+        return np.asarray(ordered_by_ramps(np, self.apply_double, self.mass_double, u, levels))
 
     def pairs_double(
-        self, labels: IntArray, count: int, costs: FloatArray | None, threads: int = 0
+        self, labels: IntArray, count: int, costs: Doubles | None, threads: int = 0
     ) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)`, b = a too; `costs` None for Potts."""
         if self.lattices is not None:
@@ -200,6 +200,6 @@ class Pairwise:
         present = np.flatnonzero(np.bincount(labels, minlength=count))
         mu = 1.0 - np.eye(len(present))
         if costs is not None:
-            mu = costs[np.ix_(present, present)].astype(np.float64)
+            mu = costs[np.ix_(present, present)]
         own = (present[:, None] == labels).astype(np.float64)
         return float((own * self.apply_double(mu @ own, threads)).sum())

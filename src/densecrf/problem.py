@@ -138,8 +138,7 @@ class Problem(ProblemBase):
 
     def pairs_double(self, labels: IntArray) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)`, b = a too, in double precision."""
-        costs = self.compatibility
-        return self.pairwise.pairs_double(labels, self.n_labels, costs, self.threads)
+        return self.pairwise.pairs_double(labels, self.n_labels, self.costs_double, self.threads)
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -306,6 +305,10 @@ class Problem(ProblemBase):
 
     def from_numpy(self, array: Any) -> Any:
         """Return NumPy's array as one of the problem's."""
+        return array
+
+    def double_from_numpy(self, array: Any) -> Any:
+        """Return NumPy's array as one of the problem's, in double precision."""
         return array
 
 

@@ -123,6 +123,21 @@ class ProblemBase(ABC):
         return arrays[0].astype(np.float64), arrays[1].astype(np.float64)
 
     @cached_property
+    def costs_double(self) -> Any:
+        r"""The costs of pairs of labels in double precision, NumPy's, or None for Potts.
+
+        Of a tree they are :math:`\tfrac12 \sum_T \ell_T |[i \in T] - [j \in T]|` without rounding,
+        since bounds are computed with the lengths.
+        """
+        if self.compatibility is None:
+            return None
+        if self._members is None:
+            return self.to_numpy(self.compatibility).astype(np.float64)
+        members, lengths = self._tree_arrays
+        apart = abs(members[:, :, None] - members[:, None, :])
+        return np.ascontiguousarray(0.5 * np.einsum("t,tij->ij", lengths, apart))
+
+    @cached_property
     def reach(self) -> float:
         """The largest sum of the lengths of a label's nodes; 1 for Potts."""
         members, lengths = self._tree_arrays
@@ -255,7 +270,7 @@ class ProblemBase(ABC):
         extents = self._extents(nodes, potentials.offsets)
         if potentials.cells is not None:
             return extents, _by_cells(extents, potentials.cells)
-        return extents, Levels.spanning(extents, potentials.count, hard=potentials.hard)
+        return extents, Levels.spanning(extents, potentials.levels, hard=potentials.hard)
 
     def dual_point_double(self, potentials: Potentials) -> Any:
         """Return the dual point r of potentials, (labels, n), in double precision."""
@@ -298,8 +313,8 @@ class ProblemBase(ABC):
             largest = max(1.0, float(abs(y).max()))
             return r, -0.5 * float((y * r).sum()), 4 * largest**2 * self.total_mass_double
         y = y / y.sum(0)
-        mu = self.double(self.compatibility)
-        size = float(abs(self.to_numpy(mu)).sum(1).max())
+        mu = self.double_from_numpy(self.costs_double)
+        size = float(abs(self.costs_double).sum(1).max())
         low, high = label_eigenvalues(self)
         c = (max(abs(low), abs(high)) + 1e-9 * size) * (1 + 2 * gamma(self.n)) * mass
         product = mu @ self.apply_double(y) + c * y
@@ -312,20 +327,17 @@ class ProblemBase(ABC):
         """Return the energy of a labelling (n,), in double precision."""
         self.calls.plain += 1
         energy = float(self._own_unary(labels).sum()) + 0.5 * self.pairs_double(labels)
-        if not self.potts:
-            energy -= 0.5 * float(self._own_cost(labels).sum())
+        if not self.tree:  # what K counts of a pixel with itself
+            own = self.double(self.compatibility.diagonal()[labels]) * self.double(self.diagonal)
+            energy -= 0.5 * float(own.sum())
         return energy
 
     def _own_unary(self, labels: Any) -> Any:
         return self.double(self.unary[labels, self.xp.arange(self.n, **self._where)])
 
-    def _own_cost(self, labels: Any) -> Any:
-        """Return each pixel's cost with itself, which K counts and the energy does not."""
-        return self.double(self.compatibility.diagonal()[labels]) * self.double(self.diagonal)
-
     def energy_rounding(self, labels: Any) -> float:
         """Return how far `energy` may be from its exact value."""
-        costs = 1.0 if self.potts else 2 * float(abs(self.compatibility).max())
+        costs = 1.0 if self.costs_double is None else 2 * float(abs(self.costs_double).max())
         size = float(abs(self._own_unary(labels)).sum()) + costs * self.total_mass_double
         return 2 * gamma(self.n) * size
 
@@ -508,9 +520,9 @@ class ProblemBase(ABC):
     def from_numpy(self, array: Any) -> Any:
         """Return NumPy's array as one of the problem's."""
 
+    @abstractmethod
     def double_from_numpy(self, array: Any) -> Any:
         """Return NumPy's array as one of the problem's, in double precision."""
-        return self.double(self.from_numpy(array))
 
 
 def _by_cells(extents: Any, cells: float) -> Levels:

@@ -77,7 +77,7 @@ class LatticeSum:
         return out
 
     def pairs_double(
-        self, labels: IntArray, count: int, costs: FloatArray | None, threads: int = 0
+        self, labels: IntArray, count: int, costs: Doubles | None, threads: int = 0
     ) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)` in double precision."""
         return float(core().pairs_double(*self._terms, labels, count, costs, threads))

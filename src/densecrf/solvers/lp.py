@@ -32,6 +32,7 @@ from densecrf.validation import check_integer, check_non_negative, check_positiv
 __all__ = ["lp", "lp_finish", "lp_start"]
 
 SPAN, EDGE = 5.0, 2.0  # range of the multipliers, and of each end that is kept exactly
+CELLS = 4.0  # a unit of potential
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 
 
@@ -58,7 +59,7 @@ def lp(
     y: Any,
     *,
     iterations: int = 500,
-    cells: float = 4.0,
+    cells: float = CELLS,
     accuracy: float = 0.8,
     least_inner: int = 6,
     round_every: int = 2,

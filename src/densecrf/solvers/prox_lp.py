@@ -193,7 +193,8 @@ def _last_alpha(
     if last is not None and last[0] is part:
         return last[1]
     if known is not None and part.complete:
-        return Alpha(-part.take(known[0]), 0.0, () if known[1] is None else known[1].parts)
+        r, mixture = known
+        return Alpha(-part.take(r), 0.0, () if mixture is None else mixture.of_labels(part.labels))
     return none
 
 

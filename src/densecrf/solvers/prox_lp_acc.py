@@ -18,7 +18,7 @@ __all__ = ["ProximalPixels", "prox_lp_acc"]
 
 @dataclass(frozen=True)
 class ProximalPixels(ProximalLabels):
-    """The settings of ``prox-lp-acc``: those of ``prox-lp-l``, and
+    """The settings of ``prox-lp-acc``: those of ``prox-lp-l``, and more.
 
     Parameters
     ----------

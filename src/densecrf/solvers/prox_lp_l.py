@@ -15,7 +15,7 @@ __all__ = ["ProximalLabels", "label_restriction", "prox_lp_l"]
 
 @dataclass(frozen=True)
 class ProximalLabels(Proximal):
-    r"""The settings of ``prox-lp-l``: those of ``prox-lp``, and
+    r"""The settings of ``prox-lp-l``: those of ``prox-lp``, and a threshold.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ def label_eigenvalues(problem: ProblemBase) -> tuple[float, float]:
     r"""Return the extreme eigenvalues of :math:`-\mu` on vectors that add up to 0."""
     if problem.potts:
         return 1.0, 1.0
-    mu = np.asarray(problem.to_numpy(problem.compatibility), np.float64)
+    mu = problem.costs_double
     centre = np.eye(problem.n_labels) - 1 / problem.n_labels
     basis = np.linalg.svd(centre)[0][:, :-1]
     values = np.linalg.eigvalsh(basis.T @ -mu @ basis)

@@ -48,6 +48,10 @@ class Part(Protocol):
     def complete(self) -> bool:
         """Whether all pixels are in it."""
 
+    @property
+    def labels(self) -> IntArray:
+        """The whole's labels that are in it."""
+
     def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
         """Return the dual point r at `y` and its constant c.
 
@@ -87,6 +91,7 @@ class Whole:
 
     def __init__(self, problem: ProblemBase) -> None:
         self.problem = problem
+        self.labels = np.arange(problem.n_labels)
 
     def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
         """Return the problem's dual point and 0."""
@@ -148,7 +153,7 @@ class SomeLabels:
     def __init__(
         self, whole: ProblemBase, keep: IntArray, known: tuple[Any, Mixture | None] | None = None
     ) -> None:
-        self.whole, self.keep = whole, keep
+        self.whole, self.keep, self.labels = whole, keep, keep
         self.problem = _on_labels(whole, keep)
         self._known = known
         gone = np.setdiff1d(np.arange(whole.n_labels), keep)
@@ -232,7 +237,7 @@ class SomePixels:
     complete = False
 
     def __init__(self, labels: SomeLabels, y: Any, pixels: IntArray) -> None:
-        self._labels, self.pixels = labels, pixels
+        self._labels, self.pixels, self.labels = labels, pixels, labels.keep
         self._y = labels.problem.project(labels.take(y))
         self.problem = labels.problem.on_pixels(pixels)
         self._frozen = FrozenPixels(labels.problem, self._y, pixels)
@@ -271,7 +276,8 @@ class SomePixels:
         own = problem.indicator(x)
         # Pairs inside the set are met from both ends, pairs with a frozen pixel from one.
         same = 0.5 * problem.apply_inside(own) + self._agreeing
-        return problem.inner(problem.unary - same, own)
+        energy: float = problem.inner(problem.unary - same, own)
+        return energy
 
     def take(self, array: Any) -> Any:
         """Return the kept labels' rows, the optimised pixels' columns."""
@@ -357,7 +363,7 @@ class FrozenPixels:
 def by_levels(y: Any, levels: int, order: str) -> Potentials:
     """Return the dual point at `y`, by levels; by fine ones where the order is exact."""
     exact = order not in ("hard", "soft", "literal")
-    return Potentials(y, count=FINE if exact else levels, hard=order in ("hard", "literal"))
+    return Potentials(y, levels=FINE if exact else levels, hard=order in ("hard", "literal"))
 
 
 def _on_labels(problem: Any, keep: IntArray) -> Any:

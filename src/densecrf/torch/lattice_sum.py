@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from densecrf.filters.base import SMALLEST_MASS
 from densecrf.torch.geometry import SEGMENT, Topology
-from densecrf.torch.lattice import SMALLEST_MASS, Lattice
+from densecrf.torch.lattice import Lattice
 from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:
