@@ -28,6 +28,8 @@ from densecrf.validation import check_choice, check_integer, check_non_negative,
 
 __all__ = ["Alpha", "Iterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
 
+LARGE = 1e6  # λ that may take single precision beyond its range
+
 
 @dataclass(frozen=True)
 class Proximal:
@@ -254,7 +256,15 @@ def _block(
     if settings.inner == "multiplicative":
         block = MultiplicativeBlock(problem.to_numpy(centre), lam, settings.inner_steps)
         return lambda w: problem.from_numpy(block(problem.to_numpy(w - problem.unary)))
+    if lam > LARGE:  # differences beyond 2 are all the same to the projection
+        return lambda w: problem.project(_within_range(problem, w - problem.unary, lam) + centre)
     return lambda w: problem.project(lam * (w - problem.unary) + centre)
+
+
+def _within_range(problem: ProblemBase, v: Any, lam: float) -> Any:
+    """Return λv up to a number for each pixel, cut off where single precision would overflow."""
+    xp = problem.xp
+    return xp.clip(min(lam, 1e30) * (v - xp.amax(v, 0)), -8.0, 0.0)
 
 
 def _step(part: Part, iterate: Iterate, history: dict[str, list[float]]) -> Step:

@@ -41,7 +41,7 @@ def final_step(problem: TorchProblem, y: Tensor, method: str) -> Tensor:
         strength = proximal_strength(problem).detach()
         pull = problem.messages(y)
     else:
-        strength = CELLS * problem.lipschitz
+        strength = (CELLS * problem.lipschitz).detach()
         pull = problem.dual_point(y, LEVELS, rescale=False)
     step = problem.project(y - (problem.unary + pull) / strength)
     return y + (step - step.detach())
