@@ -5,12 +5,12 @@ the same operations on tensors. Each operation that filters is counted.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from densecrf import projections
+from densecrf.cached import cached_property
 from densecrf.filters.base import Levels
 from densecrf.native import core
 from densecrf.validation import FloatArray, IntArray

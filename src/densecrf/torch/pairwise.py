@@ -3,11 +3,11 @@ r"""The matrix K of pairwise weights on torch tensors: :math:`K = \sum_c w_c \ti
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 
+from densecrf.cached import cached_property
 from densecrf.torch.autograd import barycentric, filtered
 from densecrf.torch.lattice import SMALLEST_MASS, Lattice, Levels
 from densecrf.torch.lattice_sum import merge

@@ -7,7 +7,6 @@ are made of (`apply`, `messages`, `softmax`, `project`, `dual_point`) pass them 
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from densecrf.cached import cached_property
 from densecrf.problem import Alternatives, Calls
 from densecrf.torch.autograd import projected
 from densecrf.torch.lattice import Levels
