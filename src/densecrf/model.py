@@ -281,7 +281,7 @@ class DenseCRF:
     def constant_energies(self) -> npt.NDArray[np.float64]:
         """Return the energy of each constant labelling, (labels,)."""
         sums = self.unary.sum(1, dtype=np.float64)
-        if self.compatibility is None or self.tree is not None:
+        if self.compatibility is None or not self.compatibility.diagonal().any():
             return np.asarray(sums)
         pairs = 0.5 * float((self.pairwise.mass - self.pairwise.diagonal).sum(dtype=np.float64))
         return np.asarray(sums + np.diag(self.compatibility).astype(np.float64) * pairs)

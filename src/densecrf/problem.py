@@ -76,6 +76,11 @@ class Problem:
             self._lengths = crf.tree.lengths[used]
 
     @property
+    def filters_built(self) -> bool:
+        """Whether the filters are there already, so that the next call costs no construction."""
+        return "pairwise" in vars(self.crf)
+
+    @property
     def mass(self) -> FloatArray:
         r"""Row sums :math:`\sum_b K_{ab}`."""
         return self.crf.pairwise.mass

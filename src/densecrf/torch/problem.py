@@ -94,6 +94,8 @@ class TorchProblem(QuadraticSteps):
             self._members = self.from_numpy(tree.members[used])
             self._lengths = self.from_numpy(tree.lengths[used])
 
+    filters_built = True
+
     @property
     def mass(self) -> Tensor:
         r"""Row sums :math:`\sum_b K_{ab}`."""
