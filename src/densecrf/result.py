@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    import os
+
     from matplotlib.figure import Figure
 
     from densecrf.model import DenseCRF
@@ -147,6 +149,33 @@ class Result:
     def to_json(self, *, arrays: bool = False) -> str:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(arrays=arrays), indent=1)
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write everything but the model to one ``.npz`` file, whole or not at all.
+
+        Arrays are stored as such, the rest as JSON; nothing is pickled.
+        """
+        from densecrf.io.results import write_result
+
+        write_result(path, self)
+
+    @staticmethod
+    def load(path: "str | os.PathLike[str]") -> "Result":
+        """Read what `save` wrote; other, damaged and newer files raise ValueError.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import densecrf
+        >>> result = densecrf.DenseCRF([[0.0, 1.0], [1.0, 0.0]]).solve()
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.npz"
+        >>> result.save(path)
+        >>> Result.load(path).labels
+        array([0, 1])
+        """
+        from densecrf.io.results import read_result
+
+        return read_result(path)
 
     def plot(self, image: Any = None, path: Any = None) -> "Figure":
         """Draw the labels over the image, and energy and bound against time.
