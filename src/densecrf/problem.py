@@ -317,13 +317,13 @@ class Problem:
 
     def _response(self, phi: FloatArray) -> FloatArray:
         out = np.empty_like(phi)
-        core().mean_field_response(phi, None, None, None, out, self.threads)
+        core().mean_field_update(phi, None, None, None, out, self.threads)
         return out
 
     def extrapolate(self, y: FloatArray, previous: FloatArray, share: float) -> FloatArray:
         """Return `y` + `share` · (`y` - `previous`)."""
         out = np.empty_like(y)
-        core().ahead(y, previous, share, out, self.threads)
+        core().extrapolate(y, previous, share, out, self.threads)
         return out
 
     def argmax(self, y: FloatArray) -> IntArray:
@@ -346,7 +346,7 @@ class Problem:
         """
         labels = np.empty(self.n, np.int64)
         given = (_floats(array) for array in (linear, received, diagonal, y))
-        gap, objective = core().linearise(*given, labels, self.threads)
+        gap, objective = core().lmo(*given, labels, self.threads)
         return labels, gap, objective
 
     def curvature(
@@ -367,7 +367,7 @@ class Problem:
     def step_to_vertex(self, labels: IntArray, y: FloatArray, step: float) -> FloatArray:
         """Return `y` moved by `step` of the way to a vertex."""
         out = np.empty_like(self.unary)
-        core().toward(labels, _floats(y), step, out, self.threads)
+        core().step_to_vertex(labels, _floats(y), step, out, self.threads)
         return out
 
     def icm_moves(self, labels: IntArray) -> Moves:
@@ -385,7 +385,7 @@ class Problem:
             return Moves(best, gain, int(movers), unary + 0.5 * pairs)
         present, received = self._received(labels)
         others = self.mass - self.diagonal  # the message to a label that no pixel has
-        unary, pairs, movers = core().alternatives(
+        unary, pairs, movers = core().icm_moves(
             self.unary, received, present, others, labels, best, gain, self.threads
         )
         return Moves(best, gain, int(movers), unary + 0.5 * pairs)
