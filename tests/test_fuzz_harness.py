@@ -43,8 +43,8 @@ PLANTED = {
     "labels of shape": lambda r: {"labels": r.labels + 7},
     "asked again": lambda r: {"energy": r.energy + 1e-5},
     "above the energy": lambda r: {"lower_bound": r.energy + 1e-9},
-    "no message": lambda r: {"message": ""},
-    "NaN": lambda r: {"lower_bound": float("nan")},
+    "no message": lambda _: {"message": ""},
+    "bound nan": lambda _: {"lower_bound": float("nan")},
 }
 
 
@@ -52,10 +52,7 @@ PLANTED = {
 def test_what_is_planted_is_found(modules, solved, text):
     crf, result = solved
     wrong = dataclasses.replace(result, **PLANTED[text](result))
-    if text == "NaN":
-        assert list(modules["checks"].findings(crf, wrong))
-    else:
-        assert any(text in found for found in modules["checks"].findings(crf, wrong))
+    assert any(text in found for found in modules["checks"].findings(crf, wrong))
 
 
 def test_brute_force_finds_a_bound_above_the_optimum(modules, solved):
