@@ -167,6 +167,8 @@ def solve(
     Result
         The best labelling seen. Ctrl-C and limits also return it, marked as not converged.
     """
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback={callback!r}: give a function of the best so far")
     limits = Limits(
         gap=None if gap is None else check_non_negative("gap", gap),
         time_limit=None if time_limit is None else check_non_negative("time_limit", time_limit),
