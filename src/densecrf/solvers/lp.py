@@ -94,9 +94,7 @@ def lp(
     check_integer("settle_every", settle_every, at_least=1)
     check_positive("cells", cells)
     if cells > MOST_CELLS:
-        raise ValueError(
-            f"cells={cells!r}: at most {MOST_CELLS:g}; every cell is a level to filter"
-        )
+        raise ValueError(f"cells={cells!r}: at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
     step: Any = 1 / (cells * problem.lipschitz)
     best = _Best(problem, polish)
