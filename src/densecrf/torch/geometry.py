@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from densecrf.deadline import check_deadline
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
@@ -173,8 +175,7 @@ def build_topologies(
 
 def _engine(triton: bool) -> ModuleType:
     if triton:
-        from densecrf.deadline import check_deadline
-from densecrf.torch.triton import geometry as engine
+        from densecrf.torch.triton import geometry as engine
 
         return engine
     from densecrf.torch import geometry_torch
