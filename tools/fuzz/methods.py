@@ -35,7 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cg-lp": {**ITERATIONS},
     "prox-lp": PROXIMAL,
     "prox-lp-l": PROXIMAL,
-    "prox-lp-acc": PROXIMAL,
+    "prox-lp-acc": {**PROXIMAL, "order": ("hard", "soft", "literal")},
     "lp": {
         **ITERATIONS,
         "cells": (0.5, 4.0, 16.0),
