@@ -56,7 +56,9 @@ def _hostile(rng: np.random.Generator) -> list[str]:
     if isinstance(result, densecrf.Result):
         return [f"{name}: {text}" for text in checks.findings(_model_of(result), result)]
     values = getattr(result, "unary", result)
-    return [] if np.isfinite(values).all() else [f"{name}: returns numbers that are not finite"]
+    if isinstance(values, (np.ndarray, float)) and not np.isfinite(values).all():
+        return [f"{name}: returns numbers that are not finite"]
+    return []
 
 
 def _model_of(result: densecrf.Result) -> densecrf.DenseCRF:
