@@ -17,8 +17,9 @@ from densecrf.cli.options import ModelOptions
 from densecrf.cli.reports import describe
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
 from densecrf.io.unaries import KEYS
+from densecrf.layouts import color_range
 from densecrf.model import DenseCRF
-from densecrf.refinement import build, color_range
+from densecrf.refinement import build
 from densecrf.scribbles import scribble_unary
 
 __all__ = ["Job", "Loaded", "Sources", "find_job", "find_jobs", "load", "read_labelling"]
@@ -180,7 +181,7 @@ def load(job: Job, options: ModelOptions) -> Loaded:
             )
         except ValueError as error:
             raise ValueError(f"{job.scribbles}: {describe(error)}") from error
-        pixels = color_range(image, options.image_range)
+        pixels, _ = color_range(image, options.image_range)
         factor = preset.factor(image.shape[0] * image.shape[1]) if options.scale_sigmas else 1.0
         return Loaded(image, DenseCRF(unary, preset.kernels(pixels, factor)))
     given, kind = _known(job, options)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from densecrf.io import atomic_writer, overlay
-from densecrf.refinement import color_range
+from densecrf.layouts import color_range
 
 __all__ = ["write_panel"]
 
@@ -43,7 +43,7 @@ def write_panel(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'densecrf[plot]'") from error
-    shown = np.clip(color_range(np.asarray(image), None), 0, 255).astype(np.uint8)
+    shown = np.clip(color_range(np.asarray(image), None)[0], 0, 255).astype(np.uint8)
     pictures = [(image_title, shown)]
     pictures += [(title, overlay(shown, labels, palette)) for title, labels in labellings]
     columns = min(COLUMNS, len(pictures))

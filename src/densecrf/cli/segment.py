@@ -124,7 +124,7 @@ class _Segment:
         result = loaded.crf.solve(
             self.solver.method,
             callback=follow,
-            **self.solver.keywords(self.model.chosen_preset()),
+            **self.solver.keywords(),
         )
         if watch.stop.is_set():
             raise Interrupted
