@@ -339,7 +339,7 @@ class DenseCRF(nn.Module):
             most = self.iterations or (5 if self.method == "mf5" else 100)
             tolerance = 1e-3 if self.iterations is None and self.method == "mf" else 0.0
             problem: Any = self.problem(logits, image, workspace)
-            y = problem.alone()
+            y = problem.unary_marginals()
             for step in mean_field(problem, y, iterations=most - 1, tolerance=tolerance):
                 y = step.y
             # The last update in logarithms, which keep what a probability would round to zero.
