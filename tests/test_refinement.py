@@ -82,7 +82,7 @@ def test_usual_images_are_preferred_where_shapes_leave_two_readings():
     """Nobody has an image of 40 channels and as many labels; many have three of both."""
     volume = RNG.integers(0, 256, (5, 6, 7), dtype=np.uint8)
     assert build(volume, RNG.random((5, 6, 7))).shape == (5, 6, 7)
-    assert build(IMAGE, np.moveaxis(LOGITS[:3], 0, -1)).labels == 3
+    assert build(IMAGE, np.moveaxis(LOGITS[:3], 0, -1)).n_labels == 3
     assert build(np.moveaxis(IMAGE, -1, 0), LOGITS[:3]).shape == (H, W)
 
 
@@ -118,7 +118,7 @@ def test_low_resolution_logits_need_the_axis_by_name():
     with pytest.raises(ValueError, match="is resized when you name its label axis"):
         build(IMAGE, small)
     assert build(IMAGE, small, axis=2).shape == (H, W)
-    assert build(IMAGE, np.moveaxis(small, 2, 0)[None], axis=1).labels == L
+    assert build(IMAGE, np.moveaxis(small, 2, 0)[None], axis=1).n_labels == L
 
 
 SQUARE = RNG.normal(size=(3, 3, 3))
@@ -139,7 +139,7 @@ def test_sums_settle_what_shapes_leave_open():
 def test_two_label_axes_are_refused_with_both_readings():
     with pytest.raises(ValueError, match=r"2 ways.*labels on axis=0.*; or .*labels on axis=2"):
         build(IMAGE[:3, :3, :2], SQUARE)
-    assert build(IMAGE[:3, :3, :2], SQUARE, axis=0).labels == 3
+    assert build(IMAGE[:3, :3, :2], SQUARE, axis=0).n_labels == 3
 
 
 def test_scores_between_logits_and_energies_are_refused_with_both_readings():
@@ -158,8 +158,8 @@ def test_a_whole_float_map_is_refused_with_both_readings():
     mask = (P[1] > 0.5).astype(float)
     with pytest.raises(ValueError, match=r"labels \(kind='labels'\).*certain foreground"):
         build(IMAGE, mask)
-    assert build(IMAGE, mask, kind="labels").labels == 2
-    assert build(IMAGE, mask, kind="probabilities").labels == 2
+    assert build(IMAGE, mask, kind="labels").n_labels == 2
+    assert build(IMAGE, mask, kind="probabilities").n_labels == 2
 
 
 def test_a_map_of_logits_is_refused_with_both_readings():
