@@ -35,7 +35,7 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Gaussian filtering of n pixels with (n, d) features on the permutohedral lattice.
+    """Gaussian filter of n pixels with (n, d) features on the permutohedral lattice.
 
     The matrix k ≈ exp(-½ ‖f_a - f_b‖²) is applied by splatting onto the vertices of the simplices
     that enclose the features, blurring with (½, 1, ½) along each of the d+1 axes, and slicing.
@@ -146,7 +146,7 @@ class Lattice:
 
     @property
     def slots(self) -> int:
-        """Arrays of vertex rows that a filtering needs at once."""
+        """Arrays of vertex rows that a filter call needs at once."""
         return 4 if self.order == "symmetric" else 2
 
     @property
@@ -343,7 +343,7 @@ def labels_at_once(lattice: Lattice, channels: int, levels: Levels | None) -> in
 
 
 def scratch_per_label(lattice: Lattice, levels: Levels | None) -> int:
-    """Bytes of scratch memory that filtering a label takes."""
+    """Bytes of scratch memory that a filter call takes per label."""
     ramps = levels.ramps if levels else 1
     size = lattice.corner_weight.element_size()
     if lattice.triton:

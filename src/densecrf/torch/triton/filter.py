@@ -1,4 +1,4 @@
-"""Filtering on the lattice by Triton kernels: splat, blur, slice."""
+"""The lattice filter by Triton kernels: splat, blur, slice."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def to_rows(scores: Tensor, levels: Levels | None, names: Tensor | None = None) 
     return rows
 
 
-SPREAD = 5  # place of `low` and `scale` among the arguments of the first launch of a filtering
+LEVELS_AT = 5  # place of `low` and `scale` among the arguments of a filter call's first launch
 
 
 def indicator_rows(labels: Tensor, names: Tensor) -> Tensor:
