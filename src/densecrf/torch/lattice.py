@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from densecrf.torch.dispatch import Engine, use_triton
-from densecrf.torch.geometry import MAX_DIMENSION, Topology, build_topologies
+from densecrf.torch.topology import MAX_DIMENSION, Topology, build_topologies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,7 +166,7 @@ class Lattice:
         return self.corner_weight.device
 
     def scaled(self, g: Tensor) -> Lattice:
-        """Return the filter of g_a k_ab g_b; it shares the geometry with this one.
+        """Return the filter of g_a k_ab g_b; it shares the topology with this one.
 
         Parameters
         ----------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch.geometry import SEGMENT
+from densecrf.torch.topology import SEGMENT
 from densecrf.torch.triton import filter_kernels as kernels
 from densecrf.torch.triton.launch import launch
 
