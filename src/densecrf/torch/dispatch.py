@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Engine = Literal["auto", "triton", "torch"]
 
 
-FIRST_TRITON = (3, 3)  # that the kernels are tested with; before it, plain torch operations
+FIRST_TRITON = (3, 3)  # whose launcher `triton.launch` knows; before it, plain torch operations
 
 
 def has_triton() -> bool:
