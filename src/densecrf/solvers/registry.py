@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -37,7 +37,15 @@ from densecrf.validation import (
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
-__all__ = ["METHODS", "Method", "minimise", "solve"]
+__all__ = ["LP_GAP", "METHODS", "Method", "MethodName", "minimise", "solve"]
+
+#: Names of the methods.
+MethodName: TypeAlias = Literal[
+    "unary", "mf5", "mf", "qp", "qp-cccp", "dc-neg", "sg-lp", "cg-lp",
+    "prox-lp", "prox-lp-l", "prox-lp-acc", "lp"
+]  # fmt: skip
+#: Relative gap at which ``"lp"`` stops unless told otherwise, in every interface.
+LP_GAP = 1e-3
 
 
 @dataclass(frozen=True)
@@ -108,12 +116,12 @@ _METHODS: dict[str, Method] = {
         "linear program with a certificate (ours)",
         lp_start,
         compatibility="tree",
-        gap=1e-3,
+        gap=LP_GAP,
         finish=lp_finish,
     ),
 }
 
-METHODS: tuple[str, ...] = tuple(_METHODS)
+METHODS: tuple[MethodName, ...] = get_args(MethodName)
 
 
 def solve(
