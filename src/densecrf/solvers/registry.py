@@ -156,7 +156,9 @@ def solve(
         Stop when the answer is proven to be within this fraction of the optimum; 0 runs to the
         method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
     time_limit : float, optional
-        Seconds after which to return the best so far.
+        Seconds after which to return the best so far, or the argmin of the unary energies where
+        nothing was scored yet. It holds while filters are built, too; a run is late by one filter
+        call at most.
     max_iterations : int, optional
         Most iterations.
     threads : int, optional
