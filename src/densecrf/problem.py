@@ -39,8 +39,17 @@ class Problem(ProblemBase):
         self.unary: FloatArray = crf.unary
         self.n_labels, self.n = crf.n_labels, crf.n
         self.compatibility: FloatArray | None = crf.compatibility
-        self.pairwise = crf.pairwise
         self._use_tree(crf.tree)
+
+    @property
+    def filters_built(self) -> bool:
+        """Whether the filters are there already, so that the next call costs no construction."""
+        return "pairwise" in vars(self.crf)
+
+    @property
+    def pairwise(self) -> Pairwise:
+        """The matrix K."""
+        return self.crf.pairwise  # type: ignore[no-any-return]
 
     @property
     def mass(self) -> FloatArray:

@@ -9,12 +9,12 @@ filters is counted.
 import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from densecrf.cached import cached_property
 from densecrf.certificates import Potentials, gamma
 from densecrf.compatibility import LabelTree
 from densecrf.filters.base import Levels, ordered_by_ramps
@@ -83,6 +83,11 @@ class ProblemBase(ABC):
             used = tree.lengths > 0
             self._members = self.from_numpy(tree.members[used])
             self._lengths = self.from_numpy(tree.lengths[used])
+
+    @property
+    def filters_built(self) -> bool:
+        """Whether the filters are there already, so that the next call costs no construction."""
+        return True
 
     @property
     @abstractmethod

@@ -29,6 +29,7 @@ from densecrf.validation import check_choice, check_integer, check_non_negative,
 __all__ = ["Alpha", "Iterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
 
 LARGE = 1e6  # λ that may take single precision beyond its range
+LARGEST_LAM = 1e20
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ class Proximal:
 
     def __post_init__(self) -> None:
         check_positive("lam", self.lam)
+        if self.lam > LARGEST_LAM:
+            raise ValueError(
+                f"lam={self.lam!r}: λ times an energy leaves the range of float32; use at most "
+                f"{LARGEST_LAM:g}"
+            )
         check_integer("K", self.K, at_least=1)
         check_integer("T", self.T, at_least=1)
         check_integer("levels", self.levels, at_least=2)
@@ -255,7 +261,10 @@ def _block(
     """
     if settings.inner == "multiplicative":
         block = MultiplicativeBlock(problem.to_numpy(centre), lam, settings.inner_steps)
-        return lambda w: problem.from_numpy(block(problem.to_numpy(w - problem.unary)))
+        # The projection of what solves it within a tolerance.
+        return lambda w: problem.project(
+            problem.from_numpy(block(problem.to_numpy(w - problem.unary)))
+        )
     if lam > LARGE:  # differences beyond 2 are all the same to the projection
         return lambda w: problem.project(_within_range(problem, w - problem.unary, lam) + centre)
     return lambda w: problem.project(lam * (w - problem.unary) + centre)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from densecrf.filters.base import SMALLEST_MASS
-from densecrf.torch.geometry import SEGMENT, Topology
 from densecrf.torch.lattice import Lattice
+from densecrf.torch.topology import SEGMENT, Topology
 from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:
