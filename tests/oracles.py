@@ -124,7 +124,9 @@ SIZES = {2: ((2, 7), (3, 5), (1, 16)), 3: ((2, 5), (3, 3), (10,)), 4: ((2, 4), (
 
 
 @cache
-def case(seed: int, labels: int | None = None, compatibility: str = "potts") -> Case:
+def case(
+    seed: int, labels: int | None = None, compatibility: str = "potts", engine: str = "exact"
+) -> Case:
     """Return a random problem: weak to strong pairwise terms, both normalisations.
 
     Pixels lie on grids and lines; unaries may be negative.
@@ -146,7 +148,7 @@ def case(seed: int, labels: int | None = None, compatibility: str = "potts") -> 
             unary,
             kernels,
             normalization=("symmetric", "none")[seed // 3 % 2],
-            filter="exact",
+            filter=engine,
             compatibility=_compatibility(compatibility, labels, rng),
         ),
     )
