@@ -173,3 +173,22 @@ def test_certify_uses_the_same_bound():
     certificate = densecrf.certify(crf, labels)
     assert certificate.energy == crf.energy(labels)
     assert certificate.lower_bound <= smallest_energy(crf)[0] + 1e-9 * abs(certificate.energy)
+
+
+@pytest.mark.parametrize("engine", ["lattice", "exact", "grid"])
+@pytest.mark.parametrize("blur", ["symmetric", "forward"])
+def test_an_independent_check_agrees(engine, blur):
+    rng = np.random.default_rng(5)
+    kernels = [Spatial(1.5, 0.8)]
+    if engine != "grid":
+        kernels.append(Bilateral(rng.integers(0, 255, (6, 7, 3)), 3.0, 60.0, 1.2))
+    crf = DenseCRF(rng.normal(size=(3, 6, 7)), kernels, filter=engine, blur=blur)
+    for method in ("lp", "prox-lp", "cg-lp"):
+        result = crf.solve(method, keep_dual=True)
+        check = result.verify()
+        tolerance = 2e-3 if engine == "grid" else 1e-6  # the grid cuts its Gaussians
+        assert check.energy == pytest.approx(result.energy, rel=tolerance)
+        assert check.lower_bound == pytest.approx(result.lower_bound, rel=tolerance)
+        assert check.gap == pytest.approx(result.gap, abs=2 * tolerance)
+    with pytest.raises(ValueError, match="keep_dual"):
+        crf.solve("lp").verify()

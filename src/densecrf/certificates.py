@@ -37,6 +37,7 @@ __all__ = [
     "certify",
     "checked_bound",
     "lower_bound",
+    "on_host",
 ]
 
 UNIT = 2.0**-53  # of rounding, in double precision
@@ -98,6 +99,17 @@ class Tangent(NamedTuple):
 
 
 Dual = Potentials | Mixture | Tangent
+
+
+def on_host(problem: "ProblemBase", dual: Dual) -> Dual:
+    """Return a dual point with NumPy's arrays."""
+    if isinstance(dual, Tangent):
+        return Tangent(problem.to_numpy(dual.y))
+    if isinstance(dual, Mixture):
+        parts = ((share, on_host(problem, part)) for share, part in dual.parts)
+        return Mixture(tuple(parts))  # type: ignore[arg-type]
+    offsets = None if dual.offsets is None else problem.to_numpy(dual.offsets)
+    return dual._replace(scores=problem.to_numpy(dual.scores), offsets=offsets)
 
 
 def lower_bound(problem: "ProblemBase", dual: Dual) -> float:

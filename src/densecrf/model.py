@@ -292,6 +292,7 @@ class DenseCRF:
         callback: Callable[[Any], Any] | None = None,
         progress: bool = False,
         device: Any = None,
+        keep_dual: bool = False,
         **options: Any,
     ) -> "Result":
         """Minimise the energy; see `densecrf.solvers.solve` for the parameters."""
@@ -308,6 +309,7 @@ class DenseCRF:
             callback=callback,
             progress=progress,
             device=device,
+            keep_dual=keep_dual,
             **options,
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from densecrf.certificates import on_host
 from densecrf.deadline import OutOfTime
 from densecrf.problem import Problem
 from densecrf.problem_base import ProblemBase
@@ -166,6 +167,7 @@ def solve(
     callback: Callable[[Outcome], Any] | None = None,
     progress: bool = False,
     device: Any = None,
+    keep_dual: bool = False,
     **options: Any,
 ) -> Result:
     """Minimise a model's energy.
@@ -200,6 +202,8 @@ def solve(
     device : str or torch.device, optional
         Solve on torch tensors there, for example ``"cuda"``; needs PyTorch. Without it, on the CPU
         by the compiled core.
+    keep_dual : bool
+        Keep the dual point that proves the bound, for `Result.verify`.
     **options
         The method's own options.
 
@@ -226,7 +230,10 @@ def solve(
         problem, outcome = _on_device(crf, device, method, limits, init, options)
     if progress and outcome.iterations:
         print(file=sys.stderr)  # what comes next starts on a line of its own
-    return _packed(problem, method, outcome, limits)
+    result = _packed(problem, method, outcome, limits)
+    if keep_dual and outcome.dual is not None:
+        result.dual = on_host(problem, outcome.dual)
+    return result
 
 
 def minimise(
