@@ -184,9 +184,9 @@ class _Lattice:
 
     def _filtered(self, values: Doubles, forward: bool) -> Doubles:
         entries = (self._weight * values[:, None]).ravel()
-        splat = np.bincount(self._corner.ravel(), entries, minlength=self._count)
+        splat: Any = np.bincount(self._corner.ravel(), entries, minlength=self._count)
         orders = (self._neighbours,) if forward else (self._neighbours, self._neighbours[::-1])
-        blurred = sum(self._blurred(splat, order) for order in orders) / len(orders)
+        blurred: Any = sum(self._blurred(splat, order) for order in orders) / len(orders)
         return np.asarray(self._scale * (self._weight * blurred[self._corner]).sum(1))
 
     @staticmethod
