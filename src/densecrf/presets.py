@@ -1,29 +1,35 @@
-"""Kernel parameters by name: those that people copy from project to project, and ours.
+"""Models: the numbers of an energy, by name or from a file.
 
-Every preset has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 255.
+Every model has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 255, and a cost for
+each label. The presets are those that people copy from project to project, and ours;
+`densecrf.adapt`, `densecrf.fit` and ``densecrf tune`` make others.
 """
 
 import json
 import math
 import os
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
+from densecrf.compatibility import LabelTree
 from densecrf.io.atomic import write_json
 from densecrf.io.errors import FileFormatError
 from densecrf.kernels import Bilateral, Spatial
 from densecrf.validation import check_choice
 
-__all__ = ["PRESETS", "Preset", "get_preset", "read_preset", "write_preset"]
+__all__ = ["PRESETS", "Model", "Preset", "get_preset", "read_preset", "write_preset"]
+
+FORMAT, VERSION = "densecrf-model", 1
 
 NUMBERS = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight")
 
 
 @dataclass(frozen=True)
-class Preset:
-    """Parameters of the two usual kernels.
+class Model:
+    """The numbers of an energy, all but those of the image.
 
     Attributes
     ----------
@@ -39,6 +45,11 @@ class Preset:
         Size of the images that it was made for; see `scaled`.
     about : str
         Where it comes from.
+    label_costs : tuple of float, optional
+        What a pair of pixels with different labels costs, by label: labels i and j cost
+        ``(label_costs[i] + label_costs[j]) / 2`` times the kernel. None: 1 for all (Potts).
+    provenance : dict
+        How it was made: what made it, from how many images, how good it is.
 
     Examples
     --------
@@ -58,6 +69,8 @@ class Preset:
     confidence: float = 0.7
     pixels: int = 375 * 500
     about: str = ""
+    label_costs: tuple[float, ...] | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def factor(self, pixels: int) -> float:
         """Return how much longer an image of that many pixels is than those of `pixels`."""
@@ -78,6 +91,24 @@ class Preset:
             Bilateral(image, self.sigma_xy * factor, self.sigma_color, self.bilateral_weight),
         ]
 
+    def compatibility(self, labels: int) -> LabelTree | None:
+        """Return the costs of pairs of labels, None for Potts.
+
+        Parameters
+        ----------
+        labels : int
+            How many labels there are.
+        """
+        if self.label_costs is None:
+            return None
+        if len(self.label_costs) != labels:
+            raise ValueError(
+                f"model: has costs for {len(self.label_costs)} labels, but there are {labels}"
+            )
+        return LabelTree(labels, leaf=self.label_costs)
+
+
+Preset = Model
 
 #: All presets by name.
 PRESETS: dict[str, Preset] = {
@@ -98,30 +129,35 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def get_preset(preset: str | Preset) -> Preset:
-    """Return a preset by its name, or the given one."""
-    if isinstance(preset, Preset):
+def get_preset(preset: str | Model) -> Model:
+    """Return a model by its name, or the given one."""
+    if isinstance(preset, Model):
         return preset
     return PRESETS[check_choice("preset", preset, tuple(PRESETS))]
 
 
-def write_preset(path: str | os.PathLike[str], preset: Preset, **remarks: Any) -> None:
-    """Write parameters as a JSON file that `read_preset` and ``--params`` read.
+def write_preset(path: str | os.PathLike[str], model: Model, **remarks: Any) -> None:
+    """Write a model as a JSON file that `read_preset`, ``--params`` and ``--model`` read.
 
     Parameters
     ----------
     path : path-like
         The file, which appears whole or not at all.
-    preset : Preset
-        The parameters.
+    model : Model
+        The model.
     **remarks
-        What else to keep in the file: how they were found, how good they are.
+        What else to keep in the file.
     """
-    write_json(path, {"parameters": asdict(preset), **remarks})
+    parameters = asdict(model)
+    provenance = parameters.pop("provenance")
+    if parameters["label_costs"] is None:
+        del parameters["label_costs"]
+    head = {"format": FORMAT, "version": VERSION}
+    write_json(path, {**head, "parameters": parameters, "provenance": provenance, **remarks})
 
 
-def read_preset(path: str | os.PathLike[str]) -> Preset:
-    """Read a file of parameters.
+def read_preset(path: str | os.PathLike[str]) -> Model:
+    """Read a model's file.
 
     It holds one JSON object with the numbers ``sigma``, ``weight``, ``sigma_xy``, ``sigma_color``
     and ``bilateral_weight``, or has that object under ``parameters``.
@@ -135,9 +171,9 @@ def read_preset(path: str | os.PathLike[str]) -> Preset:
     --------
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "mine.json"
-    >>> write_preset(file, Preset(sigma_xy=40))
-    >>> read_preset(file).sigma_xy
-    40
+    >>> write_preset(file, Model(sigma_xy=40, label_costs=(1.0, 0.5)))
+    >>> read_preset(file).label_costs
+    (1.0, 0.5)
     """
     try:
         raw = json.loads(Path(path).read_text("utf-8"))
@@ -146,19 +182,32 @@ def read_preset(path: str | os.PathLike[str]) -> Preset:
     values = raw.get("parameters", raw) if isinstance(raw, dict) else None
     if not isinstance(values, dict):
         raise FileFormatError(path, "must hold one JSON object of parameters")
-    known = {field.name for field in fields(Preset)}
+    if values is not raw and (version := raw.get("version", VERSION)) != VERSION:
+        raise FileFormatError(
+            path, f"has version {version!r} of the model format; this densecrf reads {VERSION}"
+        )
+    known = {field.name for field in fields(Model)} - {"provenance"}
     if missing := [name for name in NUMBERS if name not in values]:
         raise FileFormatError(path, f"lacks the parameters {', '.join(missing)}")
     if unknown := [name for name in values if name not in known]:
         raise FileFormatError(path, f"has unknown parameters: {', '.join(map(str, unknown))}")
     for name in NUMBERS:
-        value = values[name]
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if (
-            not number
-            or not math.isfinite(value)
-            or value < 0
-            or (value == 0 and name.startswith("sigma"))
-        ):
-            raise FileFormatError(path, f"{name} is {value!r}; it must be a positive number")
-    return Preset(**values)
+        if not _number(values[name]) or (values[name] == 0 and name.startswith("sigma")):
+            raise FileFormatError(path, f"{name} is {values[name]!r}; it must be a positive number")
+    costs = values.get("label_costs")
+    if costs is not None:
+        if not isinstance(costs, list) or len(costs) < 2 or not all(map(_number, costs)):
+            raise FileFormatError(
+                path, "label_costs must be a list of non-negative numbers, one for each label"
+            )
+        values = {**values, "label_costs": tuple(costs)}
+    provenance = raw.get("provenance", {}) if values is not raw else {}
+    if not isinstance(provenance, dict):
+        raise FileFormatError(path, "provenance must be a JSON object")
+    return Model(**values, provenance=provenance)
+
+
+def _number(value: Any) -> bool:
+    """Whether a JSON value is a finite number that is not negative."""
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return real and math.isfinite(value) and value >= 0

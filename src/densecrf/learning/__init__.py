@@ -1,0 +1,1 @@
+"""Models from data: label costs from unlabelled network output, all weights from labelled images."""
