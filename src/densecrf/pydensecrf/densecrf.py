@@ -29,7 +29,14 @@ from densecrf.pydensecrf.terms import (
     compatibility,
     member,
 )
-from densecrf.validation import FloatArray, as_real_array, check_finite, check_integer, sigmas
+from densecrf.validation import (
+    ArgumentError,
+    FloatArray,
+    as_real_array,
+    check_finite,
+    check_integer,
+    sigmas,
+)
 
 if TYPE_CHECKING:
     from densecrf.result import Result
@@ -90,7 +97,7 @@ class DenseCRF:
         """
         array = as_real_array("u", u)
         if array.shape not in ((self._labels, self._n), (self._labels, *self._grid)):
-            raise ValueError(_wrong_unary_shape(array.shape, self._labels, self._grid))
+            raise ArgumentError("u", ..., _wrong_unary_shape(array.shape, self._labels, self._grid))
         with np.errstate(over="ignore"):
             unary = np.array(array, np.float32, order="C").reshape(self._labels, self._n)
         least, largest = float(unary.min()), float(unary.max())  # NaN where there is one
@@ -127,9 +134,10 @@ class DenseCRF:
         array = as_real_array("features", features)
         if array.ndim != 2 or array.shape[1] != self._n:
             hint = "; transpose it" if array.ndim == 2 and array.shape[0] == self._n else ""
-            raise ValueError(
-                f"features: shape {array.shape}; give (dimensions, {self._n}), one column a pixel"
-                + hint
+            raise ArgumentError(
+                "features",
+                ...,
+                f"shape {array.shape}; give (dimensions, {self._n}), one column a pixel" + hint,
             )
         values = np.array(array.T, np.float32, order="C")
         self._add(lambda weight: Features(values, weight), compat, kernel, normalization)
@@ -181,7 +189,7 @@ class DenseCRF:
 
     def _respond(self, received: FloatArray | None, out: FloatArray) -> None:
         """Set `out` to softmax(received - unary)."""
-        core().mean_field_response(self._energies, received, None, None, out, 0)
+        core().mean_field_update(self._energies, received, None, None, out, 0)
 
     def klDivergence(self, Q: Any) -> float:
         r"""Return the divergence of Q from the model, up to the model's constant.
@@ -218,15 +226,19 @@ class DenseCRF:
     def model(self) -> Model:
         """Return the declared energy as a `densecrf.DenseCRF`."""
         if np.isposinf(self._unary).any():
-            raise ValueError(
-                "u: holds +inf (a probability of 0); solve() needs finite energies: use "
-                "unary_from_softmax, which clips, or numpy.minimum(u, 20)"
+            raise ArgumentError(
+                "u",
+                ...,
+                "holds +inf (a probability of 0); solve() needs finite energies: use "
+                "unary_from_softmax, which clips, or numpy.minimum(u, 20)",
             )
         ways = {term.normalization for term in self._terms} or {NORMALIZE_SYMMETRIC}
         if len(ways) > 1 or not ways <= {NO_NORMALIZATION, NORMALIZE_SYMMETRIC}:
-            raise ValueError(
-                f"normalization: {', '.join(sorted(way.name for way in ways))}; solve() needs one "
-                "symmetric energy: give NORMALIZE_SYMMETRIC (or NO_NORMALIZATION) to all kernels"
+            raise ArgumentError(
+                "normalization",
+                ...,
+                f"{', '.join(sorted(way.name for way in ways))}; solve() needs one "
+                "symmetric energy: give NORMALIZE_SYMMETRIC (or NO_NORMALIZATION) to all kernels",
             )
         return Model(
             self._unary.reshape(self._labels, *self._grid),
@@ -242,9 +254,11 @@ class DenseCRF:
         first = self._terms[0].costs
         for term in self._terms[1:]:
             if first is None or term.costs is None or not np.array_equal(first, term.costs):
-                raise ValueError(
-                    "compat: solve() needs one label compatibility for all kernels: give each a "
-                    "number, or each the same matrix"
+                raise ArgumentError(
+                    "compat",
+                    ...,
+                    "solve() needs one label compatibility for all kernels: give each a "
+                    "number, or each the same matrix",
                 )
         return first
 
@@ -263,7 +277,7 @@ class DenseCRF:
     def _marginals(self, q: Any) -> FloatArray:
         array = as_real_array("Q", q)
         if array.shape != (self._labels, self._n):
-            raise ValueError(f"Q: shape {array.shape}; give {(self._labels, self._n)}")
+            raise ArgumentError("Q", ..., f"shape {array.shape}; give {(self._labels, self._n)}")
         return np.ascontiguousarray(array, np.float32)
 
 
@@ -328,7 +342,9 @@ class DenseCRF2D(DenseCRF):
         """
         image = np.array(as_real_array("rgbim", rgbim))
         if image.ndim not in (2, 3) or image.shape[:2] != self._grid:
-            raise ValueError(_wrong_image_shape(image.shape, self._width, self._height))
+            raise ArgumentError(
+                "rgbim", ..., _wrong_image_shape(image.shape, self._width, self._height)
+            )
         image = image.reshape(*self._grid, -1)
         sigma = sigmas("sxy", sxy, 2, "axes (x, y)")[::-1]
         color = sigmas("srgb", srgb, image.shape[2], "channels of rgbim")
@@ -343,26 +359,24 @@ def _named(**names: str) -> Iterator[None]:
     """Let errors raised inside speak of the original's argument names."""
     try:
         yield
-    except ValueError as error:
-        message = str(error)
-        for ours, theirs in names.items():
-            for mark in (":", "=", " of "):
-                message = message.replace(f"{ours}{mark}", f"{theirs}{mark}")
-        raise ValueError(message) from error
+    except ArgumentError as error:
+        raise error.renamed(**names) from error
 
 
 def _check_allowed(unary: FloatArray) -> None:
     forbidden = np.isposinf(unary).all(0)
     if forbidden.any():
-        raise ValueError(
-            f"u: every label of pixel {int(forbidden.argmax())} costs infinity; clip the "
-            "probabilities before the logarithm (unary_from_softmax does)"
+        raise ArgumentError(
+            "u",
+            ...,
+            f"every label of pixel {int(forbidden.argmax())} costs infinity; clip the "
+            "probabilities before the logarithm (unary_from_softmax does)",
         )
 
 
 def _wrong_unary_shape(shape: tuple[int, ...], labels: int, grid: tuple[int, ...]) -> str:
     n = int(np.prod(grid))
-    message = f"u: shape {shape}; this model needs {(labels, n)}, labels first"
+    message = f"shape {shape}; this model needs {(labels, n)}, labels first"
     if shape == (n, labels):
         return message + ": transpose it (u.T)"
     if shape == (*grid, labels):
@@ -379,7 +393,7 @@ def _wrong_unary_shape(shape: tuple[int, ...], labels: int, grid: tuple[int, ...
 
 
 def _wrong_image_shape(shape: tuple[int, ...], width: int, height: int) -> str:
-    message = f"rgbim: shape {shape}; this model needs ({height}, {width}, channels)"
+    message = f"shape {shape}; this model needs ({height}, {width}, channels)"
     if shape[:2] == (width, height):
         return message + ": DenseCRF2D(width, height, labels) takes the width first"
     return message

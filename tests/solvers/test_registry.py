@@ -215,13 +215,13 @@ def test_ctrl_c_returns_the_best_so_far(crf, interrupt):
 
 
 def test_ctrl_c_while_another_method_finds_the_start(crf, monkeypatch):
-    from densecrf.solvers import door
+    from densecrf.solvers import registry
 
     def interrupted(problem, y):
         yield densecrf.solvers.loop.Step(y)
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(door._METHODS, "mf5", door.Method(interrupted, "a stand-in"))
+    monkeypatch.setitem(registry._METHODS, "mf5", registry.Method(interrupted, "a stand-in"))
     result = crf.solve("dc-neg", init="mf5")
     assert not result.converged
     assert "interrupted" in result.message
