@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from densecrf.certificates import certify
     from densecrf.compatibility import LabelTree
     from densecrf.kernels import Bilateral, Features, Spatial
+    from densecrf.learning.adaptation import adapt
+    from densecrf.learning.fit import fit
     from densecrf.model import DenseCRF
+    from densecrf.presets import Model
     from densecrf.refinement import refine
     from densecrf.result import Result, Trace
     from densecrf.solvers import METHODS
@@ -29,13 +32,16 @@ __all__ = [
     "DenseCRF",
     "Features",
     "LabelTree",
+    "Model",
     "Result",
     "Spatial",
     "Trace",
     "__version__",
+    "adapt",
     "certify",
     "experiments",
     "filters",
+    "fit",
     "io",
     "presets",
     "pydensecrf",
@@ -50,10 +56,13 @@ _DEFINED_IN = {
     "DenseCRF": "densecrf.model",
     "Features": "densecrf.kernels",
     "LabelTree": "densecrf.compatibility",
+    "Model": "densecrf.presets",
     "Result": "densecrf.result",
     "Spatial": "densecrf.kernels",
     "Trace": "densecrf.result",
+    "adapt": "densecrf.learning.adaptation",
     "certify": "densecrf.certificates",
+    "fit": "densecrf.learning.fit",
     # Not "densecrf.refine": importing that module would put it in the function's place.
     "refine": "densecrf.refinement",
 }

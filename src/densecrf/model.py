@@ -7,9 +7,11 @@ over *unordered* pairs of pixels: a weight here is twice that of the paper's Eq.
 over ordered pairs, and means what ``compat`` means in pydensecrf.
 """
 
+import copy
 import math
 import reprlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,6 +29,7 @@ from densecrf.validation import (
     as_real_array,
     check_choice,
     check_finite,
+    check_non_negative,
     check_pixels,
 )
 
@@ -227,6 +230,24 @@ class DenseCRF:
             for kernel in self.kernels
         ]
         return Pairwise(filters, self.n, self.normalization)
+
+    def with_compatibility(self, compatibility: Any) -> "DenseCRF":
+        """Return the model with other costs of pairs of labels; both share the filters."""
+        other = copy.copy(self)
+        other.tree = compatibility if isinstance(compatibility, LabelTree) else None
+        other.compatibility = compatibility_matrix(compatibility, len(self.unary))
+        return other
+
+    def weighted(self, factor: float) -> "DenseCRF":
+        """Return the model with all kernel weights multiplied; both share the filters."""
+        check_non_negative("factor", factor)
+        other = copy.copy(self)
+        other.kernels = tuple(
+            replace(cast("Any", kernel), weight=factor * kernel.weight) for kernel in self.kernels
+        )
+        parts = [(factor * weight, part) for weight, part in self.pairwise.parts]
+        other.pairwise = Pairwise(parts, self.n, "none")
+        return other
 
     def energy(self, labels: Any) -> float:
         r"""Return the energy :math:`E(x)` of a labelling.

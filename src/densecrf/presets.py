@@ -9,19 +9,23 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from math import sqrt
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from densecrf.compatibility import LabelTree
 from densecrf.io.atomic import write_json
 from densecrf.io.errors import FileFormatError
 from densecrf.kernels import Bilateral, Spatial
-from densecrf.validation import check_choice
+from densecrf.label_costs import TOLERATED, border_statistics
+from densecrf.model import DenseCRF
+from densecrf.validation import check_choice, check_non_negative
 
 __all__ = ["PRESETS", "Model", "Preset", "get_preset", "read_preset", "write_preset"]
 
+SMALLEST_FACTOR = 0.25  # standard deviations of tiny images stay above a pixel
 FORMAT, VERSION = "densecrf-model", 1
 
 NUMBERS = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight")
@@ -42,12 +46,18 @@ class Model:
     confidence : float
         Probability that a hard label is right.
     pixels : int
-        Size of the images that it was made for; see `scaled`.
+        Size of the images that it was made for.
+    scale_sigmas : bool
+        Whether the standard deviations of positions follow the size of an image: with sides twice
+        as long they are twice as large, so that the labelling does not depend on the resolution.
     about : str
         Where it comes from.
-    label_costs : tuple of float, optional
+    label_costs : tuple of float or "image", optional
         What a pair of pixels with different labels costs, by label: labels i and j cost
         ``(label_costs[i] + label_costs[j]) / 2`` times the kernel. None: 1 for all (Potts).
+        ``"image"``: from the image's own unaries, see `densecrf.label_costs`.
+    tolerated : float
+        For ``"image"``: nats per pixel that a label's border may cost on average.
     provenance : dict
         How it was made: what made it, from how many images, how good it is.
 
@@ -69,12 +79,15 @@ class Model:
     confidence: float = 0.7
     pixels: int = 375 * 500
     about: str = ""
-    label_costs: tuple[float, ...] | None = None
+    scale_sigmas: bool = False
+    label_costs: tuple[float, ...] | Literal["image"] | None = None
+    tolerated: float = TOLERATED
     provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
-    def factor(self, pixels: int) -> float:
-        """Return how much longer an image of that many pixels is than those of `pixels`."""
-        return sqrt(pixels / self.pixels)
+    def factor(self, shape: tuple[int, ...]) -> float:
+        """Return how much longer the sides of an image are than those that it was made for."""
+        side = float(math.prod(shape) ** (1 / len(shape)))
+        return max(side / math.sqrt(self.pixels), SMALLEST_FACTOR)
 
     def kernels(self, image: Any, factor: float = 1.0) -> list[Spatial | Bilateral]:
         """Return the kernels of an image, (*spatial) or (*spatial, channels).
@@ -91,21 +104,54 @@ class Model:
             Bilateral(image, self.sigma_xy * factor, self.sigma_color, self.bilateral_weight),
         ]
 
-    def compatibility(self, labels: int) -> LabelTree | None:
-        """Return the costs of pairs of labels, None for Potts.
+    def scaled(self, strength: float) -> "Model":
+        """Return the model with its pairwise weights multiplied: 0 leaves the input as it is."""
+        check_non_negative("strength", strength)
+        return replace(
+            self,
+            weight=strength * self.weight,
+            bilateral_weight=strength * self.bilateral_weight,
+            tolerated=strength * self.tolerated,
+        )
+
+    def crf(
+        self,
+        unary: Any,
+        image: Any,
+        *,
+        scale_sigmas: bool | float | None = None,
+        ignore: Any = None,
+    ) -> DenseCRF:
+        """Return the energy of an image.
 
         Parameters
         ----------
-        labels : int
-            How many labels there are.
+        unary : array_like, (labels, *spatial)
+            Energies.
+        image : array_like
+            The image, colours from 0 to 255.
+        scale_sigmas : bool or float, optional
+            Whether the standard deviations of positions follow the size of the image, or what to
+            multiply them by; the model's own choice by default.
+        ignore : array_like of bool, optional
+            As for `densecrf.DenseCRF`.
         """
+        follow = self.scale_sigmas if scale_sigmas is None else scale_sigmas
+        factor = self.factor(np.shape(unary)[1:]) if follow is True else float(follow or 1)
+        crf = DenseCRF(unary, self.kernels(image, factor), ignore=ignore)
         if self.label_costs is None:
-            return None
-        if len(self.label_costs) != labels:
+            return crf
+        if self.label_costs == "image":
+            costs = border_statistics(crf).label_costs(self.tolerated)
+        else:
+            costs = self.label_costs
+        if len(costs) != len(crf.unary):
             raise ValueError(
-                f"model: has costs for {len(self.label_costs)} labels, but there are {labels}"
+                f"model: has costs for {len(costs)} labels, but there are {len(crf.unary)}"
             )
-        return LabelTree(labels, leaf=self.label_costs)
+        if len(costs) == 2:  # one number is all that two labels have
+            return crf.weighted((costs[0] + costs[1]) / 2)
+        return crf.with_compatibility(LabelTree(len(costs), leaf=costs))
 
 
 Preset = Model
@@ -196,11 +242,13 @@ def read_preset(path: str | os.PathLike[str]) -> Model:
             raise FileFormatError(path, f"{name} is {values[name]!r}; it must be a positive number")
     costs = values.get("label_costs")
     if costs is not None:
-        if not isinstance(costs, list) or len(costs) < 2 or not all(map(_number, costs)):
+        if isinstance(costs, list) and len(costs) > 1 and all(map(_number, costs)):
+            costs = tuple(costs)
+        elif costs != "image":
             raise FileFormatError(
                 path, "label_costs must be a list of non-negative numbers, one for each label"
             )
-        values = {**values, "label_costs": tuple(costs)}
+        values = {**values, "label_costs": costs}
     provenance = raw.get("provenance", {}) if values is not raw else {}
     if not isinstance(provenance, dict):
         raise FileFormatError(path, "provenance must be a JSON object")

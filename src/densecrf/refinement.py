@@ -163,7 +163,7 @@ def build(
         _plant(unary, seeds)
     pixels = color_range(reading.image, image_range)
     if scale_sigmas is True:
-        factor = chosen.factor(int(np.prod(reading.grid)))
+        factor = chosen.factor(reading.grid)
     else:
         factor = check_positive("scale_sigmas", scale_sigmas) if scale_sigmas else 1.0
     return DenseCRF(unary, chosen.kernels(pixels, factor), ignore=ignore)

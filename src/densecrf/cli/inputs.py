@@ -181,7 +181,7 @@ def load(job: Job, options: ModelOptions) -> Loaded:
         except ValueError as error:
             raise ValueError(f"{job.scribbles}: {describe(error)}") from error
         pixels = color_range(image, options.image_range)
-        factor = preset.factor(image.shape[0] * image.shape[1]) if options.scale_sigmas else 1.0
+        factor = preset.factor(image.shape[:2]) if options.scale_sigmas else 1.0
         return Loaded(image, DenseCRF(unary, preset.kernels(pixels, factor)))
     given, kind = _known(job, options)
     try:

@@ -1,1 +1,1 @@
-"""Models from data: label costs from unlabelled network output, all weights from labelled images."""
+"""Models from data: label costs from network output, weights from labelled images."""

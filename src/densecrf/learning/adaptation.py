@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from densecrf.learning.label_costs import TOLERATED, BorderStatistics, border_statistics
+from densecrf.label_costs import (
+    TOLERATED,
+    BorderStatistics,
+    border_statistics,
+    sum_statistics,
+)
 from densecrf.presets import Model, get_preset
 from densecrf.refinement import build
 from densecrf.validation import check_positive, check_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["adapt", "adapted"]
 
@@ -55,19 +62,18 @@ def adapt(
     """
     check_positive("tolerated", tolerated)
     chosen = replace(get_preset(model), label_costs=None)
-    total: BorderStatistics | None = None
-    for image, given in zip(images, probabilities, strict=True):
+    found = []
+    for number, (image, given) in enumerate(zip(images, probabilities, strict=True)):
         crf = build(image, given, preset=chosen, **reading)
-        found = border_statistics(crf, check_threads(threads))
-        if total is not None and len(found.pixels) != len(total.pixels):
+        found.append(border_statistics(crf, check_threads(threads)))
+        if len(crf.unary) != len(found[0].pixels):
             raise ValueError(
-                f"probabilities: image {total.images} has {len(found.pixels)} labels, those before "
-                f"{len(total.pixels)}"
+                f"probabilities: image {number} has {len(crf.unary)} labels, those before "
+                f"{len(found[0].pixels)}"
             )
-        total = found if total is None else total + found
-    if total is None:
+    if not found:
         raise ValueError("images: there are none to adapt to")
-    return adapted(chosen, total, tolerated)
+    return adapted(chosen, sum_statistics(found), tolerated)
 
 
 def adapted(model: Model, total: BorderStatistics, tolerated: float = TOLERATED) -> Model:

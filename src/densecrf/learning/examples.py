@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,9 @@ import numpy.typing as npt
 from densecrf.layouts import read
 from densecrf.refinement import build, color_range
 from densecrf.validation import FloatArray, as_real_array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 __all__ = ["Example", "make_examples"]
 

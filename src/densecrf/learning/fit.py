@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from densecrf.experiments.metrics import bootstrap_difference, confusion_matrix
+from densecrf.label_costs import border_statistics, sum_statistics
+from densecrf.learning.adaptation import adapted
 from densecrf.learning.examples import Example, make_examples
 from densecrf.learning.large_margin import (
     Learned,
@@ -20,9 +23,8 @@ from densecrf.learning.large_margin import (
     learn,
     make_bundle,
 )
-from densecrf.model import DenseCRF
 from densecrf.presets import Model, get_preset
-from densecrf.validation import check_integer, check_positive
+from densecrf.validation import ArgumentWarning, check_integer, check_positive
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -75,7 +77,7 @@ def fit(
     max_passes : int
         Most passes over the images for each of the two stages (weights, then label costs).
     gap : float
-        Accuracy of the inference, as for `densecrf.DenseCRF.solve`.
+        Accuracy of the inference to begin with, as for `densecrf.DenseCRF.solve`.
     jobs, threads : int
         Images at a time, and threads for each.
     device : optional
@@ -139,19 +141,26 @@ def fit_examples(
     check_integer("max_passes", max_passes, at_least=1)
     check_integer("jobs", jobs, at_least=1)
     start = get_preset(model)
-    oracle = Oracle(class_weights(examples, labels), gap=gap, threads=threads, device=device)
+    oracle = Oracle(class_weights(examples, labels), threads=threads, device=device)
     run = _Run(examples, labels, oracle, strength, jobs, journal)
     made: list[tuple[Stage, Learned]] = []
     current, interrupted = start, False
-    try:
-        for learned in STAGES:
-            stage = Stage(current, labels, learned)
-            found = run.learn(stage, tolerance, max_passes, report)
-            made.append((stage, found))
-            current = stage.learned_model(found.theta)
-        check = run.held_out(start, [stage.learned for stage, _ in made], folds)
-    except KeyboardInterrupt:
-        interrupted, check = True, None
+    check = None
+    with warnings.catch_warnings():
+        # On the way to the optimum, weights may be such that one label takes an image.
+        warnings.simplefilter("ignore", ArgumentWarning)
+        try:
+            if start.label_costs == "image":
+                current = run.adapted(start)
+            centre = current
+            for learned in STAGES:
+                stage = Stage(current, labels, learned)
+                found = run.learn(stage, gap, tolerance, max_passes, report)
+                made.append((stage, found))
+                current = stage.learned_model(found.theta)
+            check = run.held_out(start, centre, [stage.learned for stage, _ in made], folds)
+        except KeyboardInterrupt:
+            interrupted = True
     provenance: dict[str, Any] = {
         "made_by": "fit",
         "images": len(examples),
@@ -201,7 +210,12 @@ class _Run:
         self.filled: list[npt.NDArray[np.int64]] = []
 
     def learn(
-        self, stage: Stage, tolerance: float, max_passes: int, report: Report | None
+        self,
+        stage: Stage,
+        gap: float,
+        tolerance: float,
+        max_passes: int,
+        report: Report | None,
     ) -> Learned:
         """Learn one stage; void pixels are filled by the first stage's model."""
         if not self.filled:
@@ -216,13 +230,23 @@ class _Run:
             self.separates,
             self.planes,
             strength=self.strength,
+            gap=gap,
             tolerance=tolerance,
             max_passes=max_passes,
             jobs=self.jobs,
             report=None if report is None else lambda *told: report(stage.learned, *told),
         )
 
-    def held_out(self, start: Model, stages: Sequence[str], folds: int) -> dict[str, Any] | None:
+    def adapted(self, start: Model) -> Model:
+        """Return the model with the label costs that the unlabelled images give."""
+        plain = replace(start, label_costs=None)
+        with ThreadPoolExecutor(self.jobs) as pool:
+            found = pool.map(lambda e: border_statistics(plain.crf(*e.load())), self.examples)
+            return adapted(start, sum_statistics(found))
+
+    def held_out(
+        self, start: Model, centre: Model, stages: Sequence[str], folds: int
+    ) -> dict[str, Any] | None:
         """Compare the start with models learned without the images that they are judged on.
 
         A fold's model minimises the objective of its own images over the planes found for them.
@@ -235,7 +259,7 @@ class _Run:
         for fold in range(folds):
             inside = [n for n in range(count) if n % folds != fold]
             outside = [n for n in range(count) if n % folds == fold]
-            model = start
+            model = centre
             for learned in stages:
                 stage = Stage(model, self.labels, learned)
                 bundle = make_bundle(stage, inside, self.planes, self.strength)
@@ -265,8 +289,7 @@ class _Run:
         """Return the confusion matrix of an example under a model."""
         example = self.examples[number]
         unary, image = example.load()
-        crf = DenseCRF(unary, model.kernels(image), compatibility=model.compatibility(self.labels))
-        labels = replace(self.oracle, gap=1e-2).solve(crf).labels
+        labels = self.oracle.solve(model.crf(unary, image)).labels
         return confusion_matrix(labels, example.truth, self.labels, void=-1)
 
 

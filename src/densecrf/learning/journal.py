@@ -44,6 +44,10 @@ class Journal:
                     continue
                 self._answers[key] = answer
 
+    def __len__(self) -> int:
+        """Return the number of answers."""
+        return len(self._answers)
+
     def around(self, oracle: Oracle) -> _Journaled:
         """Return the oracle, asked only what the file does not answer."""
         return _Journaled(oracle, self)
@@ -62,7 +66,7 @@ class Journal:
         with self._lock:
             self._answers[key] = answer
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([key, answer]) + "\n")
+                file.write("\n" + json.dumps([key, answer]))  # whatever the last line is
 
 
 @dataclass(frozen=True)
@@ -71,18 +75,21 @@ class _Journaled:
     journal: Journal
 
     def separate(
-        self, example: Example, filled: npt.NDArray[np.int64], stage: Stage, theta: Vector
+        self,
+        example: Example,
+        filled: npt.NDArray[np.int64],
+        stage: Stage,
+        theta: Vector,
+        gap: float,
     ) -> Plane:
         """Return the oracle's plane, from the file where it is there."""
         unary, image = example.load()
-        question = hashlib.sha256(
-            json.dumps([stage.learned, repr(stage.model), self.oracle.gap]).encode()
-        )
+        question = hashlib.sha256(json.dumps([stage.learned, repr(stage.model), gap]).encode())
         for array in (unary, image, filled, example.truth, theta, self.oracle.class_weights):
             question.update(np.ascontiguousarray(array).tobytes())
         key = question.hexdigest()
         plane = self.journal.find(key)
         if plane is None:
-            plane = self.oracle.separate(example, filled, stage, theta)
+            plane = self.oracle.separate(example, filled, stage, theta, gap)
             self.journal.keep(key, plane)
         return plane

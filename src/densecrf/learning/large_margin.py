@@ -23,10 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from densecrf.compatibility import LabelTree
 from densecrf.learning.cutting_planes import Bundle, Vector
 from densecrf.learning.energy_features import EnergyFeatures, energy_features
-from densecrf.model import DenseCRF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,10 +32,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from densecrf.learning.examples import Example
+    from densecrf.model import DenseCRF
     from densecrf.presets import Model
 
 __all__ = ["Learned", "Oracle", "Plane", "Separates", "Stage", "learn", "make_bundle"]
 
+LEAST_SCALE, LEAST_COST = 0.1, 0.01
+FINEST = 1e-5  # gap of the inference below which rounding errors matter
 LARGE = 1e4  # energy of a label that a known pixel does not have, when void pixels are filled
 
 
@@ -68,25 +69,17 @@ class Oracle:
     ----------
     class_weights : ndarray, (labels,)
         The loss of a wrong pixel, by its true label.
-    gap, max_iterations, threads, device
+    threads, device
         As for `densecrf.DenseCRF.solve`.
     """
 
     class_weights: Vector
-    gap: float = 1e-3
-    max_iterations: int | None = None
     threads: int | None = None
     device: Any = None
 
-    def solve(self, crf: DenseCRF) -> Any:
+    def solve(self, crf: DenseCRF, gap: float = 1e-2) -> Any:
         """Minimise with a certificate."""
-        return crf.solve(
-            "lp",
-            gap=self.gap,
-            max_iterations=self.max_iterations,
-            threads=self.threads,
-            device=self.device,
-        )
+        return crf.solve("lp", gap=gap, threads=self.threads, device=self.device)
 
     def fill(self, example: Example, model: Model) -> npt.NDArray[np.int64]:
         """Return the truth with its void pixels labelled by the MAP given the others."""
@@ -97,12 +90,17 @@ class Oracle:
         unary, image = example.load()
         others = np.arange(len(unary)).reshape(-1, *[1] * truth.ndim) != truth
         fixed = np.where(known & others, np.float32(LARGE), unary)
-        crf = DenseCRF(fixed, model.kernels(image), compatibility=model.compatibility(len(unary)))
-        labels: npt.NDArray[np.int64] = replace(self, gap=max(self.gap, 1e-2)).solve(crf).labels
+        crf = model.crf(fixed, image)
+        labels: npt.NDArray[np.int64] = self.solve(crf).labels
         return np.where(known, truth, labels)
 
     def separate(
-        self, example: Example, filled: npt.NDArray[np.int64], stage: Stage, theta: Vector
+        self,
+        example: Example,
+        filled: npt.NDArray[np.int64],
+        stage: Stage,
+        theta: Vector,
+        gap: float,
     ) -> Plane:
         """Return the plane of the labelling that violates its margin most."""
         unary, image = example.load()
@@ -117,11 +115,8 @@ class Oracle:
             np.take_along_axis(augmented, filled[None], 0) + loss[None].astype(np.float32),
             0,
         )
-        model = replace(stage.model, weight=weights[0], bilateral_weight=weights[1])
-        crf = DenseCRF(
-            augmented, model.kernels(image), compatibility=LabelTree(len(unary), leaf=costs)
-        )
-        found = self.solve(crf)
+        crf = stage.with_numbers(weights, costs).crf(augmented, image)
+        found = self.solve(crf, gap)
         of_truth = energy_features(unary, crf.pairwise, filled)
         wrong = found.labels != filled
         features = of_truth - energy_features(unary, crf.pairwise, found.labels)
@@ -140,7 +135,7 @@ class Stage:
     Attributes
     ----------
     model : Model
-        The model at the regulariser's centre.
+        The model at the regulariser's centre; its label costs are numbers, or none.
     labels : int
         Number of labels.
     learned : {"weights", "costs"}
@@ -159,12 +154,19 @@ class Stage:
     @property
     def costs(self) -> Vector:
         """The labels' costs at the centre."""
-        return np.asarray(self.model.label_costs or np.ones(self.labels), np.float64)
+        given = self.model.label_costs
+        return np.ones(self.labels) if given is None else np.array(given, np.float64)
 
     @property
     def anchor(self) -> Vector:
         """The parameters at the centre."""
         return np.array([1.0, *(self.weights if self.learned == "weights" else self.costs)])
+
+    @property
+    def floor(self) -> Vector:
+        """The least parameters: unaries and labels always count for something."""
+        least = 0.0 if self.learned == "weights" else LEAST_COST
+        return np.array([LEAST_SCALE, *np.full(len(self.anchor) - 1, least)])
 
     def numbers(self, theta: Vector) -> tuple[float, Vector, Vector]:
         """Return the unary scale, the kernels' weights and the labels' costs."""
@@ -182,12 +184,15 @@ class Stage:
         """Return the model of parameters: unaries at scale 1, the largest label cost 1."""
         scale, weights, costs = self.numbers(theta)
         scale, largest = max(scale, 1e-6), max(float(costs.max()), 1e-6)
-        weights = weights * largest / scale
+        return self.with_numbers(weights * largest / scale, costs / largest)
+
+    def with_numbers(self, weights: Vector, costs: Vector) -> Model:
+        """Return the model with these weights and label costs."""
         return replace(
             self.model,
             weight=float(weights[0]),
             bilateral_weight=float(weights[1]),
-            label_costs=tuple((costs / largest).tolist()),
+            label_costs=tuple(costs.tolist()),
         )
 
 
@@ -195,7 +200,12 @@ class Separates(Protocol):
     """What `learn` needs of an oracle."""
 
     def separate(
-        self, example: Example, filled: npt.NDArray[np.int64], stage: Stage, theta: Vector
+        self,
+        example: Example,
+        filled: npt.NDArray[np.int64],
+        stage: Stage,
+        theta: Vector,
+        gap: float,
     ) -> Plane:
         """Return the plane of the labelling that violates its margin most."""
         ...
@@ -234,8 +244,9 @@ def learn(
     planes: list[tuple[int, Plane]],
     *,
     strength: float,
-    tolerance: float = 0.01,
-    max_passes: int = 30,
+    gap: float,
+    tolerance: float,
+    max_passes: int,
     jobs: int = 1,
     report: Callable[[int, float, float], object] | None = None,
 ) -> Learned:
@@ -249,6 +260,8 @@ def learn(
         Planes known already; those found are appended.
     strength : float
         The regulariser's factor for one image; it is divided by their number.
+    gap : float
+        Accuracy of the inference to begin with; it becomes finer where it limits the certificate.
     tolerance : float
         Relative gap between the bounds of the objective at which to stop.
     max_passes : int
@@ -264,20 +277,26 @@ def learn(
         for made in range(1, max_passes + 1):
             minimum = bundle.minimise()
             theta = minimum.theta
-            separate = partial(oracle.separate, stage=stage, theta=theta)
+            separate = partial(oracle.separate, stage=stage, theta=theta, gap=gap)
             found = list(pool.map(separate, examples, filled))
             objective = bundle.regulariser(theta) + float(np.mean([p.hinge for p in found]))
+            reached = bundle.regulariser(theta)
             for n, plane in enumerate(found):
+                slope = stage.slope(plane.features)
+                reached += max(0.0, plane.loss + float(slope @ theta)) / len(found)
                 planes.append((n, plane))
-                bundle.add(n, plane.loss, stage.slope(plane.features))
+                bundle.add(n, plane.loss, slope)
             if objective < best.objective:
                 best = replace(best, theta=theta, objective=objective)
             bound = max(best.lower_bound, minimum.lower_bound)
             best = replace(best, lower_bound=bound, passes=made)
             if report is not None:
                 report(made, best.objective, best.lower_bound)
-            if best.gap <= tolerance:
+            # Where the planes meet the labellings found, what is left is the inference's own gap.
+            exhausted = reached - minimum.lower_bound <= 0.1 * tolerance * max(reached, 1e-12)
+            if best.gap <= tolerance or (exhausted and gap <= FINEST):
                 break
+            gap = max(0.25 * gap, FINEST) if exhausted else gap
     return best
 
 
@@ -290,7 +309,7 @@ def make_bundle(
     bundle = Bundle(
         anchor,
         np.maximum(anchor, 0.1),
-        np.concatenate([[0.1], np.zeros(len(anchor) - 1)]),
+        stage.floor,
         strength / len(position),
         len(position),
     )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from densecrf import DenseCRF, LabelTree, Spatial
+from densecrf.label_costs import BorderStatistics, border_statistics
 from densecrf.learning.energy_features import energy_features
-from densecrf.learning.label_costs import BorderStatistics, border_statistics
 
 
 def striped(width: int, height: int = 40, length: int = 60) -> np.ndarray:

@@ -11,6 +11,9 @@ evidence there is for either. The minimiser therefore removes thin labels first.
 label's regions: see docs/mathematics.md.
 """
 
+import functools
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +23,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
-__all__ = ["BorderStatistics", "border_statistics"]
+__all__ = ["TOLERATED", "BorderStatistics", "border_statistics", "sum_statistics"]
 
 #: Nats per pixel that a label's border may cost on average.
 TOLERATED = 1.5
@@ -68,6 +71,11 @@ class BorderStatistics:
         prior = PRIOR_SHARE * total / self.images
         price = (self.paid + prior * self.paid.sum() / total) / (self.pixels + prior)
         return tuple((tolerated / np.maximum(price, tolerated)).tolist())
+
+
+def sum_statistics(found: Iterable[BorderStatistics]) -> BorderStatistics:
+    """Return the statistics of all images together."""
+    return functools.reduce(operator.add, found)
 
 
 def border_statistics(crf: "DenseCRF", threads: int = 0) -> BorderStatistics:
