@@ -55,7 +55,7 @@ def minimise_on(
         return problem, minimise(problem, method, limits, init, options)
 
     with torch.no_grad(), on_device(where):
-        return within_memory(attempt, f"{crf.n} pixels with {crf.labels} labels")
+        return within_memory(attempt, f"{crf.n} pixels with {crf.n_labels} labels")
 
 
 def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None) -> TorchProblem:
