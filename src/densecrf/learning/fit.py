@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.experiments.metrics import bootstrap_difference, confusion_matrix
+from densecrf.experiments.metrics import bootstrap, confusion_matrix
 from densecrf.label_costs import border_statistics, sum_statistics
 from densecrf.learning.adaptation import adapted
 from densecrf.learning.examples import Example, make_examples
@@ -272,7 +272,7 @@ class _Run:
         ours = [pairs[n][0] for n in range(count)]
         theirs = [pairs[n][1] for n in range(count)]
         gains = {
-            metric: bootstrap_difference(ours, theirs, metric) for metric in ("accuracy", "iou")
+            metric: bootstrap(ours, metric, minus=theirs) for metric in ("accuracy", "iou")
         }
         better = _better(gains["accuracy"], gains["iou"])
         return {
