@@ -271,9 +271,7 @@ class _Run:
                 pairs.update(zip(outside, scored, strict=True))
         ours = [pairs[n][0] for n in range(count)]
         theirs = [pairs[n][1] for n in range(count)]
-        gains = {
-            metric: bootstrap(ours, metric, minus=theirs) for metric in ("accuracy", "iou")
-        }
+        gains = {metric: bootstrap(ours, metric, minus=theirs) for metric in ("accuracy", "iou")}
         better = _better(gains["accuracy"], gains["iou"])
         return {
             "folds": folds,
