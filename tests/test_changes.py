@@ -78,3 +78,12 @@ def test_one_label_everywhere_is_silent_where_the_input_was_nearly_so() -> None:
     before = np.zeros((100, 100), int)
     before[:2] = 1
     assert compare(unaries(before, 0.8), np.zeros_like(before)).warnings() == []
+
+
+def test_pixels_without_evidence_have_no_label_to_lose() -> None:
+    unary = np.zeros((2, 100), np.float32)
+    unary[0, :10] = 3
+    found = compare(unary, np.ones(100, int))
+    assert found.changed == 0
+    assert found.area_before == (0, 10)
+    assert found.warnings() == []

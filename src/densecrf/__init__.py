@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from densecrf.learning.fit import fit
     from densecrf.model import DenseCRF
     from densecrf.presets import Model
-    from densecrf.refinement import refine
+    from densecrf.refinement import Failure, refine, refine_many
     from densecrf.result import Result, Trace
     from densecrf.solvers import METHODS
     from densecrf.validation import ArgumentError, ArgumentWarning
@@ -30,6 +30,7 @@ __all__ = [
     "ArgumentWarning",
     "Bilateral",
     "DenseCRF",
+    "Failure",
     "Features",
     "LabelTree",
     "Model",
@@ -46,6 +47,7 @@ __all__ = [
     "presets",
     "pydensecrf",
     "refine",
+    "refine_many",
 ]
 
 _DEFINED_IN = {
@@ -54,6 +56,7 @@ _DEFINED_IN = {
     "ArgumentWarning": "densecrf.validation",
     "Bilateral": "densecrf.kernels",
     "DenseCRF": "densecrf.model",
+    "Failure": "densecrf.refinement",
     "Features": "densecrf.kernels",
     "LabelTree": "densecrf.compatibility",
     "Model": "densecrf.presets",
@@ -65,6 +68,7 @@ _DEFINED_IN = {
     "fit": "densecrf.learning.fit",
     # Not "densecrf.refine": importing that module would put it in the function's place.
     "refine": "densecrf.refinement",
+    "refine_many": "densecrf.refinement",
 }
 _SUBMODULES = frozenset({"experiments", "filters", "io", "presets", "pydensecrf", "torch"})
 

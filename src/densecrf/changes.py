@@ -36,7 +36,8 @@ class Changes:
     pixels : int
         Pixels of the image.
     changed : int
-        Pixels whose label is not the input's.
+        Pixels whose label is not the input's; those about which the input says nothing do not
+        count.
     area_before, area_after : tuple of int
         Pixels of each label in the input and in the labelling.
     confident : int
@@ -120,7 +121,8 @@ def compare(unary: npt.NDArray[np.floating[Any]], labels: npt.NDArray[np.integer
     # The best label's probability is 1 / sum(exp(best - energy)).
     likelihood = np.exp(unary.min(0) - unary).sum(0)
     confident = likelihood * CONFIDENT < 1
-    changed = before != after
+    known = likelihood < count * (1 - 1e-6)  # pixels whose labels are not all alike
+    changed = known & (before != after)
 
     def by_label(values: npt.NDArray[Any]) -> tuple[int, ...]:
         return tuple(np.bincount(values, minlength=count).tolist())
@@ -128,7 +130,7 @@ def compare(unary: npt.NDArray[np.floating[Any]], labels: npt.NDArray[np.integer
     return Changes(
         pixels=after.size,
         changed=int(changed.sum()),
-        area_before=by_label(before),
+        area_before=by_label(before[known]),
         area_after=by_label(after),
         confident=int(confident.sum()),
         overturned=int((confident & changed).sum()),

@@ -11,19 +11,29 @@ evidence there is for either. The minimiser therefore removes thin labels first.
 label's regions: see docs/mathematics.md.
 """
 
+import copy
 import functools
 import operator
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.compatibility import LabelTree
+from densecrf.pairwise import Pairwise
+
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
-__all__ = ["TOLERATED", "BorderStatistics", "border_statistics", "sum_statistics"]
+__all__ = [
+    "TOLERATED",
+    "BorderStatistics",
+    "border_statistics",
+    "sum_statistics",
+    "with_label_costs",
+]
 
 #: Nats per pixel that a label's border may cost on average.
 TOLERATED = 1.5
@@ -99,3 +109,27 @@ def border_statistics(crf: "DenseCRF", threads: int = 0) -> BorderStatistics:
         np.bincount(labels, minlength=count).astype(np.float64),
         np.bincount(labels, outside, minlength=count).astype(np.float64),
     )
+
+
+def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":
+    """Return a Potts model with costs for each label; both share the filters.
+
+    Parameters
+    ----------
+    crf : DenseCRF
+        The Potts model.
+    costs : sequence of float
+        One for each label, trusted.
+    """
+    other = copy.copy(crf)
+    if len(costs) == 2:  # the mean is all that two labels have: a Potts model with other weights
+        mean = sum(costs) / 2
+        parts = [(mean * weight, part) for weight, part in crf.pairwise.parts]
+        other.kernels = tuple(
+            replace(cast("Any", kernel), weight=mean * kernel.weight) for kernel in crf.kernels
+        )
+        other.pairwise = Pairwise(parts, crf.n, "none")
+    else:
+        other.tree = LabelTree(len(costs), leaf=costs)
+        other.compatibility = other.tree.matrix().astype(np.float32)
+    return other

@@ -7,21 +7,20 @@ over *unordered* pairs of pixels: a weight here is twice that of the paper's Eq.
 over ordered pairs, and means what ``compat`` means in pydensecrf.
 """
 
-import copy
 import math
 import reprlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from densecrf import unaries
+from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree, compatibility_matrix
 from densecrf.kernels import Bilateral, Kernel
 from densecrf.pairwise import Pairwise, build_filter
+from densecrf.unaries import looks_like_probabilities
 from densecrf.validation import (
     FloatArray,
     IntArray,
@@ -29,8 +28,8 @@ from densecrf.validation import (
     as_real_array,
     check_choice,
     check_finite,
-    check_non_negative,
     check_pixels,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -86,6 +85,7 @@ class DenseCRF:
         compatibility: Any = None,
         ignore: Any = None,
         blur: str = "symmetric",
+        _finite: bool = False,
     ) -> None:
         array = as_real_array("unary", unary)
         if array.ndim < 2:
@@ -103,7 +103,13 @@ class DenseCRF:
             raise ValueError(f"unary: shape {array.shape} holds no pixels")
         self.n = math.prod(self.shape)
         check_pixels("unary", max(self.n, self.n_labels))
-        converted = as_float32("unary", array)
+        converted = array if _finite else as_float32("unary", array)
+        if not _finite and looks_like_probabilities(converted):
+            warn(
+                "unary",
+                "values from 0 to 1 that add up to 1 over the labels look like probabilities, but "
+                "are taken as energies: use densecrf.DenseCRF.from_probabilities",
+            )
         theirs = array.flags.writeable and np.may_share_memory(converted, array)
         copied = np.array if theirs or ignore is not None else np.asarray
         self.unary: FloatArray = copied(converted, order="C").reshape(self.n_labels, -1)
@@ -114,9 +120,15 @@ class DenseCRF:
         self.filter = check_choice("filter", filter, FILTERS)
         self.blur = check_choice("blur", blur, ("symmetric", "forward"))
         self.tree = compatibility if isinstance(compatibility, LabelTree) else None
-        self.compatibility = compatibility_matrix(compatibility, self.n_labels)
+        self.compatibility = (
+            None if compatibility is None else compatibility_matrix(compatibility, self.n_labels)
+        )
         if self.filter == "grid":
             self.pairwise  # noqa: B018 - a wrong choice is refused here, not at the first use
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the filters, which are built again where they are needed."""
+        return {name: value for name, value in vars(self).items() if name != "pairwise"}
 
     def _checked_kernels(self, kernels: Any) -> tuple[Kernel, ...]:
         given = _as_tuple(kernels)
@@ -157,7 +169,7 @@ class DenseCRF:
             Passed to the constructor.
         """
         unary = unaries.from_probabilities(probabilities, axis=axis, clip=clip)
-        return cls(_final(unary), kernels, **options)
+        return cls(_final(unary), kernels, _finite=True, **options)
 
     @classmethod
     def from_logits(
@@ -188,7 +200,7 @@ class DenseCRF:
         kernels = _as_tuple(kernels)
         grid = _image_shape(kernels, logits) if shape is None else shape
         unary = unaries.from_logits(logits, axis=axis, shape=grid)
-        return cls(_final(unary), kernels, **options)
+        return cls(_final(unary), kernels, _finite=True, **options)
 
     @classmethod
     def from_labels(
@@ -219,7 +231,7 @@ class DenseCRF:
             Passed to the constructor.
         """
         unary = unaries.from_labels(labels, n_labels, confidence=confidence, void=void)
-        return cls(_final(unary), kernels, **options)
+        return cls(_final(unary), kernels, _finite=True, **options)
 
     @cached_property
     def pairwise(self) -> Pairwise:
@@ -230,24 +242,6 @@ class DenseCRF:
             for kernel in self.kernels
         ]
         return Pairwise(filters, self.n, self.normalization)
-
-    def with_compatibility(self, compatibility: Any) -> "DenseCRF":
-        """Return the model with other costs of pairs of labels; both share the filters."""
-        other = copy.copy(self)
-        other.tree = compatibility if isinstance(compatibility, LabelTree) else None
-        other.compatibility = compatibility_matrix(compatibility, len(self.unary))
-        return other
-
-    def weighted(self, factor: float) -> "DenseCRF":
-        """Return the model with all kernel weights multiplied; both share the filters."""
-        check_non_negative("factor", factor)
-        other = copy.copy(self)
-        other.kernels = tuple(
-            replace(cast("Any", kernel), weight=factor * kernel.weight) for kernel in self.kernels
-        )
-        parts = [(factor * weight, part) for weight, part in self.pairwise.parts]
-        other.pairwise = Pairwise(parts, self.n, "none")
-        return other
 
     def energy(self, labels: Any) -> float:
         r"""Return the energy :math:`E(x)` of a labelling.
@@ -298,7 +292,7 @@ class DenseCRF:
     def constant_energies(self) -> npt.NDArray[np.float64]:
         """Return the energy of each constant labelling, (labels,)."""
         sums = self.unary.sum(1, dtype=np.float64)
-        if self.compatibility is None or self.tree is not None:
+        if self.compatibility is None or not self.compatibility.diagonal().any():
             return np.asarray(sums)
         pairs = 0.5 * float((self.pairwise.mass - self.pairwise.diagonal).sum(dtype=np.float64))
         return np.asarray(sums + np.diag(self.compatibility).astype(np.float64) * pairs)

@@ -15,15 +15,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from densecrf.compatibility import LabelTree
 from densecrf.io.atomic import write_json
 from densecrf.io.errors import FileFormatError
 from densecrf.kernels import Bilateral, Spatial
-from densecrf.label_costs import TOLERATED, border_statistics
+from densecrf.label_costs import TOLERATED, border_statistics, with_label_costs
 from densecrf.model import DenseCRF
-from densecrf.validation import check_choice, check_non_negative
+from densecrf.validation import ArgumentError, check_choice, check_non_negative, check_positive
 
-__all__ = ["PRESETS", "Model", "Preset", "get_preset", "read_preset", "write_preset"]
+__all__ = ["PRESETS", "Model", "get_model", "read_model", "write_model"]
 
 SMALLEST_FACTOR = 0.25  # standard deviations of tiny images stay above a pixel
 FORMAT, VERSION = "densecrf-model", 1
@@ -35,14 +34,15 @@ NUMBERS = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight")
 class Model:
     """The numbers of an energy, all but those of the image.
 
+    `PRESETS["default"]` is the default of `densecrf.refine`, the command line and
+    `densecrf.torch`.
+
     Attributes
     ----------
     sigma, weight : float
         Standard deviation (pixels) and weight of the spatial kernel.
     sigma_xy, sigma_color, bilateral_weight : float
         Standard deviations (pixels; colours from 0 to 255) and weight of the bilateral kernel.
-    iterations : int
-        Mean-field iterations that its users make; other methods have no use for it.
     confidence : float
         Probability that a hard label is right.
     pixels : int
@@ -70,12 +70,11 @@ class Model:
     67
     """
 
-    sigma: float = 3
+    sigma: Any = 3
     weight: float = 3
-    sigma_xy: float = 80
-    sigma_color: float = 13
+    sigma_xy: Any = 80
+    sigma_color: Any = 13
     bilateral_weight: float = 10
-    iterations: int = 5
     confidence: float = 0.7
     pixels: int = 375 * 500
     about: str = ""
@@ -89,7 +88,9 @@ class Model:
         side = float(math.prod(shape) ** (1 / len(shape)))
         return max(side / math.sqrt(self.pixels), SMALLEST_FACTOR)
 
-    def kernels(self, image: Any, factor: float = 1.0) -> list[Spatial | Bilateral]:
+    def kernels(
+        self, image: Any, factor: float = 1.0, largest: float | None = None
+    ) -> list[Spatial | Bilateral]:
         """Return the kernels of an image, (*spatial) or (*spatial, channels).
 
         Parameters
@@ -98,11 +99,18 @@ class Model:
             The image, colours from 0 to 255.
         factor : float
             What the standard deviations of positions are multiplied by.
+        largest : float, optional
+            The largest absolute value of an image that is known to be finite.
         """
-        return [
-            Spatial(self.sigma * factor, self.weight),
-            Bilateral(image, self.sigma_xy * factor, self.sigma_color, self.bilateral_weight),
-        ]
+        spatial = Spatial(_times(self.sigma, factor), self.weight)
+        sigma_xy = _times(self.sigma_xy, factor)
+        try:
+            appearance = Bilateral(
+                image, sigma_xy, self.sigma_color, self.bilateral_weight, largest=largest
+            )
+            return [spatial, appearance]
+        except ArgumentError as error:
+            raise error.renamed(weight="bilateral_weight") from error
 
     def scaled(self, strength: float) -> "Model":
         """Return the model with its pairwise weights multiplied: 0 leaves the input as it is."""
@@ -121,6 +129,7 @@ class Model:
         *,
         scale_sigmas: bool | float | None = None,
         ignore: Any = None,
+        largest: float | None = None,
     ) -> DenseCRF:
         """Return the energy of an image.
 
@@ -135,35 +144,44 @@ class Model:
             multiply them by; the model's own choice by default.
         ignore : array_like of bool, optional
             As for `densecrf.DenseCRF`.
+        largest : float, optional
+            The largest absolute value of the image, where it and the unaries are known to be
+            finite.
         """
         follow = self.scale_sigmas if scale_sigmas is None else scale_sigmas
-        factor = self.factor(np.shape(unary)[1:]) if follow is True else float(follow or 1)
-        crf = DenseCRF(unary, self.kernels(image, factor), ignore=ignore)
+        factor = 1.0
+        if follow is True:
+            factor = self.factor(np.shape(unary)[1:])
+        elif follow is not False:
+            factor = check_positive("scale_sigmas", follow)
+        kernels = self.kernels(image, factor, largest)
+        crf = DenseCRF(unary, kernels, ignore=ignore, _finite=largest is not None)
         if self.label_costs is None:
             return crf
         if self.label_costs == "image":
-            costs = border_statistics(crf).label_costs(self.tolerated)
-        else:
-            costs = self.label_costs
-        if len(costs) != len(crf.unary):
-            raise ValueError(
-                f"model: has costs for {len(costs)} labels, but there are {len(crf.unary)}"
+            return with_label_costs(crf, border_statistics(crf).label_costs(self.tolerated))
+        if len(self.label_costs) != crf.n_labels:
+            raise ArgumentError(
+                "model",
+                ...,
+                f"has costs for {len(self.label_costs)} labels, but there are {crf.n_labels}; make "
+                "one for these labels by densecrf.adapt or densecrf.fit",
             )
-        if len(costs) == 2:  # one number is all that two labels have
-            return crf.weighted((costs[0] + costs[1]) / 2)
-        return crf.with_compatibility(LabelTree(len(costs), leaf=costs))
+        return with_label_costs(crf, self.label_costs)
 
 
-Preset = Model
+def _times(sigma: Any, factor: float) -> Any:
+    return sigma if factor == 1 else np.multiply(sigma, factor)
+
 
 #: All presets by name.
-PRESETS: dict[str, Preset] = {
-    "default": Preset(3, 3, 80, 13, 10, about="what most people start from"),
-    "pydensecrf": Preset(about="the example of pydensecrf's documentation"),
-    "deeplab": Preset(1, 3, 67, 3, 4, iterations=10, about="DeepLab, for network outputs"),
-    "afa": Preset(3, 3, 64, 5, 4, iterations=10, about="AFA, weakly supervised segmentation"),
-    "cam": Preset(3, 3, 50, 5, 10, iterations=10, about="class activation maps to pseudo-labels"),
-    "tuned": Preset(
+PRESETS: dict[str, Model] = {
+    "default": Model(about="what most people start from"),
+    "pydensecrf": Model(3, 3, 80, 13, 10, about="the example of pydensecrf's documentation"),
+    "deeplab": Model(1, 3, 67, 3, 4, about="DeepLab, for network outputs"),
+    "afa": Model(3, 3, 64, 5, 4, about="AFA, weakly supervised segmentation"),
+    "cam": Model(3, 3, 50, 5, 10, about="class activation maps to pseudo-labels"),
+    "tuned": Model(
         4.33,
         3.0,
         55.1,
@@ -175,15 +193,27 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def get_preset(preset: str | Model) -> Model:
-    """Return a model by its name, or the given one."""
-    if isinstance(preset, Model):
-        return preset
-    return PRESETS[check_choice("preset", preset, tuple(PRESETS))]
+def get_model(model: str | os.PathLike[str] | Model, **changed: Any) -> Model:
+    """Return a model by the name of a preset, from a file (.json), or the given one.
+
+    Parameters
+    ----------
+    model : str, path-like or Model
+        Which.
+    **changed
+        Fields to change; None leaves a field as it is.
+    """
+    if not isinstance(model, Model):
+        if os.fspath(model).endswith(".json"):
+            model = read_model(model)
+        else:
+            model = PRESETS[check_choice("model", model, tuple(PRESETS))]
+    given = {name: value for name, value in changed.items() if value is not None}
+    return replace(model, **given) if given else model
 
 
-def write_preset(path: str | os.PathLike[str], model: Model, **remarks: Any) -> None:
-    """Write a model as a JSON file that `read_preset`, ``--params`` and ``--model`` read.
+def write_model(path: str | os.PathLike[str], model: Model, **remarks: Any) -> None:
+    """Write a model as a JSON file that `read_model`, ``--params`` and ``--model`` read.
 
     Parameters
     ----------
@@ -202,7 +232,7 @@ def write_preset(path: str | os.PathLike[str], model: Model, **remarks: Any) -> 
     write_json(path, {**head, "parameters": parameters, "provenance": provenance, **remarks})
 
 
-def read_preset(path: str | os.PathLike[str]) -> Model:
+def read_model(path: str | os.PathLike[str]) -> Model:
     """Read a model's file.
 
     It holds one JSON object with the numbers ``sigma``, ``weight``, ``sigma_xy``, ``sigma_color``
@@ -217,8 +247,8 @@ def read_preset(path: str | os.PathLike[str]) -> Model:
     --------
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "mine.json"
-    >>> write_preset(file, Model(sigma_xy=40, label_costs=(1.0, 0.5)))
-    >>> read_preset(file).label_costs
+    >>> write_model(file, Model(sigma_xy=40, label_costs=(1.0, 0.5)))
+    >>> read_model(file).label_costs
     (1.0, 0.5)
     """
     try:

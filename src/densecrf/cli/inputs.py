@@ -16,8 +16,9 @@ from densecrf.cli.reports import describe
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
 from densecrf.io.opening import open_regular
 from densecrf.io.unaries import KEYS
+from densecrf.layouts import color_range
 from densecrf.model import DenseCRF
-from densecrf.refinement import build, color_range
+from densecrf.refinement import build
 from densecrf.scribbles import scribble_unary
 
 __all__ = ["Job", "Loaded", "Sources", "find_job", "find_jobs", "load", "read_labelling"]
@@ -172,7 +173,7 @@ def load(job: Job, options: ModelOptions) -> Loaded:
         open_regular(path).close()
     # Black and white of --image-range are values as stored.
     image = read_image(job.image, page=options.page, native=options.image_range is not None)
-    pixels = color_range(image, options.image_range)
+    pixels, _ = color_range(image, options.image_range)
     crf = _model(job, options, image, pixels)
     return Loaded(np.clip(pixels, 0, 255).astype(np.uint8), crf)
 
@@ -180,7 +181,6 @@ def load(job: Job, options: ModelOptions) -> Loaded:
 def _model(
     job: Job, options: ModelOptions, image: npt.NDArray[Any], pixels: npt.NDArray[Any]
 ) -> DenseCRF:
-    preset = options.chosen_preset()
     strokes = None if job.scribbles is None else read_labelling(job.scribbles, options.palette)
     if strokes is not None and strokes.shape != image.shape[:2]:
         raise FileFormatError(
@@ -193,15 +193,14 @@ def _model(
             )
         except ValueError as error:
             raise ValueError(f"{job.scribbles}: {describe(error)}") from error
-        factor = preset.factor(image.shape[:2]) if options.scale_sigmas else 1.0
-        return DenseCRF(unary, preset.kernels(pixels, factor))
+        return options.chosen.crf(unary, pixels, scale_sigmas=options.scale_sigmas)
     given, kind = _known(job, options)
     seeds = None if strokes is None else np.where(np.isin(strokes, options.void), -1, strokes)
     try:
         return build(
             image,
             given,
-            preset=preset,
+            model=options.chosen,
             kind=kind,
             axis=options.axis if job.labels is None else None,
             n_labels=options.n_labels,

@@ -11,7 +11,7 @@ from densecrf.label_costs import (
     border_statistics,
     sum_statistics,
 )
-from densecrf.presets import Model, get_preset
+from densecrf.presets import Model, get_model
 from densecrf.refinement import build
 from densecrf.validation import check_positive, check_threads
 
@@ -61,10 +61,10 @@ def adapt(
     True
     """
     check_positive("tolerated", tolerated)
-    chosen = replace(get_preset(model), label_costs=None)
+    chosen = replace(get_model(model), label_costs=None)
     found = []
     for number, (image, given) in enumerate(zip(images, probabilities, strict=True)):
-        crf = build(image, given, preset=chosen, **reading)
+        crf = build(image, given, model=chosen, **reading)
         found.append(border_statistics(crf, check_threads(threads)))
         if len(crf.unary) != len(found[0].pixels):
             raise ValueError(

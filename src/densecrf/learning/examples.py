@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.layouts import read
-from densecrf.refinement import build, color_range
+from densecrf.presets import Model
+from densecrf.refinement import build
 from densecrf.validation import FloatArray, as_real_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from densecrf.kernels import Bilateral
+
 __all__ = ["Example", "make_examples"]
+
+POTTS = Model()  # reads the input; its numbers are not used
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +61,11 @@ def make_examples(
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}: give (image, probabilities, true labels)") from error
         try:
-            crf = build(image, probabilities, **reading)
+            crf = build(image, probabilities, model=POTTS, **reading)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         counts.add(len(crf.unary))
-        pixels = color_range(read(image, probabilities).image, None)
+        pixels = cast("Bilateral", crf.kernels[1]).image
         unary = crf.unary.reshape(len(crf.unary), *crf.shape)
         labels = checked_truth(name, truth, crf.shape, len(unary), void)
         if labels is not None:

@@ -23,7 +23,7 @@ from densecrf.learning.large_margin import (
     learn,
     make_bundle,
 )
-from densecrf.presets import Model, get_preset
+from densecrf.presets import Model, get_model
 from densecrf.validation import ArgumentWarning, check_integer, check_positive
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def fit_examples(
     check_integer("folds", folds, at_least=0)
     check_integer("max_passes", max_passes, at_least=1)
     check_integer("jobs", jobs, at_least=1)
-    start = get_preset(model)
+    start = get_model(model)
     oracle = Oracle(class_weights(examples, labels), threads=threads, device=device)
     run = _Run(examples, labels, oracle, strength, jobs, journal)
     made: list[tuple[Stage, Learned]] = []

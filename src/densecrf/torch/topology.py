@@ -1,4 +1,4 @@
-"""The permutohedral lattice's geometry and incidence, built by sorting: no hashing, no races.
+"""The permutohedral lattice's topology, built by sorting: no hashing, no races.
 
 Follows Adams, Baek and Davis (2010): features are lifted onto the plane of zero sum in d+1
 dimensions, each lies in a simplex of d+1 lattice points, and only the corners of those simplices
@@ -14,6 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from densecrf.deadline import check_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,6 +151,7 @@ def build_topologies(
     simplices = [_engine(triton).embed(f) for f in features]
     extents = [torch.stack(torch.aminmax(s.base, dim=0)) for s in simplices]
     values = torch.cat([extent.reshape(-1) for extent in extents]).tolist()
+    check_deadline()
     digits = []
     for f in features:
         d = f.shape[1]
@@ -161,6 +164,7 @@ def build_topologies(
         for engine, s, each in zip(engines, simplices, digits, strict=True)
     ]
     counts = torch.stack([each.number[-1] for each in corners]).tolist()
+    check_deadline()
     return [
         engine.index(s, each, c, count + 1)
         for engine, s, each, c, count in zip(
@@ -171,12 +175,12 @@ def build_topologies(
 
 def _engine(triton: bool) -> ModuleType:
     if triton:
-        from densecrf.torch.triton import geometry as engine
+        from densecrf.torch.triton import topology as engine
 
         return engine
-    from densecrf.torch import geometry_torch
+    from densecrf.torch import topology_torch
 
-    return geometry_torch
+    return topology_torch
 
 
 @cache
