@@ -313,6 +313,7 @@ NB_MODULE(_native, m) {
   densecrf::bind_grid(m);
   densecrf::bind_pixelwise(m);
   m.def("available_threads", &densecrf::available_threads);
+  m.def("set_default_threads", &densecrf::set_default_threads);
   m.def("isa", [] { return std::string(densecrf::rows().isa); });
   m.def("select_isa", [](const std::string& isa) { return densecrf::select_rows(isa.c_str()); });
 }

@@ -52,7 +52,9 @@ _DEFINED_IN = {
     # Not "densecrf.refine": importing that module would put it in the function's place.
     "refine": "densecrf.refinement",
 }
-_SUBMODULES = frozenset({"experiments", "filters", "io", "presets", "pydensecrf", "torch"})
+_SUBMODULES = frozenset(
+    {"experiments", "filters", "io", "monai", "presets", "pydensecrf", "simplecrf", "torch"}
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -108,6 +108,11 @@ def member(kind: type[Member], name: str, value: Any) -> Member:
 def compatibility(compat: Any, labels: int) -> tuple[float, FloatArray | None]:
     """Return the weight of equal labels, or weight 1 and a matrix of costs."""
     array = as_real_array("compat", compat)
+    if array.ndim and getattr(compat, "dtype", None) == np.float64:
+        raise ValueError(
+            f"compat: a float64 array of shape {array.shape}, which pydensecrf refuses too; use "
+            "compat.astype(numpy.float32)"
+        )
     check_finite("compat", array)
     if array.ndim == 0:
         return float(array), None
