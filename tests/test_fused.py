@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from densecrf.filters.base import Levels
 from densecrf.native import core
 
 SHAPES = [(1, 1), (2, 5), (3, 127), (21, 128), (7, 129), (4, 20_011)]
@@ -49,14 +50,14 @@ def test_descend(planes, column):
     assert uphill == pytest.approx(slope, rel=1e-5, abs=1e-3)
 
 
-def test_mean_field_response(planes, column):
+def test_mean_field_update(planes, column):
     phi, filtered, y, _, out = planes
     for given, z in (
         ((None, None, None), -phi),
         ((filtered, None, None), filtered - phi),
         ((filtered, y, column), filtered - column * y - phi),
     ):
-        core().mean_field_response(phi, *given, out, 0)
+        core().mean_field_update(phi, *given, out, 0)
         np.testing.assert_allclose(out, softmax(z), rtol=1e-5, atol=1e-7)
 
 
@@ -64,7 +65,7 @@ def test_response_to_extreme_energies():
     """Differences beyond what float32 can tell from zero give probabilities of 0 and 1."""
     phi = np.array([[0.0, -1e30, 50.0], [100.0, 1e30, 0.0], [1e4, 0.0, 86.0]], np.float32)
     out = np.empty_like(phi)
-    core().mean_field_response(phi, None, None, None, out, 1)
+    core().mean_field_update(phi, None, None, None, out, 1)
     assert np.isfinite(out).all()
     np.testing.assert_allclose(out, softmax(-phi), rtol=1e-6, atol=1e-38)
 
@@ -95,7 +96,7 @@ def test_argmax_takes_the_first(planes):
     np.testing.assert_array_equal(best, z.argmax(0))
 
 
-def test_alternatives(planes, labels):
+def test_icm_moves(planes, labels):
     phi, rows = planes[:2]
     present = np.flatnonzero(np.arange(len(phi)) % 3 != 1)
     others = np.random.default_rng(3).normal(size=phi.shape[1]).astype(np.float32)
@@ -104,7 +105,7 @@ def test_alternatives(planes, labels):
     costs = phi + received
     chosen = costs[labels, np.arange(len(labels))]
     best, gain = np.empty(len(labels), np.int64), np.empty(len(labels), np.float32)
-    unary, pairs, movers = core().alternatives(
+    unary, pairs, movers = core().icm_moves(
         phi, received[present], present, others, labels, best, gain, 0
     )
     np.testing.assert_allclose(gain, chosen - costs.min(0), **CLOSE)
@@ -120,7 +121,7 @@ def test_frank_wolfe_steps(planes, column, labels):
     product = h + column.astype(np.float64) * y
     gradient = linear + product
     best = np.empty(len(labels), np.int64)
-    gap, objective = core().linearise(linear, h, column, y, best, 0)
+    gap, objective = core().lmo(linear, h, column, y, best, 0)
     assert gap == pytest.approx((gradient * y).sum() - gradient.min(0).sum(), rel=1e-5, abs=1e-3)
     assert objective == pytest.approx(((linear + 0.5 * product) * y).sum(), rel=1e-5, abs=1e-3)
     chosen = gradient[best, np.arange(len(best))]
@@ -130,7 +131,7 @@ def test_frank_wolfe_steps(planes, column, labels):
     assert core().curvature(labels, y, target, h, column, 0) == pytest.approx(
         bend, rel=1e-5, abs=1e-3
     )
-    core().toward(labels, y, 0.3, out, 0)
+    core().step_to_vertex(labels, y, 0.3, out, 0)
     np.testing.assert_allclose(out, y + 0.3 * direction, **CLOSE)
 
 
@@ -143,7 +144,7 @@ def test_sums_and_moves(planes):
     total, largest = core().difference(u, v, 0)
     assert total == pytest.approx(np.abs(u - v).sum(dtype=np.float64), rel=1e-6)
     assert largest == pytest.approx(np.abs(u - v).max(), rel=1e-6)
-    core().ahead(u, v, 0.7, out, 0)
+    core().extrapolate(u, v, 0.7, out, 0)
     np.testing.assert_allclose(out, u + 0.7 * (u - v), **CLOSE)
 
 
@@ -157,7 +158,7 @@ def test_every_thread_count_and_instruction_set(planes, column):
         for threads in (1, 2, 5):
             step, response = np.empty_like(phi), np.empty_like(phi)
             sums = core().descend(phi, r, v, column, column, previous, step, threads)
-            core().mean_field_response(phi, r, v, column, response, threads)
+            core().mean_field_update(phi, r, v, column, response, threads)
             results.setdefault(isa, []).append((np.array(sums), step, response))
     for runs in results.values():
         for run in runs[1:]:
@@ -177,6 +178,15 @@ def test_wrong_shapes_are_refused():
         core().argmax(a, np.zeros(2, np.int64), 1)
 
 
+def apply(lattice, values, out, factor=1.0):
+    lattice.apply(values, out, symmetric=True, factor=factor, accumulate=False, threads=0)
+
+
+def ordered(lattice, scores, offsets, extents, mass, levels, out):
+    given = {"offsets": offsets, "extents": extents, "mass": mass, "symmetric": True}
+    lattice.ordered(scores, out, levels, **given, factor=1.0, accumulate=False, threads=0)
+
+
 @pytest.mark.parametrize("sigma", [0.7, 3.0])  # lattices larger than the planes, and smaller
 @pytest.mark.parametrize("labels", [1, 3, 8, 21, 40])
 @pytest.mark.parametrize("symmetric", [True, False])
@@ -191,38 +201,40 @@ def test_a_sum_of_filters_is_the_sum(sigma, labels, symmetric):
     own = rng.random(len(features), dtype=np.float32)
     expected = np.zeros_like(y)
     for lattice, factor in zip(lattices, factors, strict=True):
-        lattice.apply(y, expected, symmetric, factor, True, 0)
-    core().filter_sum(lattices, factors, y, out, symmetric, 0)
+        lattice.apply(y, expected, symmetric=symmetric, factor=factor, accumulate=True, threads=0)
+    total = core().LatticeSum(tuple(lattices), factors, symmetric)
+    total.apply(y, out, 0)
     np.testing.assert_allclose(out, expected, rtol=3e-6, atol=1e-6)
-    core().mean_field_step(lattices, factors, phi, y, own, out, symmetric, 0)
+    total.mean_field_step(phi, y, own, out, 0)
     np.testing.assert_allclose(out, softmax(expected - own * y - phi), rtol=2e-5, atol=1e-7)
     once = y.copy()
-    core().mean_field_step(lattices, factors, phi, once, None, once, symmetric, 1)  # in place
+    total.mean_field_step(phi, once, None, once, 1)  # in place
     np.testing.assert_allclose(once, softmax(expected - phi), rtol=2e-5, atol=1e-7)
     twice = np.empty_like(y)
-    core().mean_field_step(lattices, factors, phi, y, None, twice, symmetric, 3)
+    total.mean_field_step(phi, y, None, twice, 3)
     np.testing.assert_array_equal(once, twice)  # for any number of threads
 
 
 @pytest.mark.parametrize("sigma", [0.7, 3.0])
 @pytest.mark.parametrize("labels", [1, 3, 21, 40])
-def test_energy_and_alternatives_of_a_labelling(sigma, labels):
+def test_energy_and_icm_moves_of_a_labelling(sigma, labels):
     """At once or by planes of indicators, they are what the matrix of the filters says."""
     rng = np.random.default_rng(0)
     features = np.stack(np.meshgrid(np.arange(9.0), np.arange(8.0), indexing="ij"), -1) / sigma
     lattice = core().Lattice.build(features.reshape(-1, 2), 0)
     n = 72
     matrix = np.zeros((n, n), np.float32)
-    lattice.apply(np.eye(n, dtype=np.float32), matrix, True, 0.3, False, 0)
+    apply(lattice, np.eye(n, dtype=np.float32), matrix, 0.3)
     mass, own = matrix.sum(1), np.diag(matrix).copy()
     phi = rng.random((labels, n), dtype=np.float32)
     x = rng.integers(0, max(1, labels - 2), n)  # some labels that nobody has
     same = x[:, None] == x
-    unary, equal = core().potts_energy([lattice], [0.3], phi, x, True, 0)
+    total = core().LatticeSum((lattice,), [0.3], True)
+    unary, equal = total.potts_energy(phi, x, 0)
     assert unary == pytest.approx(phi[x, np.arange(n)].sum(), rel=1e-6)
     assert equal == pytest.approx((matrix * same).sum(), rel=1e-5)
     best, gain = np.empty(n, np.int64), np.empty(n, np.float32)
-    sums = core().potts_alternatives([lattice], [0.3], phi, x, mass, own, best, gain, True, 0)
+    sums = total.potts_icm_moves(phi, x, mass=mass, own=own, best=best, gain=gain, threads=0)
     others = matrix - np.diag(own)
     costs = phi + np.stack([others @ (x != i) for i in range(labels)])
     now = costs[x, np.arange(n)]
@@ -234,11 +246,11 @@ def test_energy_and_alternatives_of_a_labelling(sigma, labels):
 
 
 def test_labels_outside_the_planes_are_refused():
-    lattice = core().Lattice.build(np.zeros((4, 1)), 0)
+    total = core().LatticeSum((core().Lattice.build(np.zeros((4, 1)), 0),), [1.0], True)
     phi = np.zeros((2, 4), np.float32)
     for wrong in (2, -1):
         with pytest.raises(ValueError, match="labels"):
-            core().potts_energy([lattice], [1.0], phi, np.array([0, 1, wrong, 0]), True, 0)
+            total.potts_energy(phi, np.array([0, 1, wrong, 0]), 0)
 
 
 @pytest.mark.parametrize("hard", [False, True])
@@ -249,26 +261,13 @@ def test_levels_that_a_channel_does_not_reach_change_nothing(channels, hard):
     n, count = 60, 12
     lattice = core().Lattice.build(rng.random((n, 2)) * 4, 0)
     matrix = np.zeros((n, n), np.float32)
-    lattice.apply(np.eye(n, dtype=np.float32), matrix, True, 1.0, False, 0)
+    apply(lattice, np.eye(n, dtype=np.float32), matrix)
     width = rng.choice([0.0, 0.05, 0.3, 1.0, 1.4], (channels, 1))
     scores = np.float32(rng.random((channels, 1)) + width * (rng.random((channels, n)) - 0.5))
     extents = np.stack([scores.min(1), scores.max(1)], 1)
     out = np.full_like(scores, 7)
-    lattice.ordered(
-        scores,
-        None,
-        extents,
-        out,
-        matrix.sum(1),
-        count,
-        0.0,
-        count - 1.0,
-        hard,
-        True,
-        1.0,
-        False,
-        0,
-    )
+    levels = Levels(count, 0.0, count - 1.0, hard)
+    ordered(lattice, scores, None, extents, matrix.sum(1), levels, out)
     t = np.clip(scores * np.float32(count - 1), 0, count - 1).astype(np.float64)
     t = np.floor(t) if hard else t
     ramps = np.clip(t[:, None] - np.arange(count - 1)[:, None], 0, 1)  # mass above each level
@@ -286,14 +285,14 @@ def test_offsets_are_added_to_the_scores(hard):
     lattice = core().Lattice.build(rng.random((500, 3)) * 5, 0)
     scores, offsets = rng.random((2, 7, 500), dtype=np.float32)
     mass = np.empty((1, 500), np.float32)
-    lattice.apply(np.ones((1, 500), np.float32), mass, True, 1.0, False, 0)
-    levels = (9, 0.0, 4.0, hard, True, 1.0, False, 0)
+    apply(lattice, np.ones((1, 500), np.float32), mass)
+    levels = Levels(9, 0.0, 4.0, hard)
     extents, known = np.empty((2, 7, 2), np.float32)
     core().extents(scores + offsets, None, extents, 0)
     core().extents(scores, offsets, known, 0)
     np.testing.assert_array_equal(known, extents)
     summed, added = np.empty((2, 7, 500), np.float32)
-    lattice.ordered(scores + offsets, None, extents, summed, mass[0], *levels)
-    lattice.ordered(scores, offsets, extents, added, mass[0], *levels)
+    ordered(lattice, scores + offsets, None, extents, mass[0], levels, summed)
+    ordered(lattice, scores, offsets, extents, mass[0], levels, added)
     assert summed.any()
     np.testing.assert_array_equal(added, summed)

@@ -1,5 +1,5 @@
-// What the bindings share: arrays become pointers, the GIL is released, C++ errors become Python
-// ones.
+// Shared by the bindings, one file per concept: arrays become pointers, the GIL is released, C++
+// errors become Python ones. Functions of more than a few arguments take the rest by keyword.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,6 +7,7 @@
 
 #include <stdexcept>
 
+#include "densecrf/filter.hpp"
 #include "densecrf/parallel.hpp"
 #include "densecrf/pixelwise.hpp"
 
@@ -14,6 +15,12 @@ namespace nb = nanobind;
 
 namespace densecrf {
 
+using namespace nb::literals;
+
+void bind_lattice(nb::module_& m);
+void bind_baselines(nb::module_& m);
+void bind_lattice_sum(nb::module_& m);
+void bind_grid(nb::module_& m);
 void bind_pixelwise(nb::module_& m);
 
 template <class T>
@@ -62,6 +69,23 @@ Planes planes_of(const Matrix<T>& array) {
 template <class T, class... Others>
 void check_columns(const Matrix<T>& array, const Others&... vectors) {
   require(((vectors.shape(0) == array.shape(1)) && ...), "a vector is not as long as the planes");
+}
+
+inline void check_pixels(const Lattice& lattice, std::size_t count) {
+  require(static_cast<std::int64_t>(count) == lattice.pixels(),
+          "the array's number of pixels is not the lattice's");
+}
+
+inline Blur blur_of(bool symmetric) {
+  return symmetric ? Blur::kSymmetric : Blur::kForward;
+}
+
+// From densecrf.filters.base.Levels.
+inline Levels levels_of(nb::handle given) {
+  const Levels levels{nb::cast<int>(given.attr("count")), nb::cast<float>(given.attr("low")),
+                      nb::cast<float>(given.attr("scale")), nb::cast<bool>(given.attr("hard"))};
+  require(levels.count >= 2, "levels: at least 2");
+  return levels;
 }
 
 }  // namespace densecrf

@@ -1,12 +1,10 @@
-// The operations on single pixels.
+// The solvers' operations on single pixels.
 #include "densecrf/pixelwise.hpp"
 
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 
 #include "arrays.hpp"
-
-using namespace nb::literals;
 
 namespace densecrf {
 
@@ -38,21 +36,21 @@ void bind_pixelwise(nb::module_& m) {
       "z"_a, "out"_a.noconvert(), "threads"_a);
   m.def(
       "descend",
-      [](In phi, In r, In v, Column step, Column stiffness, In previous, Out out, int threads) {
+      [](In phi, In r, In v, Column step, Column lipschitz, In previous, Out out, int threads) {
         check_same_shape(phi, r);
         check_same_shape(phi, v);
         check_same_shape(phi, previous);
         check_same_shape(phi, out);
-        check_columns(phi, step, stiffness);
+        check_columns(phi, step, lipschitz);
         return parallel(threads, [&](Team& team) {
           return descend(planes_of(phi), phi.data(), r.data(), v.data(), step.data(),
-                         stiffness.data(), previous.data(), out.data(), team);
+                         lipschitz.data(), previous.data(), out.data(), team);
         });
       },
-      "phi"_a, "r"_a, "v"_a, "step"_a, "stiffness"_a, "previous"_a, "out"_a.noconvert(),
+      "phi"_a, "r"_a, "v"_a, "step"_a, "lipschitz"_a, "previous"_a, "out"_a.noconvert(),
       "threads"_a);
   m.def(
-      "mean_field_response",
+      "mean_field_update",
       [](In phi, std::optional<In> filtered, std::optional<In> y, std::optional<Column> own,
          Out out, int threads) {
         check_same_shape(phi, out);
@@ -63,8 +61,8 @@ void bind_pixelwise(nb::module_& m) {
           check_columns(phi, *own);
         }
         parallel(threads, [&](Team& team) {
-          mean_field_response(planes_of(phi), phi.data(), data_of(filtered), data_of(y),
-                              data_of(own), out.data(), team);
+          mean_field_update(planes_of(phi), phi.data(), data_of(filtered), data_of(y), data_of(own),
+                            out.data(), team);
         });
       },
       "phi"_a, "filtered"_a.none(), "y"_a.none(), "own"_a.none(), "out"_a.noconvert(), "threads"_a);
@@ -88,29 +86,29 @@ void bind_pixelwise(nb::module_& m) {
       },
       "z"_a, "out"_a.noconvert(), "threads"_a);
   m.def(
-      "alternatives",
+      "icm_moves",
       [](In phi, In received, Labels present, Column others, Labels labels,
          Vector<std::int64_t> best, Vector<float> gain, int threads) {
         require(received.shape(1) == phi.shape(1), "received: not as long as phi");
         require(received.shape(0) == present.shape(0), "present: not as many as received");
         check_columns(phi, others, labels, best, gain);
         return parallel(threads, [&](Team& team) {
-          return alternatives(planes_of(phi), phi.data(), received.data(), present.data(),
-                              static_cast<int>(present.shape(0)), others.data(), labels.data(),
-                              best.data(), gain.data(), team);
+          return icm_moves(planes_of(phi), phi.data(), received.data(), present.data(),
+                           static_cast<int>(present.shape(0)), others.data(), labels.data(),
+                           best.data(), gain.data(), team);
         });
       },
       "phi"_a, "received"_a, "present"_a, "others"_a, "labels"_a, "best"_a.noconvert(),
       "gain"_a.noconvert(), "threads"_a);
   m.def(
-      "linearise",
+      "lmo",
       [](In linear, In h, Column c, In y, Vector<std::int64_t> best, int threads) {
         check_same_shape(linear, h);
         check_same_shape(linear, y);
         check_columns(linear, c, best);
         return parallel(threads, [&](Team& team) {
-          return linearise(planes_of(linear), linear.data(), h.data(), c.data(), y.data(),
-                           best.data(), team);
+          return lmo(planes_of(linear), linear.data(), h.data(), c.data(), y.data(), best.data(),
+                     team);
         });
       },
       "linear"_a, "h"_a, "c"_a, "y"_a, "best"_a.noconvert(), "threads"_a);
@@ -127,12 +125,12 @@ void bind_pixelwise(nb::module_& m) {
       },
       "labels"_a, "y"_a, "target"_a, "h"_a, "c"_a, "threads"_a);
   m.def(
-      "toward",
+      "step_to_vertex",
       [](Labels labels, In y, float step, Out out, int threads) {
         check_same_shape(y, out);
         check_columns(y, labels);
         parallel(threads, [&](Team& team) {
-          toward(planes_of(y), labels.data(), y.data(), step, out.data(), team);
+          step_to_vertex(planes_of(y), labels.data(), y.data(), step, out.data(), team);
         });
       },
       "labels"_a, "y"_a, "step"_a, "out"_a.noconvert(), "threads"_a);
@@ -183,12 +181,12 @@ void bind_pixelwise(nb::module_& m) {
       },
       "u"_a, "v"_a, "threads"_a);
   m.def(
-      "ahead",
+      "extrapolate",
       [](In u, In v, float share, Out out, int threads) {
         check_same_shape(u, v);
         check_same_shape(u, out);
         parallel(threads, [&](Team& team) {
-          ahead(planes_of(u), u.data(), v.data(), share, out.data(), team);
+          extrapolate(planes_of(u), u.data(), v.data(), share, out.data(), team);
         });
       },
       "u"_a, "v"_a, "share"_a, "out"_a.noconvert(), "threads"_a);

@@ -50,8 +50,8 @@ std::vector<std::int32_t> ranks_of(const float* scores, std::int64_t n) {
   return rank;
 }
 
-Lists splat(const Lattice& lattice, const std::vector<std::int32_t>& rank,
-            const std::function<void()>& checkpoint) {
+Lists splat_lists(const Lattice& lattice, const std::vector<std::int32_t>& rank,
+                  const std::function<void()>& checkpoint) {
   const Topology& t = *lattice.topology;
   Lists lists;
   lists.entries.reserve(static_cast<std::size_t>(t.entry_pixel.size()));
@@ -71,8 +71,8 @@ Lists splat(const Lattice& lattice, const std::vector<std::int32_t>& rank,
 }
 
 // Merges a vertex's list with its two neighbours', halved.
-Lists blur(const Lists& in, const std::int32_t* axis, std::int64_t vertices,
-           std::int64_t max_entries, const std::function<void()>& checkpoint) {
+Lists blur_lists(const Lists& in, const std::int32_t* axis, std::int64_t vertices,
+                 std::int64_t max_entries, const std::function<void()>& checkpoint) {
   Lists out;
   out.entries.reserve(in.entries.size());
   for (std::int64_t v = 0; v < vertices; ++v) {
@@ -121,20 +121,20 @@ float signed_mass(const Lists& lists, std::int64_t v, std::int32_t rank) {
   return below - ((last - 1)->value - to_here);
 }
 
-void filter_label(const Lattice& lattice, const float* scores, float* out, BlurOrder order,
+void filter_label(const Lattice& lattice, const float* scores, float* out, Blur blur,
                   std::int64_t max_entries, const std::function<void()>& checkpoint) {
   const Topology& t = *lattice.topology;
   const std::int64_t n = t.pixels;
   const auto rank = ranks_of(scores, n);
-  const Lists splatted = splat(lattice, rank, checkpoint);
-  const int orders = order == BlurOrder::kSymmetric ? 2 : 1;
+  const Lists splatted = splat_lists(lattice, rank, checkpoint);
+  const int orders = blur == Blur::kSymmetric ? 2 : 1;
   const float scale = lattice.scale() / static_cast<float>(orders);
   std::fill(out, out + n, 0.0f);
   for (int reversed = 0; reversed < orders; ++reversed) {
     Lists lists = splatted;
     for (int i = 0; i <= t.dimension; ++i)
-      lists =
-          blur(lists, t.axis(reversed ? t.dimension - i : i), t.vertices, max_entries, checkpoint);
+      lists = blur_lists(lists, t.axis(reversed ? t.dimension - i : i), t.vertices, max_entries,
+                         checkpoint);
     accumulate(lists, t.vertices);
     for (std::int64_t a = 0; a < n; ++a) {
       float sum = 0;
@@ -149,11 +149,11 @@ void filter_label(const Lattice& lattice, const float* scores, float* out, BlurO
 }  // namespace
 
 void filter_adaptive(const Lattice& lattice, const float* scores, float* out, int channels,
-                     BlurOrder order, std::int64_t max_entries, Team& team) {
+                     Blur blur, std::int64_t max_entries, Team& team) {
   const std::int64_t n = lattice.pixels();
   team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
     for (std::int64_t c = begin; c < end; ++c)
-      filter_label(lattice, scores + c * n, out + c * n, order, max_entries,
+      filter_label(lattice, scores + c * n, out + c * n, blur, max_entries,
                    [&] { team.checkpoint(thread); });
   });
 }

@@ -30,12 +30,12 @@ void blur_levels(const Topology& t, int levels, bool reversed, Values& values, V
 }
 
 // Algorithm 3: Σ_b k_ab [bin_a >= bin_b], added to out with the given sign.
-void algorithm3(const Lattice& lattice, const std::vector<int>& bin, int levels, BlurOrder order,
+void algorithm3(const Lattice& lattice, const std::vector<int>& bin, int levels, Blur blur,
                 float sign, float* out, const std::function<void()>& checkpoint) {
   const Topology& t = *lattice.topology;
   const std::int64_t n = t.pixels;
   const std::size_t size = static_cast<std::size_t>(t.vertices + 1) * levels;
-  const int orders = order == BlurOrder::kSymmetric ? 2 : 1;
+  const int orders = blur == Blur::kSymmetric ? 2 : 1;
   const float scale = sign * lattice.scale() / static_cast<float>(orders);
   Values splatted(size, 0.0f), values(size), scratch(size, 0.0f);
   for (std::int64_t v = 0; v < t.vertices; ++v) {
@@ -60,8 +60,8 @@ void algorithm3(const Lattice& lattice, const std::vector<int>& bin, int levels,
 
 }  // namespace
 
-void filter_literal(const Lattice& lattice, const float* scores, float* out, int channels,
-                    int levels, BlurOrder order, Team& team) {
+void filter_algorithm3(const Lattice& lattice, const float* scores, float* out, int channels,
+                       int levels, Blur blur, Team& team) {
   const std::int64_t n = lattice.pixels();
   // Scores a rounding error outside [0, 1], or NaN, must not become an index out of range.
   const Levels open{levels, 0.0f, static_cast<float>(levels - 1), false};
@@ -73,11 +73,11 @@ void filter_literal(const Lattice& lattice, const float* scores, float* out, int
       float* result = out + c * n;
       std::fill(result, result + n, 0.0f);
       for (std::int64_t a = 0; a < n; ++a) bin[a] = static_cast<int>(open.of(y[a]));
-      algorithm3(lattice, bin, levels, order, 1.0f, result, checkpoint);
+      algorithm3(lattice, bin, levels, blur, 1.0f, result, checkpoint);
       // For [y_a <= y_b] the bins are closed above, and levels count downwards.
       for (std::int64_t a = 0; a < n; ++a)
         bin[a] = levels - 1 - static_cast<int>(std::ceil(open.of(y[a])));
-      algorithm3(lattice, bin, levels, order, -1.0f, result, checkpoint);
+      algorithm3(lattice, bin, levels, blur, -1.0f, result, checkpoint);
     }
   });
 }

@@ -22,7 +22,7 @@ class PassingLattice {
       : any_(d), simplex_(d), checkpoint_(std::move(checkpoint)) {}
 
   // Filters values, n rows of two, in place.
-  void filter(const float* features, std::int64_t n, float* values, BlurOrder order) {
+  void filter(const float* features, std::int64_t n, float* values, Blur blur) {
     KeyTable<D> table(d(), static_cast<std::size_t>(n / 8));
     locate(features, n, table);
     link(table);
@@ -36,11 +36,11 @@ class PassingLattice {
       vertex[1] += weight_[slot] * row[1];
     }
     std::fill(values, values + 2 * n, 0.0f);
-    const int orders = order == BlurOrder::kSymmetric ? 2 : 1;
+    const int orders = blur == Blur::kSymmetric ? 2 : 1;
     const float scale = 1.0f / (1.0f + std::ldexp(1.0f, -d())) / static_cast<float>(orders);
     for (int reversed = 0; reversed < orders; ++reversed) {
       blurred_ = splatted_;
-      blur(reversed == 1);
+      blur_vertices(reversed == 1);
       slice(n, scale, values);
     }
   }
@@ -78,7 +78,7 @@ class PassingLattice {
     }
   }
 
-  void blur(bool reversed) {
+  void blur_vertices(bool reversed) {
     for (int i = 0; i <= d(); ++i) {
       if (vertices_ > kCheckEvery) checkpoint_();
       const std::int32_t* along = axis(reversed ? d() - i : i);
@@ -119,12 +119,12 @@ template <int D>
 class DivideAndConquer {
  public:
   DivideAndConquer(const float* features, std::int64_t n, int d, const float* weights,
-                   const Lattice* fixed, BlurOrder order, std::function<void()> checkpoint)
+                   const Lattice* fixed, Blur blur, std::function<void()> checkpoint)
       : features_(features),
         d_(d),
         weights_(weights),
         fixed_(fixed),
-        order_(order),
+        blur_(blur),
         checkpoint_(std::move(checkpoint)),
         alone_(1, [this] { return stopped(); }),
         passing_(d, checkpoint_) {
@@ -200,7 +200,7 @@ class DivideAndConquer {
       std::copy_n(features_ + static_cast<std::int64_t>(a) * d_, d_, chosen_.data() + i * d_);
       values_[2 * i + (begin + i < middle ? 0 : 1)] = weights_[a];
     }
-    passing_.filter(chosen_.data(), n, values_.data(), order_);
+    passing_.filter(chosen_.data(), n, values_.data(), blur_);
     return values_;
   }
 
@@ -209,7 +209,7 @@ class DivideAndConquer {
     std::vector<float> values(2 * sorted_.size(), 0.0f), filtered(values.size());
     for (std::int64_t i = begin; i < end; ++i)
       values[2 * static_cast<std::size_t>(sorted_[i]) + (i < middle ? 0 : 1)] = 1.0f;
-    filter_plain(*fixed_, {values.data(), 1, 2}, {filtered.data(), 1, 2}, 2, order_, 1.0f, false,
+    filter_plain(*fixed_, {values.data(), 1, 2}, {filtered.data(), 1, 2}, 2, blur_, 1.0f, false,
                  alone_);
     values_.resize(static_cast<std::size_t>(2 * (end - begin)));
     for (std::int64_t i = begin; i < end; ++i)
@@ -222,7 +222,7 @@ class DivideAndConquer {
   int d_;
   const float* weights_;
   const Lattice* fixed_;
-  BlurOrder order_;
+  Blur blur_;
   std::function<void()> checkpoint_;
   Team alone_;  // for one filtering, which may be long: it asks the outer team whether to go on
   PassingLattice<D> passing_;
@@ -235,10 +235,10 @@ class DivideAndConquer {
 
 void filter_divide_and_conquer(const float* features, std::int64_t n, int d, const float* weights,
                                const Lattice* fixed, const float* scores, float* out, int channels,
-                               BlurOrder order, Team& team) {
+                               Blur blur, Team& team) {
   const auto in_dimension = [&]<int D>() {
     team.run(channels, 1, [&](std::int64_t begin, std::int64_t end, int thread) {
-      DivideAndConquer<D> solver(features, n, d, weights, fixed, order,
+      DivideAndConquer<D> solver(features, n, d, weights, fixed, blur,
                                  [&] { team.checkpoint(thread); });
       for (std::int64_t c = begin; c < end; ++c) solver.label(scores + c * n, out + c * n);
     });

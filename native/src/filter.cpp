@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "blocks.hpp"
+#include "channel_blocks.hpp"
 #include "simd/row_kernels.hpp"
 
 namespace densecrf {
@@ -16,8 +16,8 @@ constexpr std::int64_t kTile = 64;  // pixels that are sliced together
 void gather_rows(Plane<const float> in, int channels, int width, float* out, std::int64_t begin,
                  std::int64_t end) {
   if (in.pixel_stride == 1) {
-    rows().to_rows(in.data + begin, in.channel_stride, channels, width, out + begin * width,
-                   end - begin);
+    row_kernels().to_rows(in.data + begin, in.channel_stride, channels, width, out + begin * width,
+                          end - begin);
     return;
   }
   for (std::int64_t a = begin; a < end; ++a) {
@@ -31,8 +31,8 @@ void gather_rows(Plane<const float> in, int channels, int width, float* out, std
 void scatter_rows(const float* in, int channels, int width, float factor, bool accumulate,
                   Plane<float> out, std::int64_t begin, std::int64_t end) {
   if (out.pixel_stride == 1) {
-    rows().to_planes(in, channels, width, factor, accumulate, out.data + begin, out.channel_stride,
-                     end - begin);
+    row_kernels().to_planes(in, channels, width, factor, accumulate, out.data + begin,
+                            out.channel_stride, end - begin);
     return;
   }
   for (std::int64_t a = begin; a < end; ++a)
@@ -45,38 +45,40 @@ void scatter_rows(const float* in, int channels, int width, float factor, bool a
 }  // namespace
 
 void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> out, int channels,
-                  BlurOrder order, float factor, bool accumulate, Team& team) {
+                  Blur blur, float factor, bool accumulate, Team& team) {
   constexpr int kBlock = 16;
-  const Rows& r = rows();
+  const RowKernels& r = row_kernels();
   const LatticeView view = lattice.view();
   const float scale = lattice.scale();
-  std::vector<Block> blocks;
+  std::vector<ChannelBlock> blocks;
   for (int first = 0; first < channels; first += kBlock) {
     const int count = std::min(kBlock, channels - first);
     blocks.push_back({first, count, row_width(count), row_width(count)});
   }
-  each_block(lattice, blocks, order, team, [&](const Block& block, float* pixels, auto&& run) {
-    const auto [first, count, width, same] = block;
-    const Plane<const float> from{in.data + first * in.channel_stride, in.channel_stride,
-                                  in.pixel_stride};
-    const Plane<float> to{out.data + first * out.channel_stride, out.channel_stride,
-                          out.pixel_stride};
-    run(
-        [&, count = count, width = width](std::int64_t begin, std::int64_t end) {
-          gather_rows(from, count, width, pixels, begin, end);
-        },
-        [&, width = width](float* vertices, std::int64_t begin, std::int64_t end) {
-          r.splat(view, pixels, vertices, width, begin, end);
-        },
-        [&, count = count, width = width](RowsView vertices, std::int64_t begin, std::int64_t end) {
-          float tile[kTile * kBlock];
-          for (std::int64_t a = begin; a < end; a += kTile) {
-            const std::int64_t stop = std::min(end, a + kTile);
-            r.slice(view, vertices, scale, false, tile, width, a, stop);
-            scatter_rows(tile, count, width, factor, accumulate, to, a, stop);
-          }
-        });
-  });
+  for_each_block(lattice, blocks, blur, team,
+                 [&](const ChannelBlock& block, float* pixels, auto&& run) {
+                   const auto [first, count, width, same] = block;
+                   const Plane<const float> from{in.data + first * in.channel_stride,
+                                                 in.channel_stride, in.pixel_stride};
+                   const Plane<float> to{out.data + first * out.channel_stride, out.channel_stride,
+                                         out.pixel_stride};
+                   run(
+                       [&, count = count, width = width](std::int64_t begin, std::int64_t end) {
+                         gather_rows(from, count, width, pixels, begin, end);
+                       },
+                       [&, width = width](float* vertices, std::int64_t begin, std::int64_t end) {
+                         r.splat(view, pixels, vertices, width, begin, end);
+                       },
+                       [&, count = count, width = width](VertexRows vertices, std::int64_t begin,
+                                                         std::int64_t end) {
+                         float tile[kTile * kBlock];
+                         for (std::int64_t a = begin; a < end; a += kTile) {
+                           const std::int64_t stop = std::min(end, a + kTile);
+                           r.slice(view, vertices, scale, false, tile, width, a, stop);
+                           scatter_rows(tile, count, width, factor, accumulate, to, a, stop);
+                         }
+                       });
+                 });
 }
 
 }  // namespace densecrf

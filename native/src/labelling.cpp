@@ -4,14 +4,14 @@
 #include <memory>
 #include <stdexcept>
 
-#include "ordered_sums.hpp"
-#include "splat_and_blur.hpp"
+#include "blurred_lattices.hpp"
+#include "deterministic_sums.hpp"
 
 namespace densecrf {
 
 namespace {
 
-constexpr int kTile = Spread::kTile;
+constexpr int kTile = BlurredLattices::kTile;
 
 // The labels that any pixel has, and which of them each pixel has.
 struct Present {
@@ -43,12 +43,11 @@ struct Present {
 // At once where that takes little memory; otherwise as planes.
 class Support {
  public:
-  Support(const std::vector<Term>& terms, std::int64_t n, const Present& present, BlurOrder order,
-          Team& team)
-      : n_(n), present_(present), spread_(terms, present.count(), order) {
+  Support(const LatticeSum& sum, std::int64_t n, const Present& present, Team& team)
+      : n_(n), present_(present), blurred_(sum, present.count()) {
     constexpr int kGenerous = 16;  // planes' worth of floats, beside one for each label
-    if (Spread::fits(terms, present.count(), order, (kGenerous + present.count()) * n_)) {
-      spread_.splat_labels(present.of_pixel.data(), team);
+    if (BlurredLattices::fits(sum, present.count(), (kGenerous + present.count()) * n_)) {
+      blurred_.splat_labels(present.of_pixel.data(), team);
       return;
     }
     const std::int64_t size = present.count() * n_;
@@ -56,20 +55,19 @@ class Support {
     std::fill(indicators.data(), indicators.data() + size, 0.0f);
     for (std::int64_t a = 0; a < n_; ++a) indicators[channel(a) * n_ + a] = 1.0f;
     filtered_.reset(size);
-    filter_one_by_one(terms, {present.count(), n_}, indicators.data(), filtered_.data(), order,
-                      team);
+    filter_one_by_one(sum, {present.count(), n_}, indicators.data(), filtered_.data(), team);
   }
 
   // Of pixels [begin, end), at most a tile, as planes kTile apart.
   void tile(std::int64_t begin, std::int64_t end, float* out) const {
-    if (filtered_.size() == 0) return spread_.slice(begin, end, out);
+    if (filtered_.size() == 0) return blurred_.slice(begin, end, out);
     for (int i = 0; i < present_.count(); ++i)
       std::copy_n(filtered_.data() + i * n_ + begin, end - begin, out + i * kTile);
   }
 
   // Of pixels [begin, end), on their own labels.
   void own(std::int64_t begin, std::int64_t end, float* out) const {
-    if (filtered_.size() == 0) return spread_.slice_own(present_.of_pixel.data(), begin, end, out);
+    if (filtered_.size() == 0) return blurred_.slice_own(present_.of_pixel.data(), begin, end, out);
     for (std::int64_t a = begin; a < end; ++a) out[a - begin] = filtered_[channel(a) * n_ + a];
   }
 
@@ -80,61 +78,62 @@ class Support {
  private:
   std::int64_t n_;
   const Present& present_;
-  Spread spread_;
+  BlurredLattices blurred_;
   Buffer<float> filtered_;
 };
 
 }  // namespace
 
-void total_mass(const std::vector<Term>& terms, std::int64_t n, float* out, BlurOrder order,
-                Team& team) {
+void total_mass(const LatticeSum& sum, std::int64_t n, float* out, Team& team) {
   const std::vector<std::int64_t> same(static_cast<std::size_t>(n), 0);
   const Present present(same.data(), {1, n});
-  const Support support(terms, n, present, order, team);
-  team.run(n, kChunkOfPixels, [&](std::int64_t begin, std::int64_t end, int) {
+  const Support support(sum, n, present, team);
+  team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
     support.own(begin, end, out + begin);
   });
 }
 
-std::array<double, 2> potts_energy(const std::vector<Term>& terms, Planes planes, const float* phi,
-                                   const std::int64_t* labels, BlurOrder order, Team& team) {
+std::array<double, 2> potts_energy(const LatticeSum& sum, Planes planes, const float* phi,
+                                   const std::int64_t* labels, Team& team) {
   const Present present(labels, planes);
-  const Support support(terms, planes.n, present, order, team);
-  return over_chunks<2>(planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
-    std::vector<float> own(static_cast<std::size_t>(end - begin));
-    support.own(begin, end, own.data());
-    for (std::int64_t a = begin; a < end; ++a) {
-      sums[0] += phi[labels[a] * planes.n + a];
-      sums[1] += own[static_cast<std::size_t>(a - begin)];
-    }
-  });
+  const Support support(sum, planes.n, present, team);
+  return sum_over_chunks<2>(planes.n, team,
+                            [&](std::int64_t begin, std::int64_t end, double* sums) {
+                              std::vector<float> own(static_cast<std::size_t>(end - begin));
+                              support.own(begin, end, own.data());
+                              for (std::int64_t a = begin; a < end; ++a) {
+                                sums[0] += phi[labels[a] * planes.n + a];
+                                sums[1] += own[static_cast<std::size_t>(a - begin)];
+                              }
+                            });
 }
 
-std::array<double, 3> potts_alternatives(const std::vector<Term>& terms, Planes planes,
-                                         const float* phi, const std::int64_t* labels,
-                                         const float* mass, const float* own, std::int64_t* best,
-                                         float* gain, BlurOrder order, Team& team) {
+std::array<double, 3> potts_icm_moves(const LatticeSum& sum, Planes planes, const float* phi,
+                                      const std::int64_t* labels, const float* mass,
+                                      const float* own, std::int64_t* best, float* gain,
+                                      Team& team) {
   const Present present(labels, planes);
-  const Support support(terms, planes.n, present, order, team);
-  return over_chunks<3>(planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
-    std::vector<float> tile(static_cast<std::size_t>(present.count()) * kTile);
-    float others[kTile], equal[kTile];
-    for (std::int64_t a = begin; a < end; a += kTile) {
-      const int count = static_cast<int>(std::min<std::int64_t>(kTile, end - a));
-      support.tile(a, a + count, tile.data());
-      for (int p = 0; p < count; ++p) {
-        others[p] = mass[a + p] - own[a + p];
-        equal[p] = tile[support.channel(a + p) * kTile + p];
-      }
-      for (int i = 0; i < present.count(); ++i)  // what all the other labels' pixels charge
-        for (int p = 0; p < count; ++p) tile[i * kTile + p] = others[p] - tile[i * kTile + p];
-      for (int p = 0; p < count; ++p)  // exactly nothing where all have this label
-        tile[support.channel(a + p) * kTile + p] = mass[a + p] - equal[p];
-      pixels().alternatives({planes.n, planes.labels, count, nullptr}, phi + a, tile.data(), kTile,
-                            present.labels.data(), present.count(), others, labels + a, best + a,
-                            gain + a, sums);
-    }
-  });
+  const Support support(sum, planes.n, present, team);
+  return sum_over_chunks<3>(
+      planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+        std::vector<float> tile(static_cast<std::size_t>(present.count()) * kTile);
+        float others[kTile], equal[kTile];
+        for (std::int64_t a = begin; a < end; a += kTile) {
+          const int count = static_cast<int>(std::min<std::int64_t>(kTile, end - a));
+          support.tile(a, a + count, tile.data());
+          for (int p = 0; p < count; ++p) {
+            others[p] = mass[a + p] - own[a + p];
+            equal[p] = tile[support.channel(a + p) * kTile + p];
+          }
+          for (int i = 0; i < present.count(); ++i)  // what all the other labels' pixels charge
+            for (int p = 0; p < count; ++p) tile[i * kTile + p] = others[p] - tile[i * kTile + p];
+          for (int p = 0; p < count; ++p)  // exactly nothing where all have this label
+            tile[support.channel(a + p) * kTile + p] = mass[a + p] - equal[p];
+          pixel_kernels().icm_moves({planes.n, planes.labels, count, nullptr}, phi + a, tile.data(),
+                                    kTile, present.labels.data(), present.count(), others,
+                                    labels + a, best + a, gain + a, sums);
+        }
+      });
 }
 
 }  // namespace densecrf

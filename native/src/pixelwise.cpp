@@ -4,26 +4,27 @@
 #include <cmath>
 #include <vector>
 
-#include "ordered_sums.hpp"
+#include "deterministic_sums.hpp"
 #include "simd/pixel_kernels.hpp"
 
 namespace densecrf {
 
 namespace {
 
-constexpr std::int64_t kGrain = kChunkOfPixels;
-constexpr int kTile = Pixels::kTile;
+constexpr std::int64_t kGrain = kChunk;
+constexpr int kTile = PixelKernels::kTile;
 
 // Calls body(tile, first pixel, sums) for all tiles.
 template <std::size_t Sums, class Body>
-std::array<double, Sums> over_tiles(Planes planes, Team& team, Body&& body) {
-  return over_chunks<Sums>(planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
-    std::vector<float> scratch(static_cast<std::size_t>(planes.labels) * kTile);
-    for (std::int64_t a = begin; a < end; a += kTile) {
-      const auto count = std::min<std::int64_t>(kTile, end - a);
-      body(Tile{planes.n, planes.labels, static_cast<int>(count), scratch.data()}, a, sums);
-    }
-  });
+std::array<double, Sums> sum_over_tiles(Planes planes, Team& team, Body&& body) {
+  return sum_over_chunks<Sums>(
+      planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+        std::vector<float> scratch(static_cast<std::size_t>(planes.labels) * kTile);
+        for (std::int64_t a = begin; a < end; a += kTile) {
+          const auto count = std::min<std::int64_t>(kTile, end - a);
+          body(Tile{planes.n, planes.labels, static_cast<int>(count), scratch.data()}, a, sums);
+        }
+      });
 }
 
 const float* from(const float* vector, std::int64_t a) {
@@ -33,74 +34,75 @@ const float* from(const float* vector, std::int64_t a) {
 }  // namespace
 
 void project_simplex(Planes planes, const float* z, float* out, Team& team) {
-  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
-    pixels().project(tile, z + a, out + a);
+  sum_over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixel_kernels().project(tile, z + a, out + a);
   });
 }
 
 std::array<double, 3> descend(Planes planes, const float* phi, const float* r, const float* v,
-                              const float* step, const float* stiffness, const float* previous,
+                              const float* step, const float* lipschitz, const float* previous,
                               float* out, Team& team) {
-  return over_tiles<3>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
-    pixels().descend(tile, phi + a, r + a, v + a, step + a, stiffness + a, previous + a, out + a,
-                     sums);
+  return sum_over_tiles<3>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
+    pixel_kernels().descend(tile, phi + a, r + a, v + a, step + a, lipschitz + a, previous + a,
+                            out + a, sums);
   });
 }
 
-void mean_field_response(Planes planes, const float* phi, const float* filtered, const float* y,
-                         const float* own, float* out, Team& team) {
-  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
-    pixels().respond(tile, phi + a, from(filtered, a), planes.n, from(y, a), from(own, a), out + a);
+void mean_field_update(Planes planes, const float* phi, const float* filtered, const float* y,
+                       const float* own, float* out, Team& team) {
+  sum_over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixel_kernels().mean_field_update(tile, phi + a, from(filtered, a), planes.n, from(y, a),
+                                      from(own, a), out + a);
   });
 }
 
 void potts_messages(Planes planes, const float* filtered, const float* y, const float* own,
                     float* out, Team& team) {
-  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
-    pixels().messages(tile, filtered + a, y + a, own + a, out + a);
+  sum_over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixel_kernels().messages(tile, filtered + a, y + a, own + a, out + a);
   });
 }
 
 void argmax(Planes planes, const float* z, std::int64_t* out, Team& team) {
-  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
-    pixels().argmax(tile, z + a, out + a);
+  sum_over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixel_kernels().argmax(tile, z + a, out + a);
   });
 }
 
-std::array<double, 3> alternatives(Planes planes, const float* phi, const float* received,
-                                   const std::int64_t* present, int count, const float* others,
-                                   const std::int64_t* labels, std::int64_t* best, float* gain,
-                                   Team& team) {
-  return over_tiles<3>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
-    pixels().alternatives(tile, phi + a, received + a, planes.n, present, count, others + a,
-                          labels + a, best + a, gain + a, sums);
+std::array<double, 3> icm_moves(Planes planes, const float* phi, const float* received,
+                                const std::int64_t* present, int count, const float* others,
+                                const std::int64_t* labels, std::int64_t* best, float* gain,
+                                Team& team) {
+  return sum_over_tiles<3>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
+    pixel_kernels().icm_moves(tile, phi + a, received + a, planes.n, present, count, others + a,
+                              labels + a, best + a, gain + a, sums);
   });
 }
 
-std::array<double, 2> linearise(Planes planes, const float* linear, const float* h, const float* c,
-                                const float* y, std::int64_t* best, Team& team) {
-  return over_tiles<2>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
-    pixels().linearise(tile, linear + a, h + a, c + a, y + a, best + a, sums);
+std::array<double, 2> lmo(Planes planes, const float* linear, const float* h, const float* c,
+                          const float* y, std::int64_t* best, Team& team) {
+  return sum_over_tiles<2>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
+    pixel_kernels().lmo(tile, linear + a, h + a, c + a, y + a, best + a, sums);
   });
 }
 
 double curvature(Planes planes, const std::int64_t* labels, const float* y, const float* target,
                  const float* h, const float* c, Team& team) {
-  return over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
-    pixels().curvature(tile, labels + a, y + a, target + a, h + a, c + a, sums);
+  return sum_over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
+    pixel_kernels().curvature(tile, labels + a, y + a, target + a, h + a, c + a, sums);
   })[0];
 }
 
-void toward(Planes planes, const std::int64_t* labels, const float* y, float step, float* out,
-            Team& team) {
-  over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
-    pixels().toward(tile, labels + a, y + a, step, out + a);
+void step_to_vertex(Planes planes, const std::int64_t* labels, const float* y, float step,
+                    float* out, Team& team) {
+  sum_over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
+    pixel_kernels().step_to_vertex(tile, labels + a, y + a, step, out + a);
   });
 }
 
 double lower_bound(Planes planes, const float* phi, const float* r, float factor, Team& team) {
   const auto [labels, n] = planes;
-  return over_chunks<1>(
+  return sum_over_chunks<1>(
       n, team, [&, labels = labels, n = n](std::int64_t begin, std::int64_t end, double* sums) {
         float least[kTile];
         for (std::int64_t tile = begin; tile < end; tile += kTile) {
@@ -168,21 +170,21 @@ void balance(Planes planes, float* r, const float* mass, double total_mass, floa
 }
 
 double inner(Planes planes, const float* u, const float* v, Team& team) {
-  return over_chunks<1>(length(planes), team,
-                        [&](std::int64_t begin, std::int64_t end, double* sums) {
-                          double lanes[kLanes] = {};
-                          in_lanes(begin, end, [&](std::int64_t at, int lane) {
-                            lanes[lane] += static_cast<double>(u[at]) * static_cast<double>(v[at]);
-                          });
-                          for (const double lane : lanes) sums[0] += lane;
-                        })[0];
+  return sum_over_chunks<1>(
+      length(planes), team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+        double lanes[kLanes] = {};
+        in_lanes(begin, end, [&](std::int64_t at, int lane) {
+          lanes[lane] += static_cast<double>(u[at]) * static_cast<double>(v[at]);
+        });
+        for (const double lane : lanes) sums[0] += lane;
+      })[0];
 }
 
 std::array<double, 2> difference(Planes planes, const float* u, const float* v, Team& team) {
   const std::int64_t size = length(planes);
   std::vector<float> most(static_cast<std::size_t>((size + kGrain - 1) / kGrain), 0.0f);
   const auto total =
-      over_chunks<1>(size, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+      sum_over_chunks<1>(size, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
         double lanes[kLanes] = {};
         float largest[kLanes] = {};
         in_lanes(begin, end, [&](std::int64_t at, int lane) {
@@ -198,7 +200,8 @@ std::array<double, 2> difference(Planes planes, const float* u, const float* v, 
   return {total[0], largest};
 }
 
-void ahead(Planes planes, const float* u, const float* v, float share, float* out, Team& team) {
+void extrapolate(Planes planes, const float* u, const float* v, float share, float* out,
+                 Team& team) {
   team.run(length(planes), kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) out[i] = u[i] + share * (u[i] - v[i]);
   });

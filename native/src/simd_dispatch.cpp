@@ -12,19 +12,19 @@
 namespace densecrf {
 
 #if defined(DENSECRF_HAVE_SSE2)
-extern const Rows rows_sse2;
-extern const Pixels pixels_sse2;
+extern const RowKernels row_kernels_sse2;
+extern const PixelKernels pixel_kernels_sse2;
 #else
-extern const Rows rows_base;
-extern const Pixels pixels_base;
+extern const RowKernels row_kernels_base;
+extern const PixelKernels pixel_kernels_base;
 #endif
 #if defined(DENSECRF_HAVE_AVX2)
-extern const Rows rows_avx2;
-extern const Pixels pixels_avx2;
+extern const RowKernels row_kernels_avx2;
+extern const PixelKernels pixel_kernels_avx2;
 #endif
 #if defined(DENSECRF_HAVE_AVX512)
-extern const Rows rows_avx512;
-extern const Pixels pixels_avx512;
+extern const RowKernels row_kernels_avx512;
+extern const PixelKernels pixel_kernels_avx512;
 #endif
 
 namespace {
@@ -48,20 +48,20 @@ bool has_avx512() {
 
 // The loops of one instruction set.
 struct Kernels {
-  const Rows& rows;
-  const Pixels& pixels;
+  const RowKernels& rows;
+  const PixelKernels& pixels;
 };
 
 #if defined(DENSECRF_HAVE_SSE2)
-constexpr Kernels kEverywhere{rows_sse2, pixels_sse2};
+constexpr Kernels kEverywhere{row_kernels_sse2, pixel_kernels_sse2};
 #else
-constexpr Kernels kEverywhere{rows_base, pixels_base};
+constexpr Kernels kEverywhere{row_kernels_base, pixel_kernels_base};
 #endif
 #if defined(DENSECRF_HAVE_AVX2)
-constexpr Kernels kAvx2{rows_avx2, pixels_avx2};
+constexpr Kernels kAvx2{row_kernels_avx2, pixel_kernels_avx2};
 #endif
 #if defined(DENSECRF_HAVE_AVX512)
-constexpr Kernels kAvx512{rows_avx512, pixels_avx512};
+constexpr Kernels kAvx512{row_kernels_avx512, pixel_kernels_avx512};
 #endif
 
 const Kernels* supported(const char* wanted) {
@@ -87,15 +87,15 @@ const Kernels& kernels() {
 
 }  // namespace
 
-const Rows& rows() {
+const RowKernels& row_kernels() {
   return kernels().rows;
 }
 
-const Pixels& pixels() {
+const PixelKernels& pixel_kernels() {
   return kernels().pixels;
 }
 
-bool select_rows(const char* isa) {
+bool select_isa(const char* isa) {
   const Kernels* found = supported(isa);
   if (found) selected.store(found, std::memory_order_release);
   return found != nullptr;

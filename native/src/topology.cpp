@@ -33,10 +33,10 @@ Flags complete(const Topology& t, bool reversed, Team& team) {
 Topology::Runs runs_of(const Flags& wanted) {
   Topology::Runs runs;
   const auto count = static_cast<std::int64_t>(wanted.size());
-  for (std::int64_t block = 0; block < count; block += Topology::kReachBlock) {
+  for (std::int64_t tile = 0; tile < count; tile += Topology::kTile) {
     runs.first.push_back(static_cast<std::int32_t>(runs.intervals.size()));
-    const std::int64_t stop = std::min(count, block + Topology::kReachBlock);
-    for (std::int64_t v = block; v < stop; ++v) {
+    const std::int64_t stop = std::min(count, tile + Topology::kTile);
+    for (std::int64_t v = tile; v < stop; ++v) {
       if (!wanted[v]) continue;
       const std::int64_t begin = v;
       while (v < stop && wanted[v]) ++v;
@@ -60,42 +60,42 @@ void Topology::prepare(Team& team) {
 }
 
 void Topology::measure_reach(Team& team) {
-  const std::int64_t blocks = blocks_of(vertices), pixel_blocks = blocks_of(pixels);
-  reach.reset((dimension + 1) * blocks);
-  pixel_reach.reset(pixel_blocks);
-  last_pixel.reset(blocks);
+  const std::int64_t tiles = tiles_of(vertices), pixel_tiles = tiles_of(pixels);
+  reach.reset((dimension + 1) * tiles);
+  pixel_reach.reset(pixel_tiles);
+  last_pixel.reset(tiles);
   const auto raise = [](std::int32_t& last, std::int64_t vertex) {
-    last = std::max(last, static_cast<std::int32_t>(vertex / kReachBlock));
+    last = std::max(last, static_cast<std::int32_t>(vertex / kTile));
   };
-  team.run((dimension + 1) * blocks, 256, [&](std::int64_t begin, std::int64_t end, int) {
+  team.run((dimension + 1) * tiles, 256, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t block = i % blocks;
-      const std::int32_t* neighbours = axis(static_cast<int>(i / blocks));
-      reach[i] = static_cast<std::int32_t>(block);
-      const std::int64_t stop = std::min<std::int64_t>(vertices, (block + 1) * kReachBlock);
-      for (std::int64_t v = 2 * block * kReachBlock; v < 2 * stop; ++v)
+      const std::int64_t tile = i % tiles;
+      const std::int32_t* neighbours = axis(static_cast<int>(i / tiles));
+      reach[i] = static_cast<std::int32_t>(tile);
+      const std::int64_t stop = std::min<std::int64_t>(vertices, (tile + 1) * kTile);
+      for (std::int64_t v = 2 * tile * kTile; v < 2 * stop; ++v)
         if (neighbours[v] != vertices) raise(reach[i], neighbours[v]);
     }
   });
-  team.run(pixel_blocks, 256, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      pixel_reach[block] = 0;
-      const std::int64_t stop = std::min(pixels, (block + 1) * kReachBlock);
+  team.run(pixel_tiles, 256, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+      pixel_reach[tile] = 0;
+      const std::int64_t stop = std::min(pixels, (tile + 1) * kTile);
       for (int k = 0; k <= dimension; ++k)
-        for (std::int64_t a = block * kReachBlock; a < stop; ++a)
-          raise(pixel_reach[block], corner[k * pixels + a]);
+        for (std::int64_t a = tile * kTile; a < stop; ++a)
+          raise(pixel_reach[tile], corner[k * pixels + a]);
     }
   });
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    last_pixel[block] = block > 0 ? last_pixel[block - 1] : 0;
-    const std::int64_t stop = std::min<std::int64_t>(vertices, (block + 1) * kReachBlock);
-    for (std::int64_t v = block * kReachBlock; v < stop; ++v)
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    last_pixel[tile] = tile > 0 ? last_pixel[tile - 1] : 0;
+    const std::int64_t stop = std::min<std::int64_t>(vertices, (tile + 1) * kTile);
+    for (std::int64_t v = tile * kTile; v < stop; ++v)
       if (row_begin[v + 1] > row_begin[v])
-        raise(last_pixel[block], entry_pixel[row_begin[v + 1] - 1]);
+        raise(last_pixel[tile], entry_pixel[row_begin[v + 1] - 1]);
   }
   for (std::int64_t i = 1; i < reach.size(); ++i)
-    if (i % blocks != 0) reach[i] = std::max(reach[i], reach[i - 1]);
-  for (std::int64_t i = 1; i < pixel_blocks; ++i)
+    if (i % tiles != 0) reach[i] = std::max(reach[i], reach[i - 1]);
+  for (std::int64_t i = 1; i < pixel_tiles; ++i)
     pixel_reach[i] = std::max(pixel_reach[i], pixel_reach[i - 1]);
 }
 

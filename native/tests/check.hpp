@@ -41,13 +41,13 @@ inline std::vector<float> random_floats(std::size_t size, unsigned seed, float s
 }
 
 // The matrix of a lattice's filter, by filtering the unit vectors.
-inline Matrix matrix_of(const Lattice& lattice, BlurOrder order, Team& team) {
+inline Matrix matrix_of(const Lattice& lattice, Blur blur, Team& team) {
   const auto n = static_cast<std::size_t>(lattice.pixels());
   std::vector<float> unit(n * n, 0.0f), out(n * n);
   for (std::size_t a = 0; a < n; ++a) unit[a * n + a] = 1;
   const auto stride = static_cast<std::int64_t>(n);
   filter_plain(lattice, {unit.data(), stride, 1}, {out.data(), stride, 1}, static_cast<int>(n),
-               order, 1.0f, false, team);
+               blur, 1.0f, false, team);
   Matrix matrix(n * n);
   for (std::size_t a = 0; a < n; ++a)
     for (std::size_t b = 0; b < n; ++b) matrix[a * n + b] = out[b * n + a];

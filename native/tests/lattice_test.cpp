@@ -70,8 +70,8 @@ void test_dimension(int d, float spread) {
   const auto features = random_floats(static_cast<std::size_t>(n * d), 7, spread);
   const Lattice lattice = build_lattice(features.data(), n, d, team);
   check_geometry(lattice);
-  const Matrix forward = matrix_of(lattice, BlurOrder::kForward, team);
-  const Matrix symmetric = matrix_of(lattice, BlurOrder::kSymmetric, team);
+  const Matrix forward = matrix_of(lattice, Blur::kForward, team);
+  const Matrix symmetric = matrix_of(lattice, Blur::kSymmetric, team);
   const Matrix dense = dense_filter(lattice, false), reversed = dense_filter(lattice, true);
   std::vector<float> diagonal(static_cast<std::size_t>(n));
   lattice.diagonal(diagonal.data(), team);
@@ -92,9 +92,9 @@ void test_scaled() {
   const auto rows = random_floats(static_cast<std::size_t>(n), 2);
   const auto columns = random_floats(static_cast<std::size_t>(n), 3);
   const Lattice lattice = build_lattice(features.data(), n, 3, team);
-  const Matrix plain = matrix_of(lattice, BlurOrder::kSymmetric, team);
+  const Matrix plain = matrix_of(lattice, Blur::kSymmetric, team);
   const Lattice weighted = lattice.scaled(columns.data(), rows.data(), team);
-  const Matrix scaled = matrix_of(weighted, BlurOrder::kSymmetric, team);
+  const Matrix scaled = matrix_of(weighted, Blur::kSymmetric, team);
   for (std::size_t a = 0; a < static_cast<std::size_t>(n); ++a)
     for (std::size_t b = 0; b < static_cast<std::size_t>(n); ++b)
       CHECK_NEAR(scaled[a * 30 + b], rows[a] * plain[a * 30 + b] * columns[b], 1e-6);

@@ -30,7 +30,7 @@ struct Problem {
         scores(random_floats(n * kChannels, 12)),
         mass(n),
         lattice(build_lattice(features.data(), static_cast<std::int64_t>(n), d, team)),
-        matrix(matrix_of(lattice, BlurOrder::kSymmetric, team)) {
+        matrix(matrix_of(lattice, Blur::kSymmetric, team)) {
     for (std::size_t a = 0; a < n; ++a)
       for (std::size_t b = 0; b < n; ++b) mass[a] += static_cast<float>(matrix[a * n + b]);
   }
@@ -62,29 +62,29 @@ void test_levels(Problem& p) {
   for (const int count : {2, 3, 5, 6, 9, 10, 17, 40})
     for (const bool hard : {false, true})
       for (const char* isa : {"", "base", "sse2", "avx2", "avx512"}) {
-        if (!select_rows(isa)) continue;
+        if (!select_isa(isa)) continue;
         const Levels levels{count, 0.1f, 1.1f * static_cast<float>(count - 1), hard};
         std::vector<float> out(p.n * kChannels, 1.0f);
-        filter_ordered(p.lattice, p.scores.data(), nullptr, p.extents().data(), out.data(),
-                       kChannels, levels, p.mass.data(), BlurOrder::kSymmetric, -2.0f, true,
-                       p.team);
+        const auto extents = p.extents();
+        filter_ordered(p.lattice, {p.scores.data(), nullptr, extents.data(), kChannels, levels},
+                       p.mass.data(), Blur::kSymmetric, {out.data(), -2.0f, true}, p.team);
         for (std::size_t c = 0; c < kChannels; ++c) {
           const auto t = p.levels_of(levels, c);
           for (std::size_t a = 0; a < p.n; ++a)
             CHECK_NEAR(out[c * p.n + a], 1 - 2 * ordered_row(p.matrix, t, a), 3e-4);
         }
       }
-  select_rows("");
+  select_isa("");
 }
 
 void test_exact_orders(Problem& p) {
   const std::vector<float> ones(p.n, 1.0f);
   std::vector<float> adaptive(p.n * kChannels), halves(adaptive.size());
-  filter_adaptive(p.lattice, p.scores.data(), adaptive.data(), kChannels, BlurOrder::kSymmetric,
-                  1 << 26, p.team);
+  filter_adaptive(p.lattice, p.scores.data(), adaptive.data(), kChannels, Blur::kSymmetric, 1 << 26,
+                  p.team);
   filter_divide_and_conquer(p.features.data(), static_cast<std::int64_t>(p.n), p.d, ones.data(),
-                            &p.lattice, p.scores.data(), halves.data(), kChannels,
-                            BlurOrder::kSymmetric, p.team);
+                            &p.lattice, p.scores.data(), halves.data(), kChannels, Blur::kSymmetric,
+                            p.team);
   for (std::size_t c = 0; c < kChannels; ++c)
     for (std::size_t a = 0; a < p.n; ++a) {
       CHECK_NEAR(adaptive[c * p.n + a], p.exact_row(c, a), 1e-4);
@@ -97,8 +97,8 @@ void test_literal(Problem& p) {
   std::vector<float> out(p.n * kChannels);
   p.scores[0] = 1.0000001f;  // a rounding error beyond its range
   p.scores[1] = -1e-7f;
-  filter_literal(p.lattice, p.scores.data(), out.data(), kChannels, count, BlurOrder::kSymmetric,
-                 p.team);
+  filter_algorithm3(p.lattice, p.scores.data(), out.data(), kChannels, count, Blur::kSymmetric,
+                    p.team);
   for (std::size_t c = 0; c < kChannels; ++c)
     for (std::size_t a = 0; a < p.n; ++a) {
       const auto level = [&](std::size_t b) {
@@ -117,11 +117,12 @@ void test_scores_that_are_no_numbers(Problem& p) {
   for (std::size_t i = 1; i < p.scores.size(); i += 7) p.scores[i] = HUGE_VALF;
   std::vector<float> out(p.n * kChannels);
   const Levels levels{10, 0, 9, false};
-  filter_ordered(p.lattice, p.scores.data(), nullptr, p.extents().data(), out.data(), kChannels,
-                 levels, p.mass.data(), BlurOrder::kSymmetric, 1.0f, false, p.team);
-  filter_literal(p.lattice, p.scores.data(), out.data(), kChannels, 10, BlurOrder::kSymmetric,
-                 p.team);
-  filter_adaptive(p.lattice, p.scores.data(), out.data(), kChannels, BlurOrder::kSymmetric, 1 << 26,
+  const auto extents = p.extents();
+  filter_ordered(p.lattice, {p.scores.data(), nullptr, extents.data(), kChannels, levels},
+                 p.mass.data(), Blur::kSymmetric, {out.data()}, p.team);
+  filter_algorithm3(p.lattice, p.scores.data(), out.data(), kChannels, 10, Blur::kSymmetric,
+                    p.team);
+  filter_adaptive(p.lattice, p.scores.data(), out.data(), kChannels, Blur::kSymmetric, 1 << 26,
                   p.team);
   for (const float value : out) CHECK(std::isfinite(value));
 }
@@ -130,7 +131,7 @@ void test_adaptive_refuses_long_lists(Problem& p) {
   std::vector<float> out(p.n * kChannels);
   bool refused = false;
   try {
-    filter_adaptive(p.lattice, p.scores.data(), out.data(), kChannels, BlurOrder::kSymmetric, 10,
+    filter_adaptive(p.lattice, p.scores.data(), out.data(), kChannels, Blur::kSymmetric, 10,
                     p.team);
   } catch (const std::bad_alloc&) {
     refused = true;

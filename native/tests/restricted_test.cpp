@@ -14,11 +14,11 @@ namespace {
 
 using Matrix = std::vector<float>;
 
-Matrix matrix_of(const Lattice& lattice, BlurOrder order, Team& team) {
+Matrix matrix_of(const Lattice& lattice, Blur blur, Team& team) {
   const std::int64_t n = lattice.pixels();
   Matrix identity(static_cast<std::size_t>(n * n), 0.0f), out(identity.size());
   for (std::int64_t a = 0; a < n; ++a) identity[static_cast<std::size_t>(a * n + a)] = 1;
-  filter_plain(lattice, {identity.data(), n, 1}, {out.data(), n, 1}, static_cast<int>(n), order,
+  filter_plain(lattice, {identity.data(), n, 1}, {out.data(), n, 1}, static_cast<int>(n), blur,
                1.0f, false, team);
   return out;  // element (b, a): what pixel b gives to pixel a
 }
@@ -28,8 +28,8 @@ void check_submatrix(const Lattice& whole, const std::vector<std::int32_t>& pixe
   const Lattice part = whole.restricted(pixels.data(), count, team);
   assert(part.pixels() == count && part.dimension() == whole.dimension());
   assert(part.vertices() <= whole.vertices());
-  for (const BlurOrder order : {BlurOrder::kForward, BlurOrder::kSymmetric}) {
-    const Matrix all = matrix_of(whole, order, team), some = matrix_of(part, order, team);
+  for (const Blur blur : {Blur::kForward, Blur::kSymmetric}) {
+    const Matrix all = matrix_of(whole, blur, team), some = matrix_of(part, blur, team);
     for (std::int64_t b = 0; b < count; ++b)
       for (std::int64_t a = 0; a < count; ++a) {
         const float wanted = all[static_cast<std::size_t>(pixels[static_cast<std::size_t>(b)]) *

@@ -98,7 +98,7 @@ class Pairwise:
             self.lattices.respond(phi, y, own, out, threads)
         else:
             filtered = self.apply(y, threads)
-            core().mean_field_response(phi, filtered, None if own is None else y, own, out, threads)
+            core().mean_field_update(phi, filtered, None if own is None else y, own, out, threads)
         return out
 
     def ordered(

@@ -310,13 +310,13 @@ class Problem:
 
     def _response(self, phi: FloatArray) -> FloatArray:
         out = np.empty_like(phi)
-        core().mean_field_response(phi, None, None, None, out, self.threads)
+        core().mean_field_update(phi, None, None, None, out, self.threads)
         return out
 
     def ahead(self, y: FloatArray, previous: FloatArray, share: float) -> FloatArray:
         """Return `y` and the `share` of the last move beyond it."""
         out = np.empty_like(y)
-        core().ahead(y, previous, share, out, self.threads)
+        core().extrapolate(y, previous, share, out, self.threads)
         return out
 
     def argmax(self, y: FloatArray) -> IntArray:
@@ -339,7 +339,7 @@ class Problem:
         """
         labels = np.empty(self.n, np.int64)
         given = (_floats(array) for array in (linear, received, diagonal, y))
-        gap, objective = core().linearise(*given, labels, self.threads)
+        gap, objective = core().lmo(*given, labels, self.threads)
         return labels, gap, objective
 
     def curvature(
@@ -360,7 +360,7 @@ class Problem:
     def toward(self, labels: IntArray, y: FloatArray, step: float) -> FloatArray:
         """Return `y` moved by `step` of the way to a vertex."""
         out = np.empty_like(self.unary)
-        core().toward(labels, _floats(y), step, out, self.threads)
+        core().step_to_vertex(labels, _floats(y), step, out, self.threads)
         return out
 
     def alternatives(self, labels: IntArray) -> Alternatives:
@@ -378,7 +378,7 @@ class Problem:
             return Alternatives(best, gain, int(movers), unary + 0.5 * pairs)
         present, received = self._received(labels)
         others = self.mass - self.diagonal  # what a label that nobody has receives
-        unary, pairs, movers = core().alternatives(
+        unary, pairs, movers = core().icm_moves(
             self.unary, received, present, others, labels, best, gain, self.threads
         )
         return Alternatives(best, gain, int(movers), unary + 0.5 * pairs)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import time
@@ -27,8 +25,6 @@ def test_records_come_back_until_the_settings_change(tmp_path: Path) -> None:
     store.save(KEY, SETTINGS, {"energy": 0.1 + 0.2})
     assert store.load(KEY, dict(reversed(SETTINGS.items()))) == {"energy": 0.1 + 0.2}
     assert store.load(KEY, {**SETTINGS, "gap": 1e-4}) is None
-    other = (*KEY[:-1], "4_11_s")
-    assert store.unfinished([other, KEY], SETTINGS) == [other]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -93,16 +89,3 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(found) >= 5
     for number in found:
         assert store.load(("lp", str(number)), {}) == {"energy": number}
-
-
-def test_only_abandoned_temporary_files_are_removed(tmp_path: Path) -> None:
-    old, new = tmp_path / ".a.json.00.tmp", tmp_path / ".b.json.00.tmp"
-    old.write_text("half")
-    new.write_text("half")
-    os.utime(old, (1, 1))
-    store = RecordStore(tmp_path)
-    store.save(KEY, SETTINGS, {})
-    assert store.clean() == 1
-    assert not old.exists()
-    assert new.exists()
-    assert json.loads(store.path(KEY).read_text())["values"] == {}

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -84,19 +83,52 @@ def test_a_real_size_limit_in_the_middle_of_an_array(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_a_killed_process_leaves_no_file_under_the_final_name(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    program = (
-        "import sys, time; from densecrf.io import atomic_writer\n"
-        "with atomic_writer(sys.argv[1]) as file:\n"
-        "    file.write(b'half'); file.flush(); time.sleep(60)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program, str(path)])
-    while process.poll() is None and not any(tmp_path.iterdir()):
-        time.sleep(0.01)
-    process.kill()
-    assert process.wait() != 0
-    assert not path.exists()
+HALF = (
+    "import sys, time; from densecrf.io import atomic_writer\n"
+    "with atomic_writer(sys.argv[1]) as file:\n"
+    "    file.write(b'half'); file.flush(); print(flush=True); time.sleep(60)"
+)
+WHOLE = "import sys; from densecrf.io import write_text; write_text(sys.argv[1], 'whole')"
+
+
+def start_half(path: Path) -> subprocess.Popen[bytes]:
+    """Start a process that has written half a file, and return it once it has."""
+    process = subprocess.Popen([sys.executable, "-c", HALF, path], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    killed = start_half(tmp_path / "a.txt")
+    killed.kill()
+    killed.communicate()
+    assert len(names(tmp_path)) == 1
+    assert not (tmp_path / "a.txt").exists()
+    (tmp_path / ".other.tmp").write_text("not ours")
+    subprocess.run([sys.executable, "-c", WHOLE, tmp_path / "b.txt"], check=True)
+    assert names(tmp_path) == [".other.tmp", "b.txt"]
+
+
+def test_what_a_living_process_writes_is_left_to_it(tmp_path: Path) -> None:
+    living = start_half(tmp_path / "a.txt")
+    half = names(tmp_path)
+    subprocess.run([sys.executable, "-c", WHOLE, tmp_path / "b.txt"], check=True)
+    living.kill()
+    living.communicate()
+    assert names(tmp_path) == [*half, "b.txt"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
+def test_only_files_are_replaced(tmp_path: Path) -> None:
+    """As root, a rename replaces even /dev/null."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("/dev/null")
+    for name, kind in (("pipe", "a named pipe"), ("folder", "a folder"), ("link", "a device")):
+        with pytest.raises(OSError, match=f"cannot write: it is {kind}"):
+            write_text(tmp_path / name, "text")
+    assert names(tmp_path) == ["folder", "link", "pipe"]
 
 
 def test_json_takes_numpy_values_and_refuses_what_json_cannot_say(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ namespace densecrf {
 
 // The paper's Algorithm 3, literally: one filtering for [y_a >= y_b], one for [y_a <= y_b], each
 // splatting a pixel to all levels above (below) its own. Scores within [0, 1].
-void filter_literal(const Lattice& lattice, const float* scores, float* out, int channels,
-                    int levels, BlurOrder order, Team& team);
+void filter_algorithm3(const Lattice& lattice, const float* scores, float* out, int channels,
+                       int levels, Blur blur, Team& team);
 
 // The paper's Appendix B.2.1: every lattice point keeps a sorted list of the distinct scores that
 // reach it, so the order is exact. Throws std::bad_alloc when the lists of one label would exceed
 // max_entries (8 bytes each, three lists of lists at once).
 void filter_adaptive(const Lattice& lattice, const float* scores, float* out, int channels,
-                     BlurOrder order, std::int64_t max_entries, Team& team);
+                     Blur blur, std::int64_t max_entries, Team& team);
 
 // Divide and conquer (Desmaison et al. 2016): sort by score, recurse on the halves, filter from
 // each half into the other on a lattice of the pixels involved, built anew each time, as there. A
@@ -27,6 +27,6 @@ void filter_adaptive(const Lattice& lattice, const float* scores, float* out, in
 // that lattice is used throughout: the exact order, but O(n) for each of the n filterings.
 void filter_divide_and_conquer(const float* features, std::int64_t n, int d, const float* weights,
                                const Lattice* fixed, const float* scores, float* out, int channels,
-                               BlurOrder order, Team& team);
+                               Blur blur, Team& team);
 
 }  // namespace densecrf

@@ -9,9 +9,9 @@
 
 namespace densecrf {
 
-// The order of the blurs. Missing vertices make the axes' blurs not commute; `kSymmetric` is the
-// mean of both orders, whose matrix is exactly symmetric.
-enum class BlurOrder { kForward, kSymmetric };
+// The axes' blurs do not commute where vertices are missing: `kForward` blurs along axes 0 to d,
+// `kSymmetric` is the mean of that and of the reverse, whose matrix is exactly symmetric.
+enum class Blur { kForward, kSymmetric };
 
 // A matrix of values whose element (channel c, pixel a) is data[c * channel_stride + a *
 // pixel_stride].
@@ -24,7 +24,7 @@ struct Plane {
 
 // out_c,a (+)= factor · Σ_b k_ab in_c,b.
 void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> out, int channels,
-                  BlurOrder order, float factor, bool accumulate, Team& team);
+                  Blur blur, float factor, bool accumulate, Team& team);
 
 // How scores become levels: t = clamp((score - low) · scale, 0, levels - 1), floored if hard.
 struct Levels {
@@ -45,14 +45,27 @@ struct Levels {
   }
 };
 
-// out_c,a (+)= factor · Σ_b k_ab s(t_a, t_b), where s is the sign of the difference of whole levels
-// and bilinear in between: antisymmetric and within [-1, 1]. `mass` is Σ_b k_ab. Rows of `scores`
-// and `out` are channels of n contiguous floats; `extents` are the least and the largest score of
-// each: levels that a channel does not reach cost nothing. Where there are `offsets`, they are
-// added to the scores first (and are in the extents).
-void filter_ordered(const Lattice& lattice, const float* scores, const float* offsets,
-                    const float* extents, float* out, int channels, Levels levels,
-                    const float* mass, BlurOrder order, float factor, bool accumulate, Team& team);
+// What is filtered in the order of its values: rows are channels of n contiguous floats. Levels
+// that a channel does not reach cost nothing.
+struct Scores {
+  const float* values;
+  const float* offsets;  // added to the values, or null
+  const float* extents;  // (channels, 2): least and largest value of each channel, offsets included
+  int channels;
+  Levels levels;
+};
+
+// Rows of channels: out (+)= factor · result.
+struct Output {
+  float* values;
+  float factor = 1.0f;
+  bool accumulate = false;
+};
+
+// Σ_b k_ab s(t_a, t_b), where s is the sign of the difference of whole levels and bilinear in
+// between: antisymmetric and within [-1, 1]. `mass` is Σ_b k_ab.
+void filter_ordered(const Lattice& lattice, const Scores& scores, const float* mass, Blur blur,
+                    Output out, Team& team);
 
 // Floats of workspace that filter_ordered takes at most.
 std::int64_t ordered_workspace(const Lattice& lattice, int channels, int levels, int threads);

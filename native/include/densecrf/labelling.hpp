@@ -1,30 +1,29 @@
-// The Potts energy of a labelling, and what its pixels would rather be.
+// The Potts energy of a labelling, and its ICM moves.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "densecrf/filter_sum.hpp"
+#include "densecrf/lattice_sum.hpp"
 
 namespace densecrf {
 
 // The row sums of K, with the bits that the functions below find for a label that all pixels have.
-void total_mass(const std::vector<Term>& terms, std::int64_t n, float* out, BlurOrder order,
-                Team& team);
+void total_mass(const LatticeSum& sum, std::int64_t n, float* out, Team& team);
 
 // Throw std::out_of_range where a label is none of the planes'.
 
 // Σ_a phi_a(x_a), and Σ_a Σ_b K_ab [x_a = x_b] with the pixels' own terms.
-std::array<double, 2> potts_energy(const std::vector<Term>& terms, Planes planes, const float* phi,
-                                   const std::int64_t* labels, BlurOrder order, Team& team);
+std::array<double, 2> potts_energy(const LatticeSum& sum, Planes planes, const float* phi,
+                                   const std::int64_t* labels, Team& team);
 
-// Each pixel's best label given all others', or its own where that is no worse, and what is gained:
-// see Pixels::alternatives. `mass` and `own` are the row sums and the diagonal of K. Returns unary
-// and pairwise costs, and the number of pixels that gain.
-std::array<double, 3> potts_alternatives(const std::vector<Term>& terms, Planes planes,
-                                         const float* phi, const std::int64_t* labels,
-                                         const float* mass, const float* own, std::int64_t* best,
-                                         float* gain, BlurOrder order, Team& team);
+// Each pixel's best label given all others', or its own where that is no worse, and the decrease of
+// the energy: see PixelKernels::icm_moves. `mass` and `own` are the row sums and the diagonal of K.
+// Returns unary and pairwise costs, and the number of pixels that gain.
+std::array<double, 3> potts_icm_moves(const LatticeSum& sum, Planes planes, const float* phi,
+                                      const std::int64_t* labels, const float* mass,
+                                      const float* own, std::int64_t* best, float* gain,
+                                      Team& team);
 
 }  // namespace densecrf

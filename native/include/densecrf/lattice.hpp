@@ -17,10 +17,10 @@ inline constexpr int kMaxDimension = 64;
 // Which vertices touch which. Independent of the barycentric weights, so that rescaled copies of a
 // lattice share it.
 struct Topology {
-  // Some of the vertices, as intervals that do not cross the borders of blocks of kReachBlock.
+  // Some of the vertices, as intervals that do not cross the borders of tiles.
   struct Runs {
     std::vector<std::pair<std::int32_t, std::int32_t>> intervals;
-    std::vector<std::int32_t> first;  // by block, and one more: where its intervals begin
+    std::vector<std::int32_t> first;  // by tile, and one more: where its intervals begin
   };
 
   Topology() = default;
@@ -39,14 +39,14 @@ struct Topology {
   Buffer<std::int32_t> neighbour;    // (d+1, vertices+1, 2): along +axis and -axis; number
                                      // `vertices` is none, as are its neighbours
 
-  // How far a sweep in blocks of vertices must be ahead before a block can be worked on: the last
-  // block that holds a neighbour, along one axis, of anything up to and including this block; and
-  // the last that holds a corner of anything up to and including a block of pixels.
-  static constexpr std::int64_t kReachBlock = 64;
-  Buffer<std::int32_t> reach;        // (d+1, blocks of vertices)
-  Buffer<std::int32_t> pixel_reach;  // blocks of pixels
-  Buffer<std::int32_t> last_pixel;   // blocks of vertices: the last block of pixels that touches
-                                     // anything up to and including it
+  // What a sweep over tiles of kTile vertices or pixels needs: the last tile that holds a
+  // neighbour, along one axis, of a vertex up to and including this tile; the last tile that holds
+  // a corner of a pixel up to and including a tile of pixels.
+  static constexpr std::int64_t kTile = 64;
+  Buffer<std::int32_t> reach;        // (d+1, tiles of vertices)
+  Buffer<std::int32_t> pixel_reach;  // tiles of pixels
+  Buffer<std::int32_t> last_pixel;   // tiles of vertices: the last tile of pixels that touches
+                                     // a vertex up to and including it
 
   // Where the blurs of both orders agree, all vertices on every path being there, the reversed one
   // need not be computed: what is left for its steps, or nothing where it is wanted everywhere.
@@ -69,12 +69,10 @@ struct Topology {
   };
   Lines lines_of(int j) const;
 
-  mutable Shelf shelf, pixel_shelf;  // for the workspaces of the filters
+  mutable BufferCache row_buffers, pixel_buffers;  // for the workspaces of the filters
 
-  static constexpr std::int64_t blocks_of(std::int64_t count) {
-    return (count + kReachBlock - 1) / kReachBlock;
-  }
-  const std::int32_t* reach_of(int j) const { return reach.data() + j * blocks_of(vertices); }
+  static constexpr std::int64_t tiles_of(std::int64_t count) { return (count + kTile - 1) / kTile; }
+  const std::int32_t* reach_of(int j) const { return reach.data() + j * tiles_of(vertices); }
   const std::int32_t* axis(int j) const {
     return neighbour.data() + static_cast<std::int64_t>(j) * (vertices + std::int64_t{1}) * 2;
   }
@@ -88,7 +86,7 @@ struct Topology {
   using AllLines = std::vector<std::vector<std::int32_t>>;  // by axis
   AllLines made_lines() const;
 
-  // Without a lock, like Shelf: of two threads that make them, one's are kept.
+  // Without a lock, like BufferCache: of two threads that make them, one's are kept.
   mutable std::atomic<const AllLines*> lines_{nullptr};
 };
 

@@ -47,14 +47,14 @@ class Buffer {
 // Where a call leaves its workspace for the next one: fresh memory would have to be cleared by the
 // system first. Holds one array of moderate size; a second call at the same time gets its own.
 // Without a lock, so that a child made by fork() cannot find it taken for ever.
-class Shelf {
+class BufferCache {
  public:
   static constexpr std::int64_t kUsual = 16 << 20, kMost = 64 << 20;  // bytes that may lie here
 
-  Shelf() = default;
-  Shelf(const Shelf&) = delete;
-  Shelf& operator=(const Shelf&) = delete;
-  ~Shelf() { delete held_.load(); }
+  BufferCache() = default;
+  BufferCache(const BufferCache&) = delete;
+  BufferCache& operator=(const BufferCache&) = delete;
+  ~BufferCache() { delete held_.load(); }
 
   Buffer<float> take(std::int64_t size) {
     const std::unique_ptr<Buffer<float>> held(held_.exchange(nullptr));
@@ -62,7 +62,7 @@ class Shelf {
   }
 
   // Where it has more than `most` bytes, or there is no memory to keep it, it is freed instead.
-  void leave(Buffer<float> buffer, std::int64_t most = kUsual) noexcept {
+  void give_back(Buffer<float> buffer, std::int64_t most = kUsual) noexcept {
     if (4 * buffer.size() > most) return;
     if (auto* kept = new (std::nothrow) Buffer<float>(std::move(buffer)))
       delete held_.exchange(kept);

@@ -18,11 +18,11 @@ void project_simplex(Planes, const float* z, float* out, Team& team);
 
 // The lower bound, ⟨g, v⟩ and the slope of the last move.
 std::array<double, 3> descend(Planes, const float* phi, const float* r, const float* v,
-                              const float* step, const float* stiffness, const float* previous,
+                              const float* step, const float* lipschitz, const float* previous,
                               float* out, Team& team);
 
-void mean_field_response(Planes, const float* phi, const float* filtered, const float* y,
-                         const float* own, float* out, Team& team);
+void mean_field_update(Planes, const float* phi, const float* filtered, const float* y,
+                       const float* own, float* out, Team& team);
 
 void potts_messages(Planes, const float* filtered, const float* y, const float* own, float* out,
                     Team& team);
@@ -30,19 +30,20 @@ void potts_messages(Planes, const float* filtered, const float* y, const float* 
 void argmax(Planes, const float* z, std::int64_t* out, Team& team);
 
 // Unary and pairwise costs, and the number of pixels that gain.
-std::array<double, 3> alternatives(Planes, const float* phi, const float* received,
-                                   const std::int64_t* present, int count, const float* others,
-                                   const std::int64_t* labels, std::int64_t* best, float* gain,
-                                   Team& team);
+std::array<double, 3> icm_moves(Planes, const float* phi, const float* received,
+                                const std::int64_t* present, int count, const float* others,
+                                const std::int64_t* labels, std::int64_t* best, float* gain,
+                                Team& team);
 
 // The gap and the objective.
-std::array<double, 2> linearise(Planes, const float* linear, const float* h, const float* c,
-                                const float* y, std::int64_t* best, Team& team);
+std::array<double, 2> lmo(Planes, const float* linear, const float* h, const float* c,
+                          const float* y, std::int64_t* best, Team& team);
 
 double curvature(Planes, const std::int64_t* labels, const float* y, const float* target,
                  const float* h, const float* c, Team& team);
 
-void toward(Planes, const std::int64_t* labels, const float* y, float step, float* out, Team& team);
+void step_to_vertex(Planes, const std::int64_t* labels, const float* y, float step, float* out,
+                    Team& team);
 
 // Σ_a min_i (phi_ai + factor · r_ai), summed in double.
 double lower_bound(Planes, const float* phi, const float* r, float factor, Team& team);
@@ -57,6 +58,6 @@ void balance(Planes, float* r, const float* mass, double total_mass, float facto
 // ⟨u, v⟩ in double; Σ|u - v| and max|u - v|; u + share · (u - v).
 double inner(Planes, const float* u, const float* v, Team& team);
 std::array<double, 2> difference(Planes, const float* u, const float* v, Team& team);
-void ahead(Planes, const float* u, const float* v, float share, float* out, Team& team);
+void extrapolate(Planes, const float* u, const float* v, float share, float* out, Team& team);
 
 }  // namespace densecrf

@@ -19,7 +19,7 @@
 namespace densecrf {
 namespace {
 
-constexpr int kTile = Pixels::kTile;
+constexpr int kTile = PixelKernels::kTile;
 constexpr float kLargest = 3.4e38f;
 
 DENSECRF_INLINE float larger(float a, float b) {
@@ -90,7 +90,7 @@ DENSECRF_INLINE double total(const double* values, int count) {
 }
 
 void descend(const Tile& t, const float* phi, const float* r, const float* v, const float* step,
-             const float* stiffness, const float* previous, float* out, double* sums) {
+             const float* lipschitz, const float* previous, float* out, double* sums) {
   float tau[kTile], largest[kTile], least[kTile];
   double value[kTile] = {}, uphill[kTile] = {};
   DENSECRF_EACH (a, t.count) largest[a] = -(least[a] = kLargest);
@@ -107,7 +107,7 @@ void descend(const Tile& t, const float* phi, const float* r, const float* v, co
   for (int i = 0; i < t.labels; ++i)
     DENSECRF_EACH (a, t.count) {
       const float y = larger((t.scratch[i * kTile + a] - largest[a]) - tau[a], 0.0f);
-      const float back = stiffness[a] * (v[i * t.n + a] - y);
+      const float back = lipschitz[a] * (v[i * t.n + a] - y);
       uphill[a] += static_cast<double>(back) * static_cast<double>(y - previous[i * t.n + a]);
       out[i * t.n + a] = y;
     }
@@ -116,8 +116,8 @@ void descend(const Tile& t, const float* phi, const float* r, const float* v, co
   sums[2] += total(uphill, t.count);
 }
 
-void respond(const Tile& t, const float* phi, const float* filtered, std::int64_t stride,
-             const float* y, const float* own, float* out) {
+void mean_field_update(const Tile& t, const float* phi, const float* filtered, std::int64_t stride,
+                       const float* y, const float* own, float* out) {
   float largest[kTile], sum[kTile] = {};
   DENSECRF_EACH (a, t.count) largest[a] = -kLargest;
   for (int i = 0; i < t.labels; ++i) {
@@ -168,9 +168,9 @@ void argmax(const Tile& t, const float* z, std::int64_t* out) {
   DENSECRF_EACH (a, t.count) out[a] = best[a];
 }
 
-void alternatives(const Tile& t, const float* phi, const float* received, std::int64_t stride,
-                  const std::int64_t* present, int count, const float* others,
-                  const std::int64_t* labels, std::int64_t* best, float* gain, double* sums) {
+void icm_moves(const Tile& t, const float* phi, const float* received, std::int64_t stride,
+               const std::int64_t* present, int count, const float* others,
+               const std::int64_t* labels, std::int64_t* best, float* gain, double* sums) {
   std::int32_t now[kTile], then[kTile] = {};
   float least[kTile], unary[kTile] = {}, pairwise[kTile] = {};
   DENSECRF_EACH (a, t.count) {
@@ -199,8 +199,8 @@ void alternatives(const Tile& t, const float* phi, const float* received, std::i
   }
 }
 
-void linearise(const Tile& t, const float* linear, const float* h, const float* c, const float* y,
-               std::int64_t* best, double* sums) {
+void lmo(const Tile& t, const float* linear, const float* h, const float* c, const float* y,
+         std::int64_t* best, double* sums) {
   float least[kTile];
   std::int32_t where[kTile] = {};
   double along[kTile] = {}, objective[kTile] = {};
@@ -237,7 +237,8 @@ void curvature(const Tile& t, const std::int64_t* labels, const float* y, const 
   sums[0] += total(bend, t.count);
 }
 
-void toward(const Tile& t, const std::int64_t* labels, const float* y, float step, float* out) {
+void step_to_vertex(const Tile& t, const std::int64_t* labels, const float* y, float step,
+                    float* out) {
   std::int32_t vertex[kTile];
   DENSECRF_EACH (a, t.count) vertex[a] = static_cast<std::int32_t>(labels[a]);
   for (std::int32_t i = 0; i < t.labels; ++i)
@@ -249,8 +250,9 @@ void toward(const Tile& t, const std::int64_t* labels, const float* y, float ste
 
 }  // namespace
 
-extern const Pixels DENSECRF_CONCAT(pixels_, DENSECRF_ISA);
-const Pixels DENSECRF_CONCAT(pixels_, DENSECRF_ISA) = {
-    project, descend, respond, messages, argmax, alternatives, linearise, curvature, toward};
+extern const PixelKernels DENSECRF_CONCAT(pixel_kernels_, DENSECRF_ISA);
+const PixelKernels DENSECRF_CONCAT(pixel_kernels_, DENSECRF_ISA) = {
+    project,   descend, mean_field_update, messages,      argmax,
+    icm_moves, lmo,     curvature,         step_to_vertex};
 
 }  // namespace densecrf

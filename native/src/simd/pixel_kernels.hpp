@@ -14,25 +14,25 @@ namespace densecrf {
 struct Tile {
   std::int64_t n;  // distance of planes
   int labels;
-  int count;  // pixels, at most Pixels::kTile
+  int count;  // pixels, at most PixelKernels::kTile
   float* scratch;
 };
 
-struct Pixels {
+struct PixelKernels {
   static constexpr int kTile = 128;
 
   // out = the point of the simplex nearest to z; in place where out == z.
   void (*project)(const Tile&, const float* z, float* out);
 
   // With the gradient g = phi + r: out = the point of the simplex nearest to v - step · g. Adds to
-  // sums: min_i g_i, ⟨g, v⟩, and stiffness · ⟨v - out, out - previous⟩. In place where out == r.
+  // sums: min_i g_i, ⟨g, v⟩, and lipschitz · ⟨v - out, out - previous⟩. In place where out == r.
   void (*descend)(const Tile&, const float* phi, const float* r, const float* v, const float* step,
-                  const float* stiffness, const float* previous, float* out, double* sums);
+                  const float* lipschitz, const float* previous, float* out, double* sums);
 
   // out = softmax(filtered - own · y - phi); without the second term where own is null, without the
   // first where filtered is, whose planes are `stride` apart; in place where out == y.
-  void (*respond)(const Tile&, const float* phi, const float* filtered, std::int64_t stride,
-                  const float* y, const float* own, float* out);
+  void (*mean_field_update)(const Tile&, const float* phi, const float* filtered,
+                            std::int64_t stride, const float* y, const float* own, float* out);
 
   // With m = filtered - own · y: out_i = Σ_{j≠i} m_j; in place where out == filtered.
   void (*messages)(const Tile&, const float* filtered, const float* y, const float* own,
@@ -45,24 +45,25 @@ struct Pixels {
   // gained; adds to sums: the own label's phi and received, and whether anything is gained. There
   // are planes of `received`, `stride` apart, for the `count` labels in `present` (ascending); the
   // other labels all receive `others`.
-  void (*alternatives)(const Tile&, const float* phi, const float* received, std::int64_t stride,
-                       const std::int64_t* present, int count, const float* others,
-                       const std::int64_t* labels, std::int64_t* best, float* gain, double* sums);
+  void (*icm_moves)(const Tile&, const float* phi, const float* received, std::int64_t stride,
+                    const std::int64_t* present, int count, const float* others,
+                    const std::int64_t* labels, std::int64_t* best, float* gain, double* sums);
 
   // With g = linear + h + c · y: the first label of least g; adds to sums: ⟨g, y⟩ - min g, and
   // ⟨linear, y⟩ + ½⟨h + c · y, y⟩.
-  void (*linearise)(const Tile&, const float* linear, const float* h, const float* c,
-                    const float* y, std::int64_t* best, double* sums);
+  void (*lmo)(const Tile&, const float* linear, const float* h, const float* c, const float* y,
+              std::int64_t* best, double* sums);
 
   // With the direction d = indicator - y and the change e = target - h: adds ⟨d, e + c · d⟩.
   void (*curvature)(const Tile&, const std::int64_t* labels, const float* y, const float* target,
                     const float* h, const float* c, double* sums);
 
   // y + step · (indicator - y).
-  void (*toward)(const Tile&, const std::int64_t* labels, const float* y, float step, float* out);
+  void (*step_to_vertex)(const Tile&, const std::int64_t* labels, const float* y, float step,
+                         float* out);
 };
 
-// Those of the instruction set that rows() has.
-const Pixels& pixels();
+// Those of the instruction set that row_kernels() has.
+const PixelKernels& pixel_kernels();
 
 }  // namespace densecrf

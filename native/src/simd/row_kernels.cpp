@@ -136,7 +136,7 @@ void splat_levels_lanes(const LatticeView& t, const float* level, float* out, in
 }
 
 template <int W>
-void blur_blocks(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
+void blur_blocks(const std::int32_t* axis, std::int32_t vertices, VertexRows in, const float* zeros,
                  const float* own, bool mean, float* out, int width, std::int64_t begin,
                  std::int64_t end) {
   const Vec<W> half = Vec<W>::fill(0.5f);
@@ -189,7 +189,7 @@ void blur_columns(const std::int32_t* lines, std::int64_t begin, std::int64_t en
 }
 
 template <int W, int Corners>
-void slice_corners(const LatticeView& t, RowsView in, float scale, bool accumulate, float* out,
+void slice_corners(const LatticeView& t, VertexRows in, float scale, bool accumulate, float* out,
                    int width, std::int64_t begin, std::int64_t end) {
   const std::int64_t n = t.pixels;
   const int corners = Corners ? Corners : t.dimension + 1;
@@ -211,7 +211,7 @@ void slice_corners(const LatticeView& t, RowsView in, float scale, bool accumula
 }
 
 template <int W>
-void slice_blocks(const LatticeView& t, RowsView in, float scale, bool accumulate, float* out,
+void slice_blocks(const LatticeView& t, VertexRows in, float scale, bool accumulate, float* out,
                   int width, std::int64_t begin, std::int64_t end) {
   auto* unrolled = slice_corners<W, 0>;
   if (t.dimension == 2) unrolled = slice_corners<W, 3>;
@@ -220,7 +220,7 @@ void slice_blocks(const LatticeView& t, RowsView in, float scale, bool accumulat
   unrolled(t, in, scale, accumulate, out, width, begin, end);
 }
 
-void slice_one(const LatticeView& t, RowsView in, float scale, bool accumulate,
+void slice_one(const LatticeView& t, VertexRows in, float scale, bool accumulate,
                const std::int32_t* column, float* out, int width, std::int64_t begin,
                std::int64_t end) {
   const std::int64_t n = t.pixels;
@@ -240,9 +240,9 @@ void slice_one(const LatticeView& t, RowsView in, float scale, bool accumulate,
 //   Σ_{l=1}^{H-1} s_l (C_{l-1} - C_{l+1}) - C_1,   s_l = clamp(t - (l-1), 0, 1),
 // the same weights as in the splat: no label needs to look up its own level.
 template <int Lanes, int Corners>
-void slice_levels_corners(const LatticeView& t, RowsView in, const float* level, const float* mass,
-                          int vectors, float scale, float* out, std::int64_t begin,
-                          std::int64_t end) {
+void slice_levels_corners(const LatticeView& t, VertexRows in, const float* level,
+                          const float* mass, int vectors, float scale, float* out,
+                          std::int64_t begin, std::int64_t end) {
   using Label = Groups<Lanes>;
   const std::int64_t n = t.pixels;
   const int corners = Corners ? Corners : t.dimension + 1;
@@ -277,7 +277,7 @@ void slice_levels_corners(const LatticeView& t, RowsView in, const float* level,
 }
 
 template <int Lanes>
-void slice_levels_lanes(const LatticeView& t, RowsView in, const float* level, const float* mass,
+void slice_levels_lanes(const LatticeView& t, VertexRows in, const float* level, const float* mass,
                         int vectors, float scale, float* out, std::int64_t begin,
                         std::int64_t end) {
   auto* unrolled = slice_levels_corners<Lanes, 0>;
@@ -311,7 +311,7 @@ void splat_levels(const LatticeView& t, const float* level, float* out, int vect
            splat_levels_lanes<8>, splat_levels_lanes<16>)(t, level, out, vectors, begin, end);
 }
 
-void blur(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
+void blur(const std::int32_t* axis, std::int32_t vertices, VertexRows in, const float* zeros,
           const float* own, bool mean, float* out, int width, std::int64_t begin,
           std::int64_t end) {
   by_width(width, blur_blocks<4>, blur_blocks<8>, blur_blocks<16>)(axis, vertices, in, zeros, own,
@@ -330,13 +330,13 @@ void blur_lines(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
   chosen(lines, begin, end, vertices, rows, width);
 }
 
-void slice(const LatticeView& t, RowsView in, float scale, bool accumulate, float* out, int width,
+void slice(const LatticeView& t, VertexRows in, float scale, bool accumulate, float* out, int width,
            std::int64_t begin, std::int64_t end) {
   by_width(width, slice_blocks<4>, slice_blocks<8>, slice_blocks<16>)(t, in, scale, accumulate, out,
                                                                       width, begin, end);
 }
 
-void slice_levels(const LatticeView& t, RowsView in, const float* level, const float* mass,
+void slice_levels(const LatticeView& t, VertexRows in, const float* level, const float* mass,
                   int vectors, int lanes, float scale, float* out, std::int64_t begin,
                   std::int64_t end) {
   by_lanes(lanes, slice_levels_lanes<1>, slice_levels_lanes<2>, slice_levels_lanes<4>,
@@ -346,16 +346,16 @@ void slice_levels(const LatticeView& t, RowsView in, const float* level, const f
 
 }  // namespace
 
-extern const Rows DENSECRF_CONCAT(rows_, DENSECRF_ISA);
-const Rows DENSECRF_CONCAT(rows_, DENSECRF_ISA) = {DENSECRF_STRING(DENSECRF_ISA),
-                                                   to_rows,
-                                                   to_planes,
-                                                   splat,
-                                                   splat_levels,
-                                                   blur,
-                                                   blur_lines,
-                                                   slice,
-                                                   slice_one,
-                                                   slice_levels};
+extern const RowKernels DENSECRF_CONCAT(row_kernels_, DENSECRF_ISA);
+const RowKernels DENSECRF_CONCAT(row_kernels_, DENSECRF_ISA) = {DENSECRF_STRING(DENSECRF_ISA),
+                                                                to_rows,
+                                                                to_planes,
+                                                                splat,
+                                                                splat_levels,
+                                                                blur,
+                                                                blur_lines,
+                                                                slice,
+                                                                slice_one,
+                                                                slice_levels};
 
 }  // namespace densecrf

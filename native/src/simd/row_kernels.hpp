@@ -1,7 +1,7 @@
 // The inner loops of the lattice filters, over rows of `width` floats a vertex.
 //
-// They are compiled once for each instruction set (native/src/simd); rows() picks the best that
-// this processor has. A row is a whole number of blocks of 4, 8 or 16 floats: see row_width().
+// They are compiled once for each instruction set (native/src/simd); row_kernels() picks the best
+// that this processor has. A row is a whole number of blocks of 4, 8 or 16 floats: see row_width().
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace densecrf {
 
 // Where a stage of the filter has left its rows: vertex v at row v & mask.
-struct RowsView {
+struct VertexRows {
   const float* rows;
   std::int64_t mask;
 };
 
-struct Rows {
+struct RowKernels {
   static constexpr int kVector = 16;  // floats of a vector, whatever the width of the registers
 
   static constexpr int kMostColumns = 5 * kVector;
@@ -48,7 +48,7 @@ struct Rows {
 
   // out_v = own_v + ½ (in_next + in_previous) along one axis, or the mean of this and what is there
   // already. A neighbour numbered `vertices` is none: its row is `zeros`.
-  void (*blur)(const std::int32_t* axis, std::int32_t vertices, RowsView in, const float* zeros,
+  void (*blur)(const std::int32_t* axis, std::int32_t vertices, VertexRows in, const float* zeros,
                const float* own, bool mean, float* out, int width, std::int64_t begin,
                std::int64_t end);
 
@@ -59,32 +59,32 @@ struct Rows {
                      std::int32_t vertices, float* rows, int width, int columns);
 
   // out_a (+)= scale · sum of w_k · in_corner(k).
-  void (*slice)(const LatticeView&, RowsView in, float scale, bool accumulate, float* out,
+  void (*slice)(const LatticeView&, VertexRows in, float scale, bool accumulate, float* out,
                 int width, std::int64_t begin, std::int64_t end);
 
   // The same for one column of each pixel alone, with the same bits: out_a (+)= scale · sum of
   // w_k · in_corner(k)[column_a]. `column` points to the pixel `begin`, like `out`.
-  void (*slice_one)(const LatticeView&, RowsView in, float scale, bool accumulate,
+  void (*slice_one)(const LatticeView&, VertexRows in, float scale, bool accumulate,
                     const std::int32_t* column, float* out, int width, std::int64_t begin,
                     std::int64_t end);
 
   // The signed mass, below minus above each pixel's level, as rows of `lanes` labels.
-  void (*slice_levels)(const LatticeView&, RowsView in, const float* t, const float* mass,
+  void (*slice_levels)(const LatticeView&, VertexRows in, const float* t, const float* mass,
                        int vectors, int lanes, float scale, float* out, std::int64_t begin,
                        std::int64_t end);
 };
 
 // The vectors of a row with `slots` slots for each of `lanes` labels.
 inline int row_vectors(int slots, int lanes) {
-  const int groups = Rows::kVector / lanes;
+  const int groups = RowKernels::kVector / lanes;
   return (slots + groups - 1) / groups;
 }
 
-const Rows& rows();
+const RowKernels& row_kernels();
 
 // Chooses the instruction set by name ("sse2", "avx2", "avx512", "base"), "" for the best; false
 // where this processor or build has not got it. For tests and benchmarks.
-bool select_rows(const char* isa);
+bool select_isa(const char* isa);
 
 // The width of a row that holds `channels` floats.
 inline int row_width(int channels) {

@@ -64,7 +64,7 @@ struct Vec {
   DENSECRF_INLINE void store(float* p) const { std::memcpy(p, &v, sizeof v); }
 };
 
-constexpr int kWide = Rows::kVector;
+constexpr int kWide = RowKernels::kVector;
 using Wide = Vec<kWide>;
 
 // Element i of the result is number Source::of(i) of a followed by b.

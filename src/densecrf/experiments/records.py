@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +19,13 @@ from densecrf.io.atomic import write_json
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
 __all__ = ["Outcome", "RecordStore"]
 
 Key = tuple[str, ...]
-
-# A temporary file this old belongs to a run that was killed, not to one that is writing.
-_ABANDONED_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -140,26 +136,6 @@ class RecordStore:
             return None
         values: dict[str, Any] = raw["values"]
         return values
-
-    def unfinished(self, keys: Iterable[Key], settings: Mapping[str, Any]) -> list[Key]:
-        """Return the keys without a valid record, in their order."""
-        return [key for key in keys if self.load(key, settings) is None]
-
-    def clean(self) -> int:
-        """Remove temporary files that killed runs left behind; return how many."""
-        limit = time.time() - _ABANDONED_SECONDS
-        abandoned = [p for p in Path(self.folder).rglob(".*.json.*.tmp") if _modified(p) < limit]
-        for path in abandoned:
-            path.unlink(missing_ok=True)
-        return len(abandoned)
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        # Another process has just finished writing it.
-        return time.time()
 
 
 def _canonical(values: Mapping[str, Any]) -> str:

@@ -263,7 +263,6 @@ def run(plan: Plan, store: RecordStore, *, jobs: int = 1, progress: Progress | N
     """
     if jobs < 1:
         raise ValueError(f"jobs={jobs} must be at least 1")
-    store.clean()
     todo = {image: left for image in plan.images if (left := _unfinished(plan, store, image))}
     failures, interrupted = _supervise(plan, store, todo, jobs, progress or _silent)
     outcomes = []

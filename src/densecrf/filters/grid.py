@@ -91,15 +91,15 @@ class GridFilter(Filter):
         """Convolve along each axis."""
         target = out if out.flags.c_contiguous else np.ascontiguousarray(out)
         core().grid_apply(
-            list(self.shape),
-            self._taps,
             np.ascontiguousarray(planes, np.float32),
-            self._columns,
-            self._rows,
             target,
-            factor,
-            accumulate,
-            threads,
+            shape=self.shape,
+            taps=self._taps,
+            columns=self._columns,
+            rows=self._rows,
+            factor=factor,
+            accumulate=accumulate,
+            threads=threads,
         )
         if target is not out:
             out[...] = target
@@ -117,20 +117,17 @@ class GridFilter(Filter):
     ) -> None:
         """Convolve one level at a time."""
         core().grid_ordered(
-            list(self.shape),
-            self._taps,
             scores,
-            self._columns,
-            self._rows,
             out,
-            self.mass,
-            levels.count,
-            levels.low,
-            levels.scale,
-            levels.hard,
-            factor,
-            accumulate,
-            threads,
+            levels,
+            shape=self.shape,
+            taps=self._taps,
+            columns=self._columns,
+            rows=self._rows,
+            mass=self.mass,
+            factor=factor,
+            accumulate=accumulate,
+            threads=threads,
         )
 
     def ordered_exactly(

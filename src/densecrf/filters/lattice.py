@@ -170,7 +170,14 @@ class LatticeFilter(Filter):
         threads: int = 0,
     ) -> None:
         """Splat, blur, slice; a block of channels at a time."""
-        self._lattice.apply(planes, out, self.symmetric, factor, accumulate, threads)
+        self._lattice.apply(
+            planes,
+            out,
+            symmetric=self.symmetric,
+            factor=factor,
+            accumulate=accumulate,
+            threads=threads,
+        )
 
     def ordered_planes(
         self,
@@ -193,18 +200,15 @@ class LatticeFilter(Filter):
             core().extents(scores, offsets, extents, threads)
         self._lattice.ordered(
             scores,
-            offsets,
-            extents,
             out,
-            self.mass,
-            levels.count,
-            levels.low,
-            levels.scale,
-            levels.hard,
-            self.symmetric,
-            factor,
-            accumulate,
-            threads,
+            levels,
+            offsets=offsets,
+            extents=extents,
+            mass=self.mass,
+            symmetric=self.symmetric,
+            factor=factor,
+            accumulate=accumulate,
+            threads=threads,
         )
 
     def ordered_exactly(
@@ -213,7 +217,14 @@ class LatticeFilter(Filter):
         """Run one of the baselines."""
         scores = np.ascontiguousarray(scores, np.float32)
         if order == "literal":
-            self._lattice.literal(scores, out, levels, self.symmetric, threads)
+            core().algorithm3(
+                self._lattice,
+                scores,
+                out,
+                levels=levels,
+                symmetric=self.symmetric,
+                threads=threads,
+            )
         elif order == "adaptive":
             self._adaptive(scores, out, threads)
         else:
@@ -225,13 +236,28 @@ class LatticeFilter(Filter):
         columns = np.ones(self.n, np.float32) if self._columns is None else self._columns
         features = np.ascontiguousarray(self._features(), np.float32)
         fixed = None if rebuild else self._lattice
-        core().divide_and_conquer(features, columns, fixed, scores, out, self.symmetric, threads)
+        core().divide_and_conquer(
+            scores,
+            out,
+            features=features,
+            weights=columns,
+            fixed=fixed,
+            symmetric=self.symmetric,
+            threads=threads,
+        )
         if rebuild and self._rows is not None:
             out *= self._rows
 
     def _adaptive(self, scores: FloatArray, out: FloatArray, threads: int) -> None:
         try:
-            self._lattice.adaptive(scores, out, self.symmetric, MAX_ADAPTIVE_ENTRIES, threads)
+            core().adaptive(
+                self._lattice,
+                scores,
+                out,
+                symmetric=self.symmetric,
+                max_entries=MAX_ADAPTIVE_ENTRIES,
+                threads=threads,
+            )
         except MemoryError as error:
             raise MemoryError(
                 'order="adaptive": the sorted lists of distinct scores grew beyond '

@@ -1,6 +1,7 @@
 """Several lattice filters at once: each pixel's sum is taken while its values are at hand."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +23,14 @@ class LatticeSum:
 
     def __init__(self, parts: Sequence[tuple[float, LatticeFilter]]) -> None:
         self._parts = parts
-        self._weights = [float(weight) for weight, _ in parts]
-        self._lattices = [part.native for _, part in parts]
-        self._symmetric = parts[0][1].symmetric
+        self._sum = core().LatticeSum(
+            tuple(part.native for _, part in parts),
+            [float(weight) for weight, _ in parts],
+            parts[0][1].symmetric,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LatticeSum, (self._parts,)
 
     @staticmethod
     def of(parts: Sequence[tuple[float, Filter]]) -> "LatticeSum | None":
@@ -35,7 +41,7 @@ class LatticeSum:
 
     def apply(self, planes: FloatArray, out: FloatArray, threads: int = 0) -> None:
         """Set `out` to the filtered planes."""
-        core().filter_sum(self._lattices, self._weights, planes, out, self._symmetric, threads)
+        self._sum.apply(planes, out, threads)
 
     def ordered(
         self,
@@ -69,23 +75,19 @@ class LatticeSum:
         threads: int = 0,
     ) -> None:
         r"""Set `out` to softmax(K y - own · y - phi), mean field's answer; it may be `y` itself."""
-        core().mean_field_step(
-            self._lattices, self._weights, phi, y, own, out, self._symmetric, threads
-        )
+        self._sum.mean_field_step(phi, y, own, out, threads)
 
     def mass(self, n: int) -> FloatArray:
         r"""Return the row sums :math:`\sum_b K_{ab}`, (n,)."""
         out = np.empty(n, np.float32)
-        core().total_mass(self._lattices, self._weights, out, self._symmetric, 0)
+        self._sum.mass(out, 0)
         return out
 
     def potts_energy(
         self, phi: FloatArray, labels: IntArray, threads: int = 0
     ) -> tuple[float, float]:
         r"""Return :math:`\sum_a \phi_a(x_a)` and, b = a too, :math:`\sum_{ab} K_{ab}[x_a=x_b]`."""
-        unary, equal = core().potts_energy(
-            self._lattices, self._weights, phi, labels, self._symmetric, threads
-        )
+        unary, equal = self._sum.potts_energy(phi, labels, threads)
         return unary, equal
 
     def potts_alternatives(
@@ -102,16 +104,7 @@ class LatticeSum:
 
         Returns the labelling's unary and pairwise costs and the number of pixels that gain.
         """
-        unary, pairs, movers = core().potts_alternatives(
-            self._lattices,
-            self._weights,
-            phi,
-            labels,
-            mass,
-            own,
-            best,
-            gain,
-            self._symmetric,
-            threads,
+        unary, pairs, movers = self._sum.potts_icm_moves(
+            phi, labels, mass=mass, own=own, best=best, gain=gain, threads=threads
         )
         return unary, pairs, movers

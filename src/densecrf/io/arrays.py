@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import zipfile
 import zlib
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib import format as npy
 
 from densecrf.io.errors import FileFormatError
+from densecrf.io.opening import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,7 @@ PathLike = str | os.PathLike[str]
 
 #: The largest array that the readers make unless told otherwise.
 MAX_BYTES = 4 * 2**30
+_LONGEST_HEADER = 2**16
 
 
 def read_npy(path: PathLike, *, max_bytes: int = MAX_BYTES) -> NDArray[Any]:
@@ -39,7 +40,7 @@ def read_npy(path: PathLike, *, max_bytes: int = MAX_BYTES) -> NDArray[Any]:
         A ValueError that names the file: not an array, not of numbers, truncated, or larger than
         ``max_bytes``.
     """
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         return _read_array(path, file, os.fstat(file.fileno()).st_size, max_bytes)
 
 
@@ -54,7 +55,7 @@ def read_npz(
         A ValueError that names the file: not an archive, none of ``keys`` in it, or an array that
         `read_npy` would refuse.
     """
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 members = {name.removesuffix(".npy"): name for name in archive.namelist()}
@@ -92,6 +93,13 @@ def _read_member(
 
 
 def _read_array(path: PathLike, file: IO[bytes], size: int, max_bytes: int) -> NDArray[Any]:
+    # Before the header, whose own length is read from the file and may ask for gigabytes.
+    if size > max_bytes + _LONGEST_HEADER:
+        raise FileFormatError(
+            path,
+            f"holds {size / 2**30:.1f} GiB, above the limit of {max_bytes / 2**30:.1f} GiB: "
+            "damaged, or raise max_bytes",
+        )
     shape, fortran, dtype = _read_header(path, file)
     if dtype.kind not in "fiub":
         raise FileFormatError(path, f"holds values of type {dtype}; numbers are needed")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import json
 import os
 import secrets
+import sys
 import zipfile
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -13,10 +16,17 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.lib import format as npy
 
+from densecrf.io.opening import kind_of_file
+
+if sys.platform != "win32":
+    import fcntl
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 __all__ = ["atomic_writer", "write_json", "write_npz", "write_text"]
+
+_SUFFIX = ".densecrf.tmp"  # of the temporary names, which no other program uses
 
 
 @contextlib.contextmanager
@@ -25,12 +35,14 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     The bytes go to a temporary name in the same folder and reach the disk before the rename, so
     neither a killed process nor a full disk leaves half a file under the final name. Folders on
-    the way are made.
+    the way are made. What a killed process left under a temporary name is removed when a later
+    process first writes to the folder.
 
     Raises
     ------
     OSError
-        When writing fails; the message names ``path`` and the temporary file is gone.
+        When writing fails, or ``path`` is a folder, a device or a pipe; the message names ``path``
+        and the temporary file is gone.
 
     Examples
     --------
@@ -42,14 +54,20 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     ['a.txt']
     """
     final = Path(path)
-    temporary = final.with_name(f".{final.name[:100]}.{secrets.token_hex(6)}.tmp")
+    temporary = None
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("xb") as file:
+        _refuse_special(final)
+        _remove_abandoned(final.parent.resolve())
+        with _temporary(final) as file:
+            temporary = Path(file.name)
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(final)
+            if sys.platform != "win32":
+                temporary.replace(final)
+        if sys.platform == "win32":  # where an open file cannot be renamed
+            temporary.replace(final)
         _sync_folder(final.parent)
     except OSError as error:
         raise type(error)(
@@ -57,9 +75,55 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         ) from error
     finally:
         # After the rename the temporary name is gone already; otherwise it holds half a file.
-        # Where the folder is a file there is nothing to remove, and that error is told already.
-        with contextlib.suppress(NotADirectoryError):
+        if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _refuse_special(path: Path) -> None:
+    """Refuse to replace what is no file: as root, a rename would replace even ``/dev/null``."""
+    with contextlib.suppress(FileNotFoundError):
+        kind = kind_of_file(path)
+        if kind is not None:
+            raise OSError(errno.EEXIST, f"it is {kind}", str(path))
+
+
+def _temporary(final: Path) -> IO[bytes]:
+    """Return a new file beside the final one, locked for as long as it is open."""
+    while True:
+        name = f".{final.name[:100]}.{secrets.token_hex(6)}{_SUFFIX}"
+        file = final.with_name(name).open("xb")
+        # Until the lock is held, another process may take the file for abandoned and remove it.
+        if _lock(file, wait=True) and os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
+
+
+def _lock(file: IO[bytes], *, wait: bool) -> bool:
+    """Lock a file until it is closed or its process ends; False when another process has it."""
+    if sys.platform == "win32":
+        return True  # an open file cannot be removed there: no lock is needed
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return wait  # a file system without locks: write on, and take nothing for abandoned
+    return True
+
+
+@functools.cache
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files of processes that were killed, once for each folder.
+
+    Who writes a file holds its lock, which the system releases when the process ends, however it
+    ends: a lock that can be had is that of an abandoned file.
+    """
+    for left in folder.glob(f".*{_SUFFIX}"):
+        with contextlib.suppress(OSError):
+            if sys.platform == "win32":
+                left.unlink()
+            elif kind_of_file(left) is None:
+                with left.open("r+b") as file:
+                    if _lock(file, wait=False):
+                        left.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from densecrf.io.atomic import atomic_writer
 from densecrf.io.errors import FileFormatError
+from densecrf.io.opening import open_regular
 from densecrf.io.palettes import Palette, get_palette
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _decode(path: PathLike, page: int | None, as_labels: bool) -> tuple[NDArray[
     """Decode one page; return the pixels and the file's Pillow mode."""
     pillow = _pillow()
     # Opened by us, so that errors of the file system stay what they are.
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         try:
             with pillow.open(file) as image:
                 _seek(path, image, page)

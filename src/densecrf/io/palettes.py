@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -235,128 +238,29 @@ def _triples(colors: NDArray[np.uint8]) -> tuple[RGB, ...]:
     return tuple((int(r), int(g), int(b)) for r, g, b in colors)
 
 
-_VOC_COLORS = _triples(voc_colormap())
+def _read_palettes() -> dict[str, Palette]:
+    """Read the built-in palettes.
 
-VOC = Palette(
-    "voc",
-    (
-        "background",
-        "aeroplane",
-        "bicycle",
-        "bird",
-        "boat",
-        "bottle",
-        "bus",
-        "car",
-        "cat",
-        "chair",
-        "cow",
-        "diningtable",
-        "dog",
-        "horse",
-        "motorbike",
-        "person",
-        "pottedplant",
-        "sheep",
-        "sofa",
-        "train",
-        "tvmonitor",
-    ),
-    _VOC_COLORS[:21],
-    void_color=(224, 224, 192),
-)
+    The file has for every class its colour, then further colours that ground truth uses for it,
+    and likewise for void. MSRC's void colours include horse and mountain, which are too rare to
+    train on and count as void everywhere in the literature.
+    """
+    stored = json.loads(Path(__file__).with_name("palettes.json").read_text("ascii"))
+    palettes = {}
+    for name, palette in stored.items():
+        first, *others = zip_longest(*(map(_rgb, c.split()) for c in palette["classes"].values()))
+        void, *also_void = map(_rgb, palette["void"].split())
+        merged = {c: label for row in others for label, c in enumerate(row) if c is not None}
+        merged.update(dict.fromkeys(also_void, 255))
+        classes = tuple(palette["classes"])
+        palettes[name] = Palette(name, classes, first, void_color=void, merged=merged)
+    return palettes
 
-# MSRC paints with the VOC formula too. Two of its colours, horse (5) and mountain (8), are too
-# rare to train on and count as void everywhere in the literature; 19 and 20 were never used.
-MSRC = Palette(
-    "msrc",
-    (
-        "building",
-        "grass",
-        "tree",
-        "cow",
-        "sheep",
-        "sky",
-        "aeroplane",
-        "water",
-        "face",
-        "car",
-        "bicycle",
-        "flower",
-        "sign",
-        "bird",
-        "book",
-        "chair",
-        "road",
-        "cat",
-        "dog",
-        "body",
-        "boat",
-    ),
-    tuple(_VOC_COLORS[i] for i in (1, 2, 3, 4, 6, 7, *range(9, 19), *range(21, 26))),
-    merged={_VOC_COLORS[5]: 255, _VOC_COLORS[8]: 255},
-)
 
-_CAMVID_COLORS: dict[str, RGB] = {
-    "Animal": (64, 128, 64),
-    "Archway": (192, 0, 128),
-    "Bicyclist": (0, 128, 192),
-    "Bridge": (0, 128, 64),
-    "Building": (128, 0, 0),
-    "Car": (64, 0, 128),
-    "CartLuggagePram": (64, 0, 192),
-    "Child": (192, 128, 64),
-    "Column_Pole": (192, 192, 128),
-    "Fence": (64, 64, 128),
-    "LaneMkgsDriv": (128, 0, 192),
-    "LaneMkgsNonDriv": (192, 0, 64),
-    "Misc_Text": (128, 128, 64),
-    "MotorcycleScooter": (192, 0, 192),
-    "OtherMoving": (128, 64, 64),
-    "ParkingBlock": (64, 192, 128),
-    "Pedestrian": (64, 64, 0),
-    "Road": (128, 64, 128),
-    "RoadShoulder": (128, 128, 192),
-    "Sidewalk": (0, 0, 192),
-    "SignSymbol": (192, 128, 128),
-    "Sky": (128, 128, 128),
-    "SUVPickupTruck": (64, 128, 192),
-    "TrafficCone": (0, 0, 64),
-    "TrafficLight": (0, 64, 64),
-    "Train": (192, 64, 128),
-    "Tree": (128, 128, 0),
-    "Truck_Bus": (192, 128, 192),
-    "Tunnel": (64, 0, 64),
-    "VegetationMisc": (192, 192, 0),
-    "Wall": (64, 192, 0),
-}
+def _rgb(code: str) -> RGB:
+    red, green, blue = bytes.fromhex(code)
+    return red, green, blue
 
-# The usual eleven groups; the first name of each is the group's colour.
-_CAMVID_GROUPS: dict[str, str] = {
-    "Sky": "Sky",
-    "Building": "Building Archway Bridge Tunnel Wall",
-    "Pole": "Column_Pole TrafficCone",
-    "Road": "Road LaneMkgsDriv LaneMkgsNonDriv",
-    "Pavement": "Sidewalk ParkingBlock RoadShoulder",
-    "Tree": "Tree VegetationMisc",
-    "SignSymbol": "SignSymbol Misc_Text TrafficLight",
-    "Fence": "Fence",
-    "Car": "Car OtherMoving SUVPickupTruck Train Truck_Bus",
-    "Pedestrian": "Pedestrian Animal CartLuggagePram Child",
-    "Bicyclist": "Bicyclist MotorcycleScooter",
-}
 
-CAMVID32 = Palette("camvid32", tuple(_CAMVID_COLORS), tuple(_CAMVID_COLORS.values()))
-
-CAMVID = Palette(
-    "camvid",
-    tuple(_CAMVID_GROUPS),
-    tuple(_CAMVID_COLORS[members.split()[0]] for members in _CAMVID_GROUPS.values()),
-    merged={
-        _CAMVID_COLORS[member]: label
-        for label, members in enumerate(_CAMVID_GROUPS.values())
-        for member in members.split()
-    },
-)
-
-PALETTES: dict[str, Palette] = {p.name: p for p in (MSRC, VOC, CAMVID, CAMVID32)}
+PALETTES = _read_palettes()
+MSRC, VOC, CAMVID, CAMVID32 = PALETTES.values()

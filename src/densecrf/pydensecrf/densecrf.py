@@ -205,7 +205,7 @@ class DenseCRF:
 
     def _respond(self, received: FloatArray | None, out: FloatArray) -> None:
         """Set `out` to softmax(received - unary)."""
-        core().mean_field_response(self._energies, received, None, None, out, 0)
+        core().mean_field_update(self._energies, received, None, None, out, 0)
 
     def klDivergence(self, Q: Any) -> float:
         r"""Return the divergence of Q from the model, up to the model's constant.

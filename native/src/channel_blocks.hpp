@@ -1,4 +1,4 @@
-// Channels are filtered in blocks, side by side.
+// Filters channels in blocks, side by side.
 #pragma once
 
 #include <algorithm>
@@ -12,53 +12,53 @@
 namespace densecrf {
 
 // Some channels that are filtered side by side: rows of so many floats for pixels and for vertices.
-struct Block {
+struct ChannelBlock {
   int first;
   int count;
   int pixel_width;
   int vertex_width;
 };
 
-// What one block needs: rows of pixels and a sweep.
+// The memory of one block: rows of pixels, and the filter's rows of vertices.
 struct Workspace {
   Buffer<float> pixels;
-  Sweep sweep;
-  Workspace(const Lattice& lattice, const Block& widest, BlurOrder order, bool alone)
-      : pixels(lattice.topology->pixel_shelf.take(lattice.pixels() * widest.pixel_width)),
-        sweep(lattice, widest.vertex_width, order, alone),
-        shelf_(lattice.topology->pixel_shelf) {}
-  ~Workspace() { shelf_.leave(std::move(pixels)); }
+  BlockFilter filter;
+  Workspace(const Lattice& lattice, const ChannelBlock& widest, Blur blur, bool single_thread)
+      : pixels(lattice.topology->pixel_buffers.take(lattice.pixels() * widest.pixel_width)),
+        filter(lattice, widest.vertex_width, blur, single_thread),
+        buffers_(lattice.topology->pixel_buffers) {}
+  ~Workspace() { buffers_.give_back(std::move(pixels)); }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
  private:
-  Shelf& shelf_;
+  BufferCache& buffers_;
 };
 
 // Calls filter(block, pixels, run) for every block. run(before, splat, slice) filters it:
-// before(begin, end) prepares pixels, the others are those of Sweep. Where one sweep does with
-// windows of rows, each thread takes blocks of its own; otherwise, and where there are too few
-// blocks, all threads work on one.
+// before(begin, end) prepares rows of pixels, the others are those of BlockFilter. Each thread
+// filters blocks of its own, in one sweep, where windows are small and there are blocks enough;
+// otherwise all threads share each block, axis by axis.
 template <class Filter>
-void each_block(const Lattice& lattice, const std::vector<Block>& blocks, BlurOrder order,
-                Team& team, const Filter& filter) {
+void for_each_block(const Lattice& lattice, const std::vector<ChannelBlock>& blocks, Blur blur,
+                    Team& team, const Filter& filter) {
   constexpr std::int64_t kPixelGrain = 2048;
   if (blocks.empty()) return;
   const std::int64_t n = lattice.pixels();
   const auto count = static_cast<std::int64_t>(blocks.size());
-  Block widest = blocks[0];
-  for (const Block& block : blocks) {
+  ChannelBlock widest = blocks[0];
+  for (const ChannelBlock& block : blocks) {
     widest.pixel_width = std::max(widest.pixel_width, block.pixel_width);
     widest.vertex_width = std::max(widest.vertex_width, block.vertex_width);
   }
-  auto shared = std::make_unique<Workspace>(lattice, widest, order, count >= team.size());
-  if (!shared->sweep.windowed()) {
-    for (const Block& block : blocks) {
-      shared->sweep.use_width(block.vertex_width);
+  auto shared = std::make_unique<Workspace>(lattice, widest, blur, count >= team.size());
+  if (!shared->filter.windowed()) {
+    for (const ChannelBlock& block : blocks) {
+      shared->filter.use_width(block.vertex_width);
       filter(block, shared->pixels.data(), [&](auto&& before, auto&& splat, auto&& slice) {
         team.run(n, kPixelGrain,
                  [&](std::int64_t begin, std::int64_t end, int) { before(begin, end); });
-        shared->sweep.by_lines(splat, slice, team);
+        shared->filter.axis_by_axis(splat, slice, team);
       });
     }
     return;
@@ -66,16 +66,16 @@ void each_block(const Lattice& lattice, const std::vector<Block>& blocks, BlurOr
   std::vector<std::unique_ptr<Workspace>> own(static_cast<std::size_t>(team.size()));
   own[0] = std::move(shared);
   team.run(count, 1, [&](std::int64_t b, std::int64_t, int thread) {
-    const Block& block = blocks[static_cast<std::size_t>(b)];
+    const ChannelBlock& block = blocks[static_cast<std::size_t>(b)];
     auto& work = own[static_cast<std::size_t>(thread)];
-    if (!work) work = std::make_unique<Workspace>(lattice, widest, order, true);
-    work->sweep.use_width(block.vertex_width);
+    if (!work) work = std::make_unique<Workspace>(lattice, widest, blur, true);
+    work->filter.use_width(block.vertex_width);
     filter(block, work->pixels.data(), [&](auto&& before, auto&& splat, auto&& slice) {
       for (std::int64_t a = 0; a < n; a += kPixelGrain) {
         before(a, std::min(n, a + kPixelGrain));
         team.checkpoint(thread);
       }
-      work->sweep.in_one(splat, slice, [&] { team.checkpoint(thread); });
+      work->filter.in_one_sweep(splat, slice, [&] { team.checkpoint(thread); });
     });
   });
 }

@@ -1,4 +1,4 @@
-// Splats and blurs of several lattices for all channels at once; what is left is to slice.
+// The values of several lattices after splat and blurs, for all channels; slicing is left.
 #pragma once
 
 #include <cstdint>
@@ -6,24 +6,23 @@
 #include <vector>
 
 #include "block_filter.hpp"
-#include "densecrf/filter_sum.hpp"
+#include "densecrf/lattice_sum.hpp"
 #include "simd/pixel_kernels.hpp"
 #include "simd/row_kernels.hpp"
 
 namespace densecrf {
 
-class Spread {
+class BlurredLattices {
  public:
-  static constexpr int kTile = Pixels::kTile;
+  static constexpr int kTile = PixelKernels::kTile;
 
   // Whether all channels' rows of all vertices take no more than so many floats.
-  static bool fits(const std::vector<Term>& terms, int channels, BlurOrder order,
-                   std::int64_t floats);
+  static bool fits(const LatticeSum& sum, int channels, std::int64_t floats);
 
-  Spread(const std::vector<Term>& terms, int channels, BlurOrder order);
-  ~Spread();
-  Spread(const Spread&) = delete;
-  Spread& operator=(const Spread&) = delete;
+  BlurredLattices(const LatticeSum& sum, int channels);
+  ~BlurredLattices();
+  BlurredLattices(const BlurredLattices&) = delete;
+  BlurredLattices& operator=(const BlurredLattices&) = delete;
 
   // One of these comes first: planes of values, or the channel in which each pixel has a 1.
   void splat_planes(const float* in, Team& team);
@@ -37,7 +36,7 @@ class Spread {
                  float* out) const;
 
  private:
-  static constexpr int kBlock = Rows::kVector;  // channels side by side
+  static constexpr int kBlock = RowKernels::kVector;  // channels side by side
   static constexpr std::int64_t kGrain = 2048;
 
   static int blocks_of(int channels) { return (channels + kBlock - 1) / kBlock; }
@@ -45,22 +44,24 @@ class Spread {
     return row_width(std::min(kBlock, channels - block * kBlock));
   }
   int channels_in(int block) const { return std::min(kBlock, channels_ - block * kBlock); }
-  std::int64_t pixels() const { return terms_[0].lattice->pixels(); }
+  const Lattice& lattice(std::size_t term) const { return *sum_.terms[term].lattice; }
+  const VertexRows& result(int block, std::size_t term) const {
+    return results_[static_cast<std::size_t>(block) * sum_.terms.size() + term];
+  }
 
   std::int64_t begin_of(const Lattice& lattice, int block) const;
   void take_memory();
 
   // splat(lattice, width, rows, begin, end) fills the rows of some vertices.
   template <class Splat>
-  void spread(int block, Team& team, const Splat& splat);
+  void splat_and_blur(int block, Team& team, const Splat& splat);
 
-  const std::vector<Term>& terms_;
+  const LatticeSum& sum_;
   int channels_;
-  BlurOrder order_;
-  std::vector<float> factors_;                  // by term, with the lattice's scale
-  std::vector<Buffer<float>> memory_;           // by term, for all blocks
-  std::vector<std::unique_ptr<Sweep>> sweeps_;  // by block and term
-  std::vector<RowsView> results_;
+  std::vector<float> factors_;                         // by term: weight times the lattice's scale
+  std::vector<Buffer<float>> memory_;                  // by term, for all blocks
+  std::vector<std::unique_ptr<BlockFilter>> filters_;  // by block and term
+  std::vector<VertexRows> results_;
 };
 
 }  // namespace densecrf

@@ -1,0 +1,32 @@
+// The sum Σ_c w_c k_c of lattice filters, and mean field's update of it.
+#pragma once
+
+#include <vector>
+
+#include "densecrf/filter.hpp"
+#include "densecrf/pixelwise.hpp"
+
+namespace densecrf {
+
+struct LatticeSum {
+  struct Term {
+    const Lattice* lattice;
+    float weight;
+  };
+  std::vector<Term> terms;
+  Blur blur;
+};
+
+// out = Σ_c w_c k_c in, label-major planes in and out.
+void filter_sum(const LatticeSum& sum, Planes planes, const float* in, float* out, Team& team);
+
+// The same with one filter after the other.
+void filter_one_by_one(const LatticeSum& sum, Planes planes, const float* in, float* out,
+                       Team& team);
+
+// Filter and update: out = softmax(filter_sum(y) - own · y - phi), without the second term where
+// own is null; in place where out == y. The filtered planes are never stored.
+void mean_field_step(const LatticeSum& sum, Planes planes, const float* phi, const float* y,
+                     const float* own, float* out, Team& team);
+
+}  // namespace densecrf
