@@ -3,7 +3,7 @@
 # what is installed; the package is installed editable, so only a change of native/, CMakeLists.txt
 # or pyproject.toml makes anything here run again.
 #
-#   make demo | gallery | test | test-slow | lint | format | native-test | native-tsan | bench | docs
+#   make demo | gallery | test | test-slow | lint | format | native-test | native-tsan | bench | docs | docs-outputs
 #   make clean | distclean
 
 PYTHON ?= python3
@@ -25,7 +25,7 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.[ch]pp')
 SANITIZER_BUILD := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDENSECRF_BUILD_PYTHON=OFF \
 	-DDENSECRF_BUILD_TESTS=ON -DDENSECRF_WERROR=ON
 
-.PHONY: help demo gallery test test-slow lint format native-test native-tsan bench docs clean distclean
+.PHONY: help demo gallery test test-slow lint format native-test native-tsan bench docs docs-outputs clean distclean
 .DELETE_ON_ERROR:
 
 help:
@@ -53,6 +53,10 @@ bench: $(VENV)/.native $(VENV)/.extra-bench
 docs: $(VENV)/.native $(VENV)/.extra-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(PY) tools/check_site.py site
+
+# The outputs that the pages show, from the code above them; read the difference before a commit.
+docs-outputs: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
+	DENSECRF_WRITE_DOCS=1 $(PY) -m pytest -q tests/test_docs.py -k code_of_the_page
 
 # The type checker needs to see the optional dependencies, or their types are taken for Any.
 lint: $(VENV)/.native $(VENV)/.extra-dev $(VENV)/.extra-test $(VENV)/.torch

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from densecrf import Bilateral, DenseCRF, Features, LabelTree, Spatial
+from densecrf import ArgumentError, Bilateral, DenseCRF, Features, LabelTree, Spatial
 from densecrf.filters import ORDERS, ExactFilter, GridFilter, LatticeFilter
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -82,7 +82,7 @@ def only_named_errors(*names: str):
         except (ValueError, MemoryError) as error:
             caught = error
     if caught is not None:
-        assert type(caught) in (ValueError, MemoryError)
+        assert type(caught) in (ValueError, ArgumentError, MemoryError)
         assert any(name in str(caught) for name in names)
 
 

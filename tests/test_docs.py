@@ -1,7 +1,13 @@
-"""Every Python block of the documentation runs, and every call of the command line."""
+"""Every Python block of the documentation runs, every call of the command line, and the output
+that a page shows is what they print.
+
+A block ```` ```text ```` after a block of code is its output. `make docs-outputs` writes it anew.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shlex
@@ -14,45 +20,103 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^( *)```(python|bash)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^(?P<indent> *)```(?P<language>python|bash)\n(?P<code>.*?)^(?P=indent)```\n"
+    r"(?:\n(?P=indent)```text\n(?P<output>.*?)^(?P=indent)```\n)?",
+    re.DOTALL | re.MULTILINE,
+)
 # Calls that need what a page only speaks of, or take their time.
 NOT_RUN = ("densecrf demo", "densecrf segment images/ --probs probs/ --out results/", "pip ")
+NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
+TIME = re.compile(r"[\d.]+ m?s\b")
+# Lines about how a solver got there: their numbers may be off by a factor of two, others by 1 %.
+EFFORT = re.compile(r"certificate|effort|ended|gap")
+WRITE = bool(os.environ.get("DENSECRF_WRITE_DOCS"))
 
 
 def blocks(page):
-    for match in BLOCK.finditer(page.read_text("utf-8")):
-        line = page.read_text("utf-8")[: match.start()].count("\n") + 2
-        yield match[2], textwrap.dedent(match[3]), line
+    return list(BLOCK.finditer(page.read_text("utf-8")))
 
 
-PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if any(blocks(page))]
+PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))] if blocks(page)]
 
 
 def run_commands(text):
+    printed = ""
     for line in text.splitlines():
         if not line.startswith("densecrf") or line.startswith(NOT_RUN):
             continue
-        arguments = shlex.split(line)[1:]
         done = subprocess.run(
-            [sys.executable, "-m", "densecrf", *arguments],
+            [sys.executable, "-m", "densecrf", *shlex.split(line)[1:]],
             check=False,
             capture_output=True,
             text=True,
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        printed += done.stdout
+    return printed
+
+
+def run_python(text, page, line, namespace):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        # Line numbers of a traceback are those of the page.
+        exec(compile("\n" * line + text, str(page), "exec"), namespace)
+    return printed.getvalue()
+
+
+def value(text):
+    return float(text.replace(",", "").rstrip("."))
+
+
+def differences(shown, printed):
+    """Compare line by line: words exactly, numbers within a tolerance, times not at all."""
+    lines = [[TIME.sub("# s", line.rstrip()) for line in text.splitlines()]
+             for text in (shown, printed)]  # fmt: skip
+    if len(lines[0]) != len(lines[1]):
+        return [f"{len(lines[0])} lines are shown, {len(lines[1])} are printed:\n{printed}"]
+    found = []
+    for old, new in zip(*lines, strict=True):
+        tolerance = 1.0 if EFFORT.search(new) else 0.01
+        pairs = zip(map(value, NUMBER.findall(old)), map(value, NUMBER.findall(new)), strict=False)
+        same_words = NUMBER.sub("#", old).split() == NUMBER.sub("#", new).split()
+        if not same_words or any(b != pytest.approx(a, rel=tolerance) for a, b in pairs):
+            found.append(f"shown:   {old}\nprinted: {new}")
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_code_of_the_page_runs(page, tmp_path, monkeypatch, restore_modules):
+def test_code_of_the_page_runs_and_prints_what_is_shown(
+    page, tmp_path, monkeypatch, restore_modules
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(p).resolve()) for p in sys.path if p))
+    monkeypatch.setenv("COLUMNS", "100")
     namespace = {"__name__": "__main__"}
-    for language, text, line in blocks(page):
-        if language == "bash":
-            run_commands(text)
-        else:
-            # Line numbers of a traceback are those of the page.
-            exec(compile("\n" * (line - 1) + text, str(page), "exec"), namespace)
+    text, outputs, found = page.read_text("utf-8"), {}, []
+    for block in blocks(page):
+        code = textwrap.dedent(block["code"])
+        line = text[: block.start("code")].count("\n")
+        bash = block["language"] == "bash"
+        printed = run_commands(code) if bash else run_python(code, page, line, namespace)
+        if block["output"] is not None:
+            found += differences(textwrap.dedent(block["output"]), printed)
+            outputs[block.span("output")] = textwrap.indent(printed, block["indent"])
+    if WRITE:
+        for (start, end), printed in reversed(outputs.items()):
+            text = text[:start] + printed + text[end:]
+        page.write_text(text, "utf-8")
+        return
+    assert not found, "\n".join([*found, "(`make docs-outputs` writes the outputs anew)"])
+
+
+def test_outputs_are_compared_by_words_and_numbers():
+    shown = "energy 1,000.0\neffort 0.5 s, 26 iterations\n"
+    assert not differences(shown, "energy 1,000.4\neffort 0.9 s, 31 iterations\n")
+    assert differences(shown, "energy 1,100.0\neffort 0.5 s, 26 iterations\n")
+    assert differences(shown, "cost 1,000.0\neffort 0.5 s, 26 iterations\n")
+    assert differences(shown, "energy 1,000.0\neffort 0.5 s, 260 iterations\n")
+    assert differences(shown, "energy 1,000.0\n")
 
 
 @pytest.fixture
@@ -69,7 +133,7 @@ def restore_modules():
 
 def test_readme_has_ten_lines_of_code_and_links_that_lead_somewhere():
     readme = ROOT / "README.md"
-    code = [text for language, text, _ in blocks(readme) if language == "python"]
+    code = [block["code"] for block in blocks(readme) if block["language"] == "python"]
     assert len(code) == 1
     assert len([line for line in code[0].splitlines() if line.strip()]) == 10
     for target in re.findall(r"\]\((?!https://)([^)]+)\)", readme.read_text("utf-8")):

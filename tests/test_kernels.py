@@ -91,7 +91,7 @@ def test_features_keep_single_precision_and_widen_the_rest():
     ("make", "message"),
     [
         (lambda: Spatial(sigma=(1, 2)).check((3, 4, 5)), "sigma=.*one for each of the 3 axes"),
-        (lambda: Spatial(sigma=1e-10).check((3, 4)), "sigma=1e-10: .*give sigma of 2e-06"),
+        (lambda: Spatial(sigma=1e-10).check((3, 4)), "sigma=1e-10: .*give 2e-06"),
         (lambda: Spatial(sigma=0), "sigma=.*greater than 0"),
         (lambda: Spatial(sigma=[]).check((3, 4)), "sigma=.*give one number"),
         (lambda: Spatial(1, weight=-1), "weight=-1: .*0 or greater"),

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from densecrf.refinement import refine
     from densecrf.result import Result, Trace
     from densecrf.solvers import METHODS
+    from densecrf.validation import ArgumentError, ArgumentWarning
 
 __version__ = "0.1.0"
 
 __all__ = [
     "METHODS",
+    "ArgumentError",
+    "ArgumentWarning",
     "Bilateral",
     "DenseCRF",
     "Features",
@@ -41,6 +44,8 @@ __all__ = [
 
 _DEFINED_IN = {
     "METHODS": "densecrf.solvers",
+    "ArgumentError": "densecrf.validation",
+    "ArgumentWarning": "densecrf.validation",
     "Bilateral": "densecrf.kernels",
     "DenseCRF": "densecrf.model",
     "Features": "densecrf.kernels",

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from densecrf.validation import (
     LARGEST_FEATURE,
+    ArgumentError,
     as_features,
     as_real_array,
     check_finite,
@@ -21,6 +22,7 @@ from densecrf.validation import (
     check_integer,
     check_non_negative,
     check_pixels,
+    mention,
     sigmas,
 )
 
@@ -119,13 +121,13 @@ class Bilateral:
         object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
         image = as_real_array("image", self.image)
         if image.size == 0:
-            raise ValueError(f"image: shape {image.shape} holds no pixels")
+            raise ArgumentError("image", ..., f"shape {image.shape} holds no pixels")
         check_fits("image", image.shape)
         check_finite("image", image)
         if self.channel_axis is not None:
             axis = check_integer("channel_axis", self.channel_axis, at_least=-image.ndim)
             if axis >= image.ndim:
-                raise ValueError(f"channel_axis={axis}: the image has {image.ndim} axes only")
+                raise ArgumentError("channel_axis", axis, f"the image has {image.ndim} axes only")
             image = np.moveaxis(image, axis, -1)
         object.__setattr__(self, "image", image)
         sigmas("sigma_xy", self.sigma_xy, as_real_array("sigma_xy", self.sigma_xy).size, "axes")
@@ -168,9 +170,12 @@ class Bilateral:
             return image[..., None]
         if image.shape[:-1] == shape:
             return image
-        raise ValueError(
-            f"image: shape {image.shape} does not fit a grid of {shape} pixels; give {shape} for "
-            f"one channel or {(*shape, 'channels')}, or name the channels' axis by channel_axis="
+        raise ArgumentError(
+            "image",
+            ...,
+            f"shape {image.shape} does not fit a grid of {shape} pixels; give {shape} for "
+            f"one channel or {(*shape, 'channels')}, or name the channels' axis by "
+            + mention("channel_axis"),
         )
 
 
@@ -198,7 +203,7 @@ class Features:
         """Refuse a grid with another number of pixels."""
         rows, n = len(self.values), math.prod(shape)
         if rows != n:
-            raise ValueError(f"features: {rows} rows for {n} pixels (grid {shape})")
+            raise ArgumentError("features", ..., f"{rows} rows for {n} pixels (grid {shape})")
 
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
         """Return the given features."""
@@ -229,8 +234,10 @@ def _check_positions(name: str, scales: npt.NDArray[np.float64], shape: tuple[in
 def _check_extent(name: str, sigma: float, largest: float) -> None:
     """Refuse a standard deviation so small that values up to `largest` cannot be filtered."""
     if not largest <= LARGEST_FEATURE * sigma:
-        raise ValueError(
-            f"{name}={sigma:g}: values up to {largest:g} are then more than {LARGEST_FEATURE:g} "
+        raise ArgumentError(
+            name,
+            sigma,
+            f"values up to {largest:g} are then more than {LARGEST_FEATURE:g} "
             "standard deviations from zero, further than can be filtered; give "
-            f"{name} of {largest / LARGEST_FEATURE:.3g} or greater"
+            f"{largest / LARGEST_FEATURE:.3g} or greater",
         )

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.resample import resize_bilinear
-from densecrf.validation import as_real_array, check_choice, check_finite
+from densecrf.validation import ArgumentError, as_real_array, check_choice, check_finite, mention
 
 __all__ = ["KINDS", "Kind", "Reading", "read", "settle_kind"]
 
@@ -80,7 +80,7 @@ def read(
     picture, array = as_real_array("image", image), as_real_array(name, given)
     for what, some in (("image", picture), (name, array)):
         if some.size == 0:
-            raise ValueError(f"{what}: shape {some.shape} holds no values")
+            raise ArgumentError(what, ..., f"shape {some.shape} holds no values")
     check_finite("image", picture)
     check_finite(name, array)
     if kind is not None:
@@ -97,12 +97,14 @@ def read(
         readings = list(_resized(images, array, axis))
     if not readings:
         swapped = any(next(_scores(some, picture, None), None) for some in _images(array, None))
-        raise ValueError(_no_reading(name, array, picture, kind, swapped))
+        raise ArgumentError(name, ..., _no_reading(array, picture, kind, swapped))
     if len(readings) > 1:
         ways = "; or ".join(reading.words for reading in readings)
-        raise ValueError(
-            f"{name}: shape {array.shape} with an image of shape {picture.shape} can be read in "
-            f"{len(readings)} ways: {ways}. Say which by the arguments named"
+        raise ArgumentError(
+            name,
+            ...,
+            f"shape {array.shape} with an image of shape {picture.shape} can be read in "
+            f"{len(readings)} ways: {ways}. Say which by the arguments named",
         )
     return readings[0]
 
@@ -125,11 +127,11 @@ def _images(image: npt.NDArray[Any], channel_axis: int | None) -> Iterator[_Imag
     colored = image.ndim >= 3 and (first or last)
     yield _Image(image, image.shape, "an image without channels", not colored)
     if image.ndim >= 3:
-        words = f"an image with channels last (channel_axis={image.ndim - 1})"
+        words = f"an image with channels last ({mention('channel_axis', image.ndim - 1)})"
         yield _Image(image, image.shape[:-1], words, last)
     if image.ndim >= 3 and first:
         moved = np.moveaxis(image, 0, -1)
-        words = "an image with channels first (channel_axis=0)"
+        words = f"an image with channels first ({mention('channel_axis', 0)})"
         yield _Image(moved, moved.shape[:-1], words, True)
 
 
@@ -146,7 +148,8 @@ def _readings(
     if flat is None:
         return
     if kind == "labels" or (kind is None and whole):
-        words = f"one label (kind='labels') for each of {image.grid} pixels, {image.words}"
+        words = f"one label ({mention('kind', 'labels')}) for each of {image.grid} pixels, "
+        words += image.words
         yield Reading("labels", flat, image.grid, image.pixels, words, image.usual)
     elif kind is not None or not _is_whole(flat):
         words = (
@@ -155,9 +158,9 @@ def _readings(
         )
         yield Reading("map", flat, image.grid, image.pixels, words, image.usual)
     else:
-        words = f"whole numbers as labels (kind='labels') over {image.grid} pixels"
+        words = f"whole numbers as labels ({mention('kind', 'labels')}) over {image.grid} pixels"
         yield Reading("labels", flat, image.grid, image.pixels, words, image.usual)
-        words = f"certain foreground (kind='probabilities') over {image.grid} pixels"
+        words = f"certain foreground ({mention('kind', 'probabilities')}) over {image.grid} pixels"
         yield Reading("map", flat, image.grid, image.pixels, words, image.usual)
 
 
@@ -169,7 +172,9 @@ def _scores(image: _Image, array: npt.NDArray[Any], axis: int | None) -> Iterato
     for where in sorted(candidates):
         moved = _labels_first(array, where)
         if moved.shape[1:] == image.grid and moved.shape[0] > 1:
-            words = f"{moved.shape[0]} labels on axis={where} over {image.grid} pixels, "
+            words = (
+                f"{moved.shape[0]} labels on {mention('axis', where)} over {image.grid} pixels, "
+            )
             yield Reading(
                 "scores", moved, image.grid, image.pixels, words + image.words, image.usual
             )
@@ -216,13 +221,13 @@ def _is_whole(array: npt.NDArray[Any]) -> bool:
 
 def _check_axis(name: str, axis: int | None, array: npt.NDArray[Any]) -> None:
     if axis is not None and not -array.ndim <= axis < array.ndim:
-        raise ValueError(f"{name}={axis!r}: the array of shape {array.shape} has no such axis")
+        raise ArgumentError(name, axis, f"the array of shape {array.shape} has no such axis")
 
 
 def _no_reading(
-    name: str, array: npt.NDArray[Any], image: npt.NDArray[Any], kind: str | None, swapped: bool
+    array: npt.NDArray[Any], image: npt.NDArray[Any], kind: str | None, swapped: bool
 ) -> str:
-    message = f"{name}: shape {array.shape} does not fit an image of shape {image.shape}; give "
+    message = f"shape {array.shape} does not fit an image of shape {image.shape}; give "
     message += "one label a pixel, " if kind == "labels" else "(labels, *pixels), "
     message += "" if kind == "labels" else "(*pixels, labels), or one label a pixel, "
     if swapped:
@@ -232,7 +237,7 @@ def _no_reading(
     if kind != "labels" and array.ndim >= 3:
         return message + (
             "of the image's shape. A network's output of lower resolution is resized when you "
-            "name its label axis, for example axis=0"
+            f"name its label axis, for example {mention('axis', 0)}"
         )
     return message + "of the image's shape"
 
@@ -252,33 +257,37 @@ def settle_kind(reading: Reading, kind: str | None, name: str = "probabilities")
     if reading.content == "map":
         if low >= 0 and high <= 1:
             return "probabilities"
-        raise ValueError(
-            f"{name}: one map with values from {low:g} to {high:g} can be read in 2 ways: logits "
-            "of the foreground (kind='logits'); or one label a pixel stored as numbers with "
-            "fractions, which would be a mistake. Say which"
+        raise ArgumentError(
+            name,
+            ...,
+            f"one map with values from {low:g} to {high:g} can be read in 2 ways: logits "
+            f"of the foreground ({mention('kind', 'logits')}); or one label a pixel stored as "
+            "numbers with fractions, which would be a mistake. Say which",
         )
     if _sums_to_one(values):
         return "probabilities"
     if values.dtype.kind in "bui":
-        raise ValueError(
-            f"{name}: whole numbers from {low:g} to {high:g} for each of {len(values)} labels can "
+        raise ArgumentError(
+            name,
+            ...,
+            f"whole numbers from {low:g} to {high:g} for each of {len(values)} labels can "
             f"be read in 2 ways: probabilities in steps (give {name} / {high:g}); or an image, the "
-            "arguments being swapped (the image comes first). Say which, or name the kind"
+            "arguments being swapped (the image comes first). Say which, or name the kind",
         )
     if low < 0:
         return "logits"
     if low >= 0 and _sums_to_one(np.exp(-values.astype(np.float64))):
         return "energies"
     readings = (
-        "logits, the higher the likelier (kind='logits'); or energies, the lower the likelier "
-        "(kind='energies')"
+        f"logits, the higher the likelier ({mention('kind', 'logits')}); or energies, the lower "
+        f"the likelier ({mention('kind', 'energies')})"
     )
     if high <= 1:
         readings = (
             "probabilities that do not add up to 1 over the labels, such as several sigmoids or "
             "activation maps (divide them by their sum over the labels); or logits "
-            "(kind='logits')"
+            f"({mention('kind', 'logits')})"
         )
-    raise ValueError(
-        f"{name}: values from {low:g} to {high:g} can be read in 2 ways: {readings}. Say which"
+    raise ArgumentError(
+        name, ..., f"values from {low:g} to {high:g} can be read in 2 ways: {readings}. Say which"
     )

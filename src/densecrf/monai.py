@@ -21,7 +21,7 @@ from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.validation import as_tensor, check_finite, check_image, check_scores
 from densecrf.unaries import from_probabilities
-from densecrf.validation import check_integer, check_positive
+from densecrf.validation import ArgumentError, check_integer, check_positive
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -221,9 +221,11 @@ class ApplyDenseCRFOptimisationd:
         else:
             unary = from_probabilities(self._array(data, self.prob), axis=0)
         if unary.shape != (len(self.labels), *strokes.shape):
-            raise ValueError(
-                f"{self.prob!r}: shape {unary.shape} for {len(self.labels)} labels of strokes of "
-                f"shape {strokes.shape}"
+            raise ArgumentError(
+                str(self.prob),
+                ...,
+                f"shape {unary.shape} for {len(self.labels)} labels of strokes of shape "
+                f"{strokes.shape}",
             )
         others = np.arange(len(self.labels)).reshape(-1, *([1] * strokes.ndim)) != index
         unary = unary + np.where(others & (index >= 0), np.float32(FORBIDDEN), np.float32(0))

@@ -10,7 +10,14 @@ from densecrf import unaries
 from densecrf.layouts import Reading, read, settle_kind
 from densecrf.model import DenseCRF
 from densecrf.presets import Preset, get_preset
-from densecrf.validation import FloatArray, as_real_array, check_integer, check_positive
+from densecrf.validation import (
+    ArgumentError,
+    FloatArray,
+    as_real_array,
+    check_integer,
+    check_positive,
+    mention,
+)
 
 if TYPE_CHECKING:
     from densecrf.result import Result
@@ -177,11 +184,13 @@ def _unary(
         return _from_labels(values, n_labels, void, confidence)
     if reading.content == "map":
         if kind == "energies":
-            raise ValueError("probabilities: energies need one map a label, (labels, *pixels)")
+            raise ArgumentError(
+                "probabilities", ..., "energies need one map a label, (labels, *pixels)"
+            )
         zero = np.zeros_like(values, np.float64)
         values = np.stack([zero if kind == "logits" else 1.0 - values, values])
     if n_labels is not None and values.shape[0] != check_integer("n_labels", n_labels, at_least=2):
-        raise ValueError(f"n_labels={n_labels}: the array holds {values.shape[0]} labels")
+        raise ArgumentError("n_labels", n_labels, f"the array holds {values.shape[0]} labels")
     if kind == "probabilities":
         return unaries.from_probabilities(values, clip=clip)
     if kind == "logits":
@@ -194,16 +203,20 @@ def _from_labels(
 ) -> FloatArray:
     labels = np.array(values, np.int64)
     if (labels != values).any():
-        raise ValueError("probabilities: labels must be whole numbers")
+        raise ArgumentError("probabilities", ..., "labels must be whole numbers")
     empty = [] if void is None else [int(value) for value in np.atleast_1d(void)]
     unsure = np.isin(labels, empty)
     if unsure.all():
-        raise ValueError(f"probabilities: every pixel is void ({empty}); nothing is known")
+        raise ArgumentError(
+            "probabilities", ..., f"every pixel is void ({empty}); nothing is known"
+        )
     largest = int(labels[~unsure].max())
     count = largest + 1 if n_labels is None else n_labels
     if count < 2:
-        raise ValueError(
-            f"probabilities: only label {largest} occurs; give n_labels=, the number of labels"
+        raise ArgumentError(
+            "probabilities",
+            ...,
+            f"only label {largest} occurs; give {mention('n_labels')}, the number of labels",
         )
     nobody = min(-1, int(labels.min()) - 1)  # a value that is no label and does not occur
     marked = np.where(unsure, nobody, labels)
@@ -216,22 +229,26 @@ def _plant(unary: FloatArray, seeds: Any) -> None:
     """Forbid every label but the seed's."""
     planted = as_real_array("seeds", seeds)
     if planted.shape != unary.shape[1:]:
-        raise ValueError(f"seeds: shape {planted.shape} for {unary.shape[1:]} pixels")
+        raise ArgumentError("seeds", ..., f"shape {planted.shape} for {unary.shape[1:]} pixels")
     labels = len(unary)
     if planted.dtype == bool:
         if labels != 2:
-            raise ValueError(
-                f"seeds: a mask says 'foreground', but there are {labels} labels; give the label "
-                "of each seed, and -1 elsewhere"
+            raise ArgumentError(
+                "seeds",
+                ...,
+                f"a mask says 'foreground', but there are {labels} labels; give the label "
+                "of each seed, and -1 elsewhere",
             )
         planted = np.where(planted, 1, -1)
     index = planted.astype(np.int64)
     free = (index == -1) | (index == 255)
     wrong = ~free & ((index != planted) | (index < 0) | (index >= labels))
     if wrong.any():
-        raise ValueError(
-            f"seeds: value {planted[wrong][0]} is neither a label 0 … {labels - 1} nor -1 or 255 "
-            "(no seed)"
+        raise ArgumentError(
+            "seeds",
+            ...,
+            f"value {planted[wrong][0]} is neither a label 0 … {labels - 1} nor -1 or 255 "
+            "(no seed)",
         )
     other = np.arange(labels).reshape(-1, *([1] * index.ndim)) != index
     unary[other & ~free] = FORBIDDEN
@@ -244,7 +261,7 @@ def color_range(
     if image_range is not None:
         black, white = (float(value) for value in image_range)
         if not white > black:
-            raise ValueError(f"image_range={image_range!r}: give (black, white), black lower")
+            raise ArgumentError("image_range", image_range, "give (black, white), black lower")
         shifted = image.astype(np.float64) - black
         return np.asarray(shifted * (255.0 / (white - black)), np.float32)
     low, high = float(image.min()), float(image.max())
@@ -253,9 +270,11 @@ def color_range(
     if image.dtype == np.uint16 and high > 255:
         return np.asarray(image / np.float32(257), np.float32)
     if low < 0 or high > 255:
-        raise ValueError(
-            f"image: values from {low:g} to {high:g}; colour standard deviations are for 0 to 255. "
-            f"Say which values are black and white, for example image_range=({low:g}, {high:g}), "
-            "or undo a network's normalisation"
+        raise ArgumentError(
+            "image",
+            ...,
+            f"values from {low:g} to {high:g}; colour standard deviations are for 0 to 255. "
+            "Say which values are black and white, for example "
+            f"{mention('image_range', (low, high))}, or undo a network's normalisation",
         )
     return image

@@ -6,7 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.refinement import FORBIDDEN, color_range
-from densecrf.validation import FloatArray, as_real_array, check_finite, check_integer
+from densecrf.validation import (
+    ArgumentError,
+    FloatArray,
+    as_real_array,
+    check_finite,
+    check_integer,
+    mention,
+)
 
 __all__ = ["scribble_unary"]
 
@@ -58,17 +65,21 @@ def scribble_unary(
     if picture.shape == strokes.shape:
         picture = picture[..., None]
     if picture.shape[:-1] != strokes.shape:
-        raise ValueError(
-            f"scribbles: shape {strokes.shape} does not fit an image of shape {picture.shape}; "
-            "give one value a pixel"
+        raise ArgumentError(
+            "scribbles",
+            ...,
+            f"shape {strokes.shape} does not fit an image of shape {picture.shape}; "
+            "give one value a pixel",
         )
     if picture.shape[-1] > 3:
-        raise ValueError(
-            f"image: {picture.shape[-1]} channels are too many for colour histograms; give three "
-            "of them, or unaries of your own to densecrf.DenseCRF"
+        raise ArgumentError(
+            "image",
+            ...,
+            f"{picture.shape[-1]} channels are too many for colour histograms; give three "
+            "of them, or unaries of your own to densecrf.DenseCRF",
         )
     if not 0 < certainty < 1:
-        raise ValueError(f"certainty={certainty!r}: must be between 0 and 1")
+        raise ArgumentError("certainty", certainty, "must be between 0 and 1")
     index, free, count = _strokes(strokes, n_labels, void)
     bins = _bins(color_range(picture, image_range))
     likelihood = np.zeros((count, *free.shape))
@@ -85,22 +96,28 @@ def _strokes(
     index = strokes.astype(np.int64)
     free = np.isin(index, np.atleast_1d(void))
     if free.all():
-        raise ValueError(f"scribbles: no strokes, every pixel is void ({void})")
+        raise ArgumentError("scribbles", ..., f"no strokes, every pixel is void ({void})")
     if not free.any():
         values, counts = np.unique(index, return_counts=True)
-        raise ValueError(
-            f"scribbles: every pixel carries a label, {counts.max() / index.size:.1%} of them "
+        raise ArgumentError(
+            "scribbles",
+            ...,
+            f"every pixel carries a label, {counts.max() / index.size:.1%} of them "
             f"{values[counts.argmax()]}; say which value means 'no stroke', for example "
-            f"void={values[counts.argmax()]}"
+            f"{mention('void', values[counts.argmax()])}",
         )
     if (index != strokes).any() or index[~free].min() < 0:
-        raise ValueError("scribbles: must be whole numbers from 0, or void")
+        raise ArgumentError("scribbles", ..., "must be whole numbers from 0, or void")
     largest = int(index[~free].max())
     count = check_integer("n_labels", largest + 1 if n_labels is None else n_labels, at_least=1)
     if largest >= count:
-        raise ValueError(f"scribbles: value {largest} is outside 0 … {count - 1} (n_labels)")
+        raise ArgumentError(
+            "scribbles", ..., f"value {largest} is outside 0 … {count - 1} (n_labels)"
+        )
     if len(np.unique(index[~free])) < 2:
-        raise ValueError(f"scribbles: all strokes carry label {largest}; at least two are needed")
+        raise ArgumentError(
+            "scribbles", ..., f"all strokes carry label {largest}; at least two are needed"
+        )
     return index, free, count
 
 

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from densecrf.resample import resize_bilinear
 from densecrf.validation import (
+    ArgumentError,
     FloatArray,
     as_float32,
     as_real_array,
@@ -15,6 +16,7 @@ from densecrf.validation import (
     check_fraction,
     check_integer,
     check_pixels,
+    mention,
 )
 
 __all__ = ["from_labels", "from_logits", "from_probabilities"]
@@ -35,16 +37,20 @@ def from_probabilities(probabilities: Any, *, axis: int = 0, clip: float = 1e-5)
     check_fraction("clip", clip)
     low, high = float(p.min()), float(p.max())
     if low < 0 or high > 1 + SUM_TOLERANCE:
-        raise ValueError(
-            f"probabilities: values from {low:g} to {high:g} are not probabilities; for logits "
-            "use from_logits, for energies the constructor"
+        raise ArgumentError(
+            "probabilities",
+            ...,
+            f"values from {low:g} to {high:g} are not probabilities; for logits "
+            "use from_logits, for energies the constructor",
         )
     total = p.sum(0, dtype=np.float64)
     worst = float(np.abs(total - 1).max())
     if worst > SUM_TOLERANCE:
-        raise ValueError(
-            f"probabilities: they add up to {float(total.min()):g} … {float(total.max()):g} over "
-            f"axis {axis}, not to 1; name the label axis by axis=, or normalise them"
+        raise ArgumentError(
+            "probabilities",
+            ...,
+            f"they add up to {float(total.min()):g} … {float(total.max()):g} over "
+            f"axis {axis}, not to 1; name the label axis by {mention('axis')}, or normalise them",
         )
     return np.asarray(-np.log(np.maximum(p, clip)), np.float32)
 
@@ -55,8 +61,10 @@ def from_logits(logits: Any, *, axis: int = 0, shape: tuple[int, ...] | None = N
     if shape is not None:
         grid = tuple(check_integer("shape", s, at_least=1) for s in np.atleast_1d(shape))
         if z.ndim != len(grid) + 1:
-            raise ValueError(
-                f"logits: {z.ndim - 1} axes of pixels for a grid of {grid}; give (labels, *spatial)"
+            raise ArgumentError(
+                "logits",
+                ...,
+                f"{z.ndim - 1} axes of pixels for a grid of {grid}; give (labels, *spatial)",
             )
         if z.shape[1:] != grid:
             check_fits("shape", (z.shape[0], *grid))
@@ -79,7 +87,7 @@ def from_labels(
     count = check_integer("n_labels", n_labels, at_least=2)
     array = as_real_array("labels", labels)
     if array.size == 0:
-        raise ValueError(f"labels: shape {array.shape} holds no pixels")
+        raise ArgumentError("labels", ..., f"shape {array.shape} holds no pixels")
     check_fraction("confidence", confidence)
     if void is not None:
         check_integer("void", void, at_least=-(2**62))
@@ -88,12 +96,15 @@ def from_labels(
     with np.errstate(invalid="ignore"):
         x = array.astype(np.int64)
     if (x != array).any():
-        raise ValueError("labels: not whole numbers; give one label index a pixel")
+        raise ArgumentError("labels", ..., "not whole numbers; give one label index a pixel")
     empty: npt.NDArray[np.bool_] = np.zeros(x.shape, bool) if void is None else x == void
     wrong = ~empty & ((x < 0) | (x >= count))
     if wrong.any():
-        raise ValueError(
-            f"labels: value {int(x[wrong][0])} is neither a label 0 … {count - 1} nor void={void!r}"
+        raise ArgumentError(
+            "labels",
+            ...,
+            f"value {int(x[wrong][0])} is neither a label 0 … {count - 1} nor "
+            + mention("void", void),
         )
     unary = np.full((count, *x.shape), -np.log((1 - confidence) / (count - 1)), np.float32)
     np.put_along_axis(unary, np.where(empty, 0, x)[None], np.float32(-np.log(confidence)), 0)
@@ -105,9 +116,9 @@ def _labels_first(name: str, value: Any, axis: int) -> npt.NDArray[Any]:
     """Return a checked array with the label axis moved to the front."""
     array = as_real_array(name, value)
     if array.ndim < 2:
-        raise ValueError(f"{name}: shape {array.shape}; a label axis and pixels are needed")
+        raise ArgumentError(name, ..., f"shape {array.shape}; a label axis and pixels are needed")
     if array.size == 0:
-        raise ValueError(f"{name}: shape {array.shape} holds no values")
+        raise ArgumentError(name, ..., f"shape {array.shape} holds no values")
     check_integer("axis", axis, at_least=-array.ndim, at_most=array.ndim - 1)
     check_pixels(name, max(array.shape[axis], array.size // array.shape[axis]))
     check_fits(name, array.shape)

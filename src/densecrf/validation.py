@@ -1,12 +1,15 @@
-"""Checks at the public door.
+"""Checks of public arguments.
 
-Every message names the argument, its value and the remedy; behind the door arrays are trusted.
+Every error names the argument, its value and the remedy; what passed is trusted inside.
 """
 
 import math
 import operator
 import os
-from collections.abc import Sequence
+import reprlib
+import sys
+import warnings
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -15,6 +18,8 @@ import numpy.typing as npt
 
 __all__ = [
     "LARGEST_FEATURE",
+    "ArgumentError",
+    "ArgumentWarning",
     "FloatArray",
     "IntArray",
     "as_features",
@@ -30,7 +35,9 @@ __all__ = [
     "check_positive",
     "check_share",
     "check_threads",
+    "mention",
     "sigmas",
+    "warn",
 ]
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
@@ -42,6 +49,101 @@ LARGEST_FEATURE = 1e6  # the lattice's integer keys hold this at any dimension
 MOST_PIXELS = 2**31 - 1  # pixels are numbered in 32 bits
 MOST_THREADS = 1024
 _CPU, _PINNED = 1, 3  # DLPack's numbers of devices
+_PACKAGE = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared as text
+_MARK = "\0"  # around the mention of another argument in a remedy
+
+
+def mention(name: str, value: Any = ...) -> str:
+    """Return the mention of an argument for a remedy, as callers of other interfaces spell it.
+
+    Examples
+    --------
+    >>> print(ArgumentError("labels", ..., f"only label 0 occurs; give {mention('n_labels')}"))
+    labels: only label 0 occurs; give n_labels=
+    """
+    return f"{_MARK}{name}={'' if value is ... else _shown(value)}{_MARK}"
+
+
+class _Argument(Exception):  # noqa: N818 - a base of a warning, too
+    """What `ArgumentError` and `ArgumentWarning` say."""
+
+    def __init__(self, name: str, value: Any, remedy: str) -> None:
+        super().__init__(name, value, remedy)
+        self.name, self.value, self._remedy = name, value, remedy
+
+    @property
+    def remedy(self) -> str:
+        """What is wrong and what to do."""
+        return self._remedy.replace(_MARK, "")
+
+    def renamed(self, **names: str) -> Any:
+        """Return the same in the terms of another interface: its name for each of ours."""
+
+        def spell(name: str, value: str) -> str:
+            return f"{_MARK}{names.get(name, name)}={value}{_MARK}"
+
+        name = names.get(self.name, self.name)
+        return type(self)(name, self.value, self._spelled(spell))
+
+    def spelled(self, spell: Callable[[str, str], str]) -> str:
+        """Return the message with each argument written by `spell`, for example as an option.
+
+        Parameters
+        ----------
+        spell : callable
+            Takes the name of an argument and its value as Python writes it, "" where none is said.
+        """
+        head = "" if self.value is ... else _shown(self.value)
+        return f"{spell(self.name, head)}: {self._spelled(spell)}"
+
+    def _spelled(self, spell: Callable[[str, str], str]) -> str:
+        parts = self._remedy.split(_MARK)
+        parts[1::2] = [spell(*part.split("=", 1)) for part in parts[1::2]]
+        return "".join(parts)
+
+    def __str__(self) -> str:
+        """Say it to a caller of the Python interface."""
+        head = self.name if self.value is ... else f"{self.name}={_shown(self.value)}"
+        return f"{head}: {self.remedy}"
+
+
+class ArgumentError(_Argument, ValueError):
+    """An argument that cannot be used.
+
+    Attributes
+    ----------
+    name : str
+        The argument.
+    value : object
+        What was given; ``...`` where the remedy describes it, as for arrays.
+    remedy : str
+        What is wrong and what to do.
+
+    Examples
+    --------
+    >>> error = ArgumentError("gap", -1, "must be 0 or greater")
+    >>> print(error)
+    gap=-1: must be 0 or greater
+    >>> error.spelled(lambda name, value: f"--{name} {value}")
+    '--gap -1: must be 0 or greater'
+    """
+
+
+class ArgumentWarning(_Argument, UserWarning):
+    """An argument that is probably not what was meant; attributes as of `ArgumentError`."""
+
+
+def warn(name: str, remedy: str) -> None:
+    """Warn of an argument, at the line outside this package that leads here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(ArgumentWarning(name, ..., remedy), stacklevel=level)
+
+
+def _shown(value: Any) -> str:
+    whole = repr(value.item() if isinstance(value, np.generic) else value)  # no np.float64(…)
+    return whole if len(whole) <= 80 else reprlib.repr(value)
 
 
 def as_real_array(name: str, value: Any, *, ndim: int | None = None) -> npt.NDArray[Any]:
@@ -49,19 +151,23 @@ def as_real_array(name: str, value: Any, *, ndim: int | None = None) -> npt.NDAr
     try:
         array = _shared(name, value) if hasattr(value, "__dlpack__") else np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
-        raise ValueError(f"{name}: not an array of numbers ({error})") from error
+        raise ArgumentError(name, ..., f"not an array of numbers ({error})") from error
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise ValueError(
-            f"{name}: a masked array, whose mask would be lost; fill it ({name}.filled(...)) and "
-            "name void pixels by ignore= or void="
+        raise ArgumentError(
+            name,
+            ...,
+            f"a masked array, whose mask would be lost; fill it ({name}.filled(...)) and "
+            "name void pixels by ignore= or void=",
         )
     if array.dtype.kind not in "buif":
-        raise ValueError(
-            f"{name}: dtype {array.dtype} holds no real numbers; convert it, for example with "
-            f"{name}.astype(numpy.float32)"
+        raise ArgumentError(
+            name,
+            ...,
+            f"dtype {array.dtype} holds no real numbers; convert it, for example with "
+            f"{name}.astype(numpy.float32)",
         )
     if ndim is not None and array.ndim != ndim:
-        raise ValueError(f"{name}: shape {array.shape} has {array.ndim} axes, not {ndim}")
+        raise ArgumentError(name, ..., f"shape {array.shape} has {array.ndim} axes, not {ndim}")
     return array
 
 
@@ -71,9 +177,11 @@ def _shared(name: str, value: Any) -> npt.NDArray[Any]:
         return np.asarray(value)
     place = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else _CPU
     if place not in (_CPU, _PINNED):
-        raise ValueError(
-            f"{name}: lies on a GPU or another device; bring it to this memory first, or use "
-            "densecrf.torch, which works there"
+        raise ArgumentError(
+            name,
+            ...,
+            "lies on a GPU or another device; bring it to this memory first, or use "
+            "densecrf.torch, which works there",
         )
     if getattr(value, "requires_grad", False):
         value = value.detach()
@@ -88,9 +196,11 @@ def check_finite(name: str, array: npt.NDArray[Any]) -> None:
     if not finite.all():
         index = tuple(int(i) for i in np.argwhere(~finite)[0])
         count = int(array.size - np.count_nonzero(finite))
-        raise ValueError(
-            f"{name}: {count} of {array.size} values are not finite, the first is "
-            f"{array[index]} at {index}; clean them first (numpy.nan_to_num) or mask those pixels"
+        raise ArgumentError(
+            name,
+            ...,
+            f"{count} of {array.size} values are not finite, the first is "
+            f"{array[index]} at {index}; clean them first (numpy.nan_to_num) or mask those pixels",
         )
 
 
@@ -109,16 +219,18 @@ def as_features(value: Any) -> npt.NDArray[np.floating[Any]]:
     """Return features (n, d) as contiguous float32 or float64, within what can be filtered."""
     array = as_real_array("features", value, ndim=2)
     if array.size == 0:
-        raise ValueError(f"features: shape {array.shape} holds nothing to filter")
+        raise ArgumentError("features", ..., f"shape {array.shape} holds nothing to filter")
     check_pixels("features", array.shape[0])
     check_fits("features", array.shape)
     check_finite("features", array)
     largest = max(float(array.max()), -float(array.min()))
     if not largest <= LARGEST_FEATURE:
-        raise ValueError(
-            f"features: a value of {largest:g} standard deviations; the largest that can be "
+        raise ArgumentError(
+            "features",
+            ...,
+            f"a value of {largest:g} standard deviations; the largest that can be "
             f"filtered is {LARGEST_FEATURE:g}. Divide by larger standard deviations, or subtract "
-            "the mean"
+            "the mean",
         )
     kept = np.float32 if array.dtype == np.float32 else np.float64
     return np.ascontiguousarray(array, kept)
@@ -160,9 +272,8 @@ def check_positive(name: str, value: Any) -> float:
     """Return `value` as a finite float above zero."""
     number = _as_float(name, value)
     if not (np.isfinite(number) and number > SMALLEST_SIGMA):
-        shown = value.item() if isinstance(value, np.generic) else value  # no np.float64(…)
-        raise ValueError(
-            f"{name}={shown!r}: must be a finite number greater than 0 (than {SMALLEST_SIGMA:g})"
+        raise ArgumentError(
+            name, value, f"must be a finite number greater than 0 (than {SMALLEST_SIGMA:g})"
         )
     return number
 
@@ -171,7 +282,7 @@ def check_fraction(name: str, value: Any) -> float:
     """Return `value` as a float between 0 and 1, both excluded."""
     number = _as_float(name, value)
     if not 0 < number < 1:
-        raise ValueError(f"{name}={value!r}: must be between 0 and 1, both excluded")
+        raise ArgumentError(name, value, "must be between 0 and 1, both excluded")
     return number
 
 
@@ -179,8 +290,8 @@ def check_non_negative(name: str, value: Any) -> float:
     """Return `value` as a finite float not below zero."""
     number = _as_float(name, value)
     if not 0 <= number <= LARGEST_WEIGHT:
-        raise ValueError(
-            f"{name}={value!r}: must be a finite number, 0 or greater (at most {LARGEST_WEIGHT:g})"
+        raise ArgumentError(
+            name, value, f"must be a finite number, 0 or greater (at most {LARGEST_WEIGHT:g})"
         )
     return number
 
@@ -189,17 +300,17 @@ def check_share(name: str, value: Any) -> float:
     """Return `value` as a float within [0, 1]."""
     number = _as_float(name, value)
     if not 0 <= number <= 1:
-        raise ValueError(f"{name}={value!r}: must be between 0 and 1")
+        raise ArgumentError(name, value, "must be between 0 and 1")
     return number
 
 
 def _as_float(name: str, value: Any) -> float:
     if isinstance(value, (str, bytes)):
-        raise ValueError(f"{name}={value!r}: must be a number, not text")
+        raise ArgumentError(name, value, "must be a number, not text")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name}={value!r}: must be one number") from error
+        raise ArgumentError(name, value, "must be one number") from error
 
 
 def check_integer(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> int:
@@ -207,11 +318,11 @@ def check_integer(name: str, value: Any, *, at_least: int, at_most: int | None =
     try:
         number = operator.index(value)
     except TypeError as error:
-        raise ValueError(f"{name}={value!r}: must be a whole number") from error
+        raise ArgumentError(name, value, "must be a whole number") from error
     if number < at_least:
-        raise ValueError(f"{name}={value!r}: must be {at_least} or greater")
+        raise ArgumentError(name, value, f"must be {at_least} or greater")
     if at_most is not None and number > at_most:
-        raise ValueError(f"{name}={value!r}: must be {at_most} or less")
+        raise ArgumentError(name, value, f"must be {at_most} or less")
     return number
 
 
@@ -231,7 +342,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     lower = {choice.lower(): choice for choice in choices}
     close = get_close_matches(str(value).lower(), lower, n=1, cutoff=0.4)
     hint = f" Did you mean {lower[close[0]]!r}?" if close else ""
-    raise ValueError(f"{name}={value!r}: must be one of {', '.join(map(repr, choices))}.{hint}")
+    raise ArgumentError(name, value, f"must be one of {', '.join(map(repr, choices))}.{hint}")
 
 
 def sigmas(name: str, value: Any, count: int, of_what: str) -> npt.NDArray[np.float64]:
@@ -240,7 +351,7 @@ def sigmas(name: str, value: Any, count: int, of_what: str) -> npt.NDArray[np.fl
     if array.ndim == 0:
         return np.full(count, check_positive(name, array[()]))
     if array.shape != (count,):
-        raise ValueError(
-            f"{name}={value!r}: give one number, or one for each of the {count} {of_what}"
+        raise ArgumentError(
+            name, value, f"give one number, or one for each of the {count} {of_what}"
         )
     return np.array([check_positive(f"{name}[{i}]", s) for i, s in enumerate(array)])

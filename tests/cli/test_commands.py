@@ -284,7 +284,7 @@ def test_misunderstood_commands_say_why_and_exit_with_2(folder, arguments, messa
     [
         (["--probs", "missing.npy"], "missing.npy: No such file"),
         (["--probs", "images/a.png"], "is an image; for label images use --labels"),
-        (["--probs", "probs/a.npy", "--sigma-xy", "1e-8"], "sigma_xy=1e-08"),
+        (["--probs", "probs/a.npy", "--sigma-xy", "1e-8"], "--sigma-xy 1e-08"),
         (["--probs", "probs/a.npy", "--n-labels", "9"], "the array holds 3 labels"),
         (["--probs", "probs/a.npy", "--scribbles", "probs/a.npy"], "has shape (3, 24, 32)"),
         (["--labels", "images/a.png"], "is a colour image; name the palette"),

@@ -45,8 +45,8 @@ def test_a_table_a_curve_a_panel_and_a_report(tiny, tmp_path):
     assert curve.exit_code == 0, said(curve)
     panel = densecrf("reproduce", "panel", *common, "--images", "a,b", "--methods", "mf5,lp")
     assert panel.exit_code == 0, said(panel)
-    spread = densecrf("reproduce", "spread", "out/table-shared-usual-images.csv")
-    assert spread.exit_code == 0, said(spread)
+    gaps = densecrf("reproduce", "gaps", "out/table-shared-usual-images.csv")
+    assert gaps.exit_code == 0, said(gaps)
     report = densecrf("reproduce", "report", "--out", "out")
     assert report.exit_code == 0, said(report)
     page = (tmp_path / "out" / "report.html").read_text()
@@ -64,14 +64,14 @@ def test_programs_get_json_and_nothing_else(tiny):
     assert all(end["lower_bound"] <= end["energy"] for end in curve["curves"])
     panel = answer("reproduce", "panel", *common, "--images", "a,b", "--methods", "mf5")
     assert (panel["images"], panel["methods"]) == (["a", "b"], ["mf5"])
-    spread = answer("reproduce", "spread", "out/table-shared-usual-images.csv", "--json")
-    assert [len(values) for values in spread["percent_above_the_best_bound"].values()] == [4, 4, 4]
+    gaps = answer("reproduce", "gaps", "out/table-shared-usual-images.csv", "--json")
+    assert [len(values) for values in gaps["percent_above_the_best_bound"].values()] == [4, 4, 4]
     both = ("--first", "lp", "--second", "unary")
     difference = answer("reproduce", "difference", *common, *both)
     assert [one["images"] for one in difference["metrics"]] == [4, 4]
-    assert set(difference["metrics"][0]["difference"]) == {"estimate", "low", "high", "level"}
+    assert set(difference["metrics"][0]["difference"]) == {"estimate", "low", "high"}
     page = answer("reproduce", "report", "--out", "out", "--json")["page"]
-    pictures = {curve["picture"], panel["picture"], spread["picture"], page}
+    pictures = {curve["picture"], panel["picture"], gaps["picture"], page}
     assert all(Path(name).is_file() for name in pictures)
 
 
@@ -111,14 +111,14 @@ def test_wrong_options_say_what_is_possible(tiny, arguments, text):
     assert text in said(result)
 
 
-def test_only_lines_with_bounds_have_a_spread(tiny, tmp_path):
+def test_only_lines_with_bounds_have_gaps(tiny, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text("a,b\n1,2\n")
-    result = densecrf("reproduce", "spread", other)
+    result = densecrf("reproduce", "gaps", other)
     assert result.exit_code == 1
     assert "other.csv: is no table of images" in said(result)
     other.write_text("image,method,energy,lower_bound\na,mf,3,\n")
-    assert "has no image with a bound" in said(densecrf("reproduce", "spread", other))
+    assert "has no image with a bound" in said(densecrf("reproduce", "gaps", other))
 
 
 def test_an_empty_folder_is_named(tiny, tmp_path):

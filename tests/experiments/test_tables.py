@@ -28,8 +28,8 @@ def table() -> Comparison:
 
 def test_rows_hold_shares_and_means(table: Comparison) -> None:
     mean_field, linear = table.rows
-    assert mean_field.lower == (0, 0)
-    assert linear.lower == (0.5, 0)  # equal energies are not lower
+    assert mean_field.lower_than == {"mf": 0, "prox-lp_l": 0}
+    assert linear.lower_than == {"mf": 0.5, "prox-lp_l": 0}  # equal energies are not lower
     assert (mean_field.energy, linear.energy) == (15, 14)
     assert linear.seconds == 1.5
     assert mean_field.accuracy == pytest.approx(17 / 20)
@@ -40,7 +40,7 @@ def test_rows_hold_shares_and_means(table: Comparison) -> None:
 
 
 def test_text_is_aligned_and_tells_what_was_left_out(table: Comparison) -> None:
-    lines = table.to_text().splitlines()
+    lines = table.render("text").splitlines()
     assert len({len(line) for line in lines[:4]}) == 1
     assert lines[3].split()[:3] == ["prox-lp_l", "50", "0"]
     assert "2 images" in lines[-1]
@@ -48,8 +48,9 @@ def test_text_is_aligned_and_tells_what_was_left_out(table: Comparison) -> None:
 
 
 def test_markdown_marks_the_best(table: Comparison) -> None:
-    lines = table.to_markdown().splitlines()
-    assert lines[1].startswith("| --- | ---: |")
+    lines = table.render("markdown").splitlines()
+    assert lines[1].replace("-", "").startswith("|:|:|:|")
+    lines = [" ".join(line.split()) for line in lines]
     assert "| **15.0** |" not in lines[2]
     assert "| **0.20** |" in lines[2]
     assert "| **14.0** |" in lines[3]
@@ -57,31 +58,41 @@ def test_markdown_marks_the_best(table: Comparison) -> None:
 
 
 def test_csv_and_json_keep_every_digit(table: Comparison) -> None:
-    rows = list(csv.DictReader(io.StringIO(table.to_csv())))
+    rows = list(csv.DictReader(io.StringIO(table.render("csv"))))
     assert rows[1]["method"] == "prox-lp_l"
     assert float(rows[1]["lower than mf"]) == 0.5
     assert float(rows[0]["accuracy"]) == table.rows[0].accuracy
     assert rows[0]["gap"] == ""
-    value = json.loads(table.to_json())
+    value = json.loads(table.render("json"))
     assert value["rows"][1]["lower_than"] == {"mf": 0.5, "prox-lp_l": 0}
     assert value["rows"][0]["gap"] is None
     assert value["left_out"] == {"c": ["prox-lp_l"]}
 
 
 def test_latex_is_escaped_and_regular(table: Comparison) -> None:
-    text = table.to_latex()
+    text = table.render("latex")
     assert r"prox-lp\_l" in text
     assert r"accuracy (\%)" in text
+    assert r"\textbf{14.0}" in text
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
-    assert {line.replace(r"\&", "").count("&") for line in body[1:]} == {9}
+    assert {line.count("&") for line in body} == {9}
     assert "{lrrrrrrrrr}" in text
+
+
+def test_html_marks_the_best(table: Comparison) -> None:
+    assert "<b>14.0</b>" in table.render("html")
+
+
+def test_a_table_comes_back_from_json(table: Comparison) -> None:
+    again = Comparison.from_dict(json.loads(table.render("json")))
+    assert all(again.render(style) == table.render(style) for style in FORMATS)
 
 
 def test_every_format_renders_and_others_are_refused(table: Comparison) -> None:
     for style in FORMATS:
         assert table.render(style).endswith("\n")
-    with pytest.raises(ValueError, match="style='html' is unknown; choose one of text"):
-        table.render("html")
+    with pytest.raises(ValueError, match="style='word' is unknown; choose one of text"):
+        table.render("word")
 
 
 def test_nothing_in_common_is_an_error() -> None:

@@ -9,18 +9,18 @@ import time
 
 import pytest
 
-from densecrf.experiments.target import Target, ranges_around
-from densecrf.experiments.tune import draw_history, tune
+from densecrf.experiments.runner import make_plan
+from densecrf.experiments.tune import Target, draw_history, ranges_around, tune
 from densecrf.io import Dataset, FileFormatError
 from densecrf.presets import Preset, read_preset, write_preset
 
 optuna = pytest.importorskip("optuna")
 
 
-def target_of(folder, **fields):
+def target_of(folder, method="mf5", images=None, **fields):
     dataset = Dataset.open(folder)
-    fields.setdefault("method", "mf5")
-    return Target(dataset, fields.pop("images", dataset.names()), threads=1, **fields)
+    plan = make_plan(dataset, methods=(method,), images=images or dataset.names(), threads=1)
+    return Target(plan, **fields)
 
 
 def test_tuning_starts_from_the_presets_and_resumes(tiny, tmp_path):
@@ -88,11 +88,11 @@ def test_wrong_targets_are_refused(tiny, tmp_path):
 SCRIPT = """
 import sys
 from densecrf.io import Dataset
-from densecrf.experiments.target import Target, ranges_around
-from densecrf.experiments.tune import tune
+from densecrf.experiments.runner import make_plan
+from densecrf.experiments.tune import Target, tune
 if __name__ == "__main__":
-    dataset = Dataset.open(sys.argv[1])
-    tune(Target(dataset, dataset.names(), "mf5", threads=1), sys.argv[2], trials=500)
+    plan = make_plan(Dataset.open(sys.argv[1]), methods=("mf5",), threads=1)
+    tune(Target(plan), sys.argv[2], trials=500)
 """
 
 

@@ -145,8 +145,9 @@ def warnings_by_thread() -> Iterator[Callable[[], list[str]]]:
 
     def hear(message: Warning | str, *_: Any, **__: Any) -> None:
         texts = heard.setdefault(threading.get_ident(), [])
-        if str(message) not in texts:
-            texts.append(str(message))
+        text = describe(message) if isinstance(message, Warning) else message
+        if text not in texts:
+            texts.append(text)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

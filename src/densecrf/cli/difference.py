@@ -29,10 +29,10 @@ def difference(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Tell how much better one method or parameter set is than another, and how sure that is.
+    """Estimate the difference of two methods or parameter sets, with its confidence interval.
 
-    Runs both on the same images, unless their records are there, and gives accuracy and IoU with
-    95 % confidence intervals; that of the difference is paired by image.
+    Runs both on the same images, unless their records exist, and prints accuracy and IoU with 95 %
+    bootstrap confidence intervals; that of the difference is paired by image.
 
     For example:
 
@@ -67,11 +67,7 @@ def _print(found: tuple[Difference, ...], first: str, second: str) -> None:
 
 def _run(plan: Plan, out: Path, title: str, quiet: bool) -> Run:
     with reporting_errors(), progress_bar(title, not quiet) as tell:
-        done = run(
-            plan,
-            RecordStore(out / "records"),
-            progress=lambda number, total, name, _reason: tell(number, total, name),
-        )
+        done = run(plan, RecordStore(out / "records"), progress=tell)
     if done.interrupted:
         console.print("[bold]Interrupted.[/] Run the same command again to go on.")
         raise typer.Exit(130)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import typer
 
 from densecrf.cli.options import ModelOptions
-from densecrf.cli.reports import as_options
+from densecrf.cli.reports import describe
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
 from densecrf.io.unaries import KEYS
 from densecrf.model import DenseCRF
@@ -179,7 +179,7 @@ def load(job: Job, options: ModelOptions) -> Loaded:
                 image, strokes, options.n_labels, void=options.void, image_range=options.image_range
             )
         except ValueError as error:
-            raise ValueError(f"{job.scribbles}: {as_options(str(error))}") from error
+            raise ValueError(f"{job.scribbles}: {describe(error)}") from error
         pixels = color_range(image, options.image_range)
         factor = preset.factor(image.shape[0] * image.shape[1]) if options.scale_sigmas else 1.0
         return Loaded(image, DenseCRF(unary, preset.kernels(pixels, factor)))
@@ -200,7 +200,7 @@ def load(job: Job, options: ModelOptions) -> Loaded:
             scale_sigmas=options.scale_sigmas,
         )
     except ValueError as error:
-        raise ValueError(f"{job.probs or job.labels}: {as_options(str(error))}") from error
+        raise ValueError(f"{job.probs or job.labels}: {describe(error)}") from error
     return Loaded(image, crf)
 
 

@@ -1,7 +1,6 @@
 """What commands say: tables for people, JSON for programs, and a list of failures."""
 
 import json
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from densecrf.validation import ArgumentError, ArgumentWarning
+
 if TYPE_CHECKING:
     from densecrf.experiments.metrics import Interval
 
 __all__ = [
-    "as_options",
+    "as_option",
     "console",
     "describe",
     "fail",
@@ -49,24 +50,32 @@ def describe(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror or error}"
     if isinstance(error, MemoryError):
         return f"out of memory {error}".strip()
+    if isinstance(error, (ArgumentError, ArgumentWarning)):
+        return error.spelled(as_option)
     return str(error) or type(error).__name__
 
 
-def as_options(message: str) -> str:
-    """Return a message of the library with its arguments written as options.
+#: Arguments of the library that are options of the commands, by the same name.
+OPTIONS = (
+    *("axis", "kind", "n_labels", "void", "image_range", "preset", "confidence"),
+    *("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
+    *("method", "gap", "time_limit", "max_iterations", "threads"),
+)
+
+
+def as_option(name: str, value: str) -> str:
+    """Return an argument of the library as the option that gives it.
 
     Examples
     --------
-    >>> as_options("logits (kind='logits') with axis=-1, image_range=(0, 5), or give n_labels=")
-    'logits (--kind logits) with --axis -1, --image-range 0 5, or give --n-labels'
+    >>> as_option("image_range", "(0, 5)"), as_option("kind", "'logits'"), as_option("n_labels", "")
+    ('--image-range 0 5', '--kind logits', '--n-labels')
     """
-    message = re.sub(r"image_range=\(([^,)]+), ([^)]+)\)", r"--image-range \1 \2", message)
-    message = message.replace("lower them", "lower --bilateral-weight and --weight")
-    for name in ("axis", "kind", "n_labels", "void", "confidence"):
-        option = "--" + name.replace("_", "-")
-        message = re.sub(rf"\b{name}=('?)([-\w]+)\1", rf"{option} \2", message)
-        message = re.sub(rf"\b{name}=", option, message)
-    return message
+    if name not in OPTIONS:
+        return f"{name}={value}" if value else name
+    for mark in "(),'":
+        value = value.replace(mark, "")
+    return f"--{name.replace('_', '-')} {value}".rstrip()
 
 
 def number(value: float | None) -> str:

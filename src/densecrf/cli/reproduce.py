@@ -1,7 +1,6 @@
 """``densecrf reproduce``: the paper's evaluation on a data set."""
 
-import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,8 +46,8 @@ def table(
 ) -> None:
     """Compare methods: who finds lower energies, how low, how fast, how accurate.
 
-    Writes the table as text, Markdown, CSV, LaTeX and JSON, and a line an image. Run it again to
-    go on after an interruption: what is done is not done again.
+    Writes the table as text, Markdown, CSV, LaTeX and JSON, and one line per image. After an
+    interruption run the same command again: finished tasks are kept.
 
     For example:
 
@@ -58,17 +57,12 @@ def table(
         raise typer.BadParameter(f"{style!r} is not one of {', '.join(FORMATS)}")
     plan = chosen.plan()
     with reporting_errors(), progress_bar("images", not (quiet or as_json)) as tell:
-        done = run(
-            plan,
-            RecordStore(out / "records"),
-            jobs=jobs,
-            progress=lambda number, total, name, _reason: tell(number, total, name),
-        )
+        done = run(plan, RecordStore(out / "records"), jobs=jobs, progress=tell)
     _finish(plan, done, out, None if as_json else style)
 
 
 def _finish(plan: Plan, done: Run, out: Path, style: str | None) -> None:
-    """Write the table, print it in a style or, without one, for programs, and say what failed."""
+    """Write the table, print it (as JSON where `style` is None), and report failures."""
     try:
         comparison = compare(done.outcomes, plan.methods)
         stem = f"table-{plan.protocol.name}-{plan.label}"
@@ -79,7 +73,7 @@ def _finish(plan: Plan, done: Run, out: Path, style: str | None) -> None:
         raise fail(describe(error), 130 if done.interrupted else 1) from error
     if style is None:
         files = [str(path) for path in written]
-        print_json({"about": about, **json.loads(comparison.to_json()), "files": files})
+        print_json({"about": about, **asdict(comparison), "files": files})
     else:
         output.print(comparison.render(style), markup=False, soft_wrap=True, end="")
     console.print(f"Written: {', '.join(path.name for path in written)} in {out}", soft_wrap=True)
@@ -111,6 +105,14 @@ def _about(plan: Plan, done: Run) -> dict[str, Any]:
     }
 
 
+def _write_picture(path: Path, figure: Any, caption: str) -> None:
+    """Write a figure, and next to it the caption that `report` gives it."""
+    from densecrf.experiments.figures import save_figure
+
+    save_figure(path, figure)
+    write_text(path.with_suffix(".txt"), caption)
+
+
 @app.command()
 @with_plan("images", "split", "every", "max_iterations")
 def curves(
@@ -131,7 +133,6 @@ def curves(
     densecrf reproduce curves --data msrc --images 2_14_s --study lambda
     """
     from densecrf.experiments.curves import STUDIES, draw_curves, measure_curves, methods_study
-    from densecrf.experiments.figures import save_figure
 
     if study not in ("methods", *STUDIES):
         raise typer.BadParameter(f"{study!r} is not one of methods, {', '.join(STUDIES)}")
@@ -140,10 +141,10 @@ def curves(
     stem = f"curves-{study}-{plan.protocol.name}-{plan.label}"
     with reporting_errors(), progress_bar("runs", not (quiet or as_json)) as tell:
         found = measure_curves(plan, study, variants, RecordStore(out / "records"), tell)
-        save_figure(out / f"{stem}.png", draw_curves(found))
         write_json(out / f"{stem}.json", [vars(curve) for curve in found])
-        write_text(
-            out / f"{stem}.txt",
+        _write_picture(
+            out / f"{stem}.png",
+            draw_curves(found),
             f"Study of {study}, protocol {plan.protocol.name} ({plan.protocol.about}), parameters "
             f"{plan.label}. Dashed: lower bounds.",
         )
@@ -165,7 +166,6 @@ def speedup(
 
     densecrf reproduce speedup --image photo.png
     """
-    from densecrf.experiments.figures import save_figure
     from densecrf.experiments.speedup import TIMED_LABELS, draw_speedup, measure_speedup
     from densecrf.io import read_image
 
@@ -173,15 +173,15 @@ def speedup(
     with reporting_errors(), progress_bar("measurements", not (quiet or as_json)) as tell:
         picture = read_image(image)
         if picture.ndim != 3:
-            raise ValueError(f"{image}: is grey; the bilateral kernel here needs colours")
+            raise ValueError(f"{image}: is grey; the bilateral kernel needs a colour image")
         store = RecordStore(out / "records")
         points = measure_speedup(picture, store, name=image.stem, repeats=repeats, progress=tell)
         height, width = picture.shape[:2]
         title = f"{image.stem} ({height} × {width}): times faster than divide and conquer"
-        save_figure(out / f"{stem}.png", draw_speedup(points, title))
         write_json(out / f"{stem}.json", [vars(point) for point in points])
-        write_text(
-            out / f"{stem}.txt",
+        _write_picture(
+            out / f"{stem}.png",
+            draw_speedup(points, title),
             "One conditional gradient of random scores, one thread, processor time; 21 labels and "
             "standard deviation 1 where they do not vary. Divide and conquer is timed on "
             f"{TIMED_LABELS} labels and scaled, except where labels vary.",
@@ -199,21 +199,20 @@ def panel(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Draw images, each method's labelling, the pixels in doubt and the truth, side by side.
+    """Draw images, each method's labelling, uncertain pixels and ground truth, side by side.
 
     For example:
 
     densecrf reproduce panel --data msrc --images 2_14_s,4_11_s
     """
-    from densecrf.experiments.figures import save_figure
     from densecrf.experiments.panel import draw_panel
 
     plan = replace(chosen, images=images).plan()
     stem = f"panel-{plan.protocol.name}-{plan.label}"
-    with reporting_errors(), progress_bar("runs", not (quiet or as_json)) as tell:
-        save_figure(out / f"{stem}.png", draw_panel(plan, progress=tell))
-        write_text(
-            out / f"{stem}.txt",
+    with reporting_errors(), progress_bar("images", not (quiet or as_json)) as tell:
+        _write_picture(
+            out / f"{stem}.png",
+            draw_panel(plan, progress=tell),
             f"Protocol {plan.protocol.name}, parameters {plan.label}: energy and accuracy of each "
             "labelling; white pixels have no label with a score of 0.95.",
         )
@@ -222,7 +221,7 @@ def panel(
 
 
 @app.command()
-def spread(
+def gaps(
     table: Annotated[Path, typer.Argument(help="A table's lines by image, table-*-images.csv.")],
     as_json: o.Json = False,
 ) -> None:
@@ -230,20 +229,19 @@ def spread(
 
     For example:
 
-    densecrf reproduce spread reproduction/table-shared-usual-images.csv
+    densecrf reproduce gaps reproduction/table-shared-usual-images.csv
     """
-    from densecrf.experiments.figures import save_figure
-    from densecrf.experiments.spread import draw_spread, excesses
+    from densecrf.experiments.bound_gaps import bound_gaps, draw_bound_gaps
 
-    stem = table.stem.removesuffix("-images").replace("table", "spread", 1)
+    stem = table.stem.removesuffix("-images").replace("table", "gaps", 1)
     picture = table.with_name(f"{stem}.png")
     with reporting_errors():
-        found = excesses(table)
-        save_figure(picture, draw_spread(found))
-        write_text(
-            picture.with_suffix(".txt"),
-            f"{stem.removeprefix('spread-')}: share of images that end within so many per cent "
-            "(of their own energy) of the best bound that any method has proven.",
+        found = bound_gaps(table)
+        _write_picture(
+            picture,
+            draw_bound_gaps(found),
+            f"{stem.removeprefix('gaps-')}: share of images whose energy is within a given "
+            "percentage (of itself) of the best bound that any method has proven.",
         )
     above = {method: values.tolist() for method, values in found.items()}
     tell_picture(picture, as_json, {"percent_above_the_best_bound": above})
@@ -256,11 +254,11 @@ def report(
     as_json: o.Json = False,
 ) -> None:
     """Put all tables and pictures of a folder into one self-contained HTML page."""
-    from densecrf.experiments.report import write_report
+    from densecrf.experiments.report import build_report
 
     target = page or out / "report.html"
     with reporting_errors():
-        write_report(out, target)
+        write_text(target, build_report(out))
     if as_json:
         print_json({"page": str(target)})
     else:

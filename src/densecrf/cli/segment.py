@@ -16,7 +16,6 @@ from densecrf.cli import options as o
 from densecrf.cli.batch import Interrupted, Watch, run_batch, warnings_by_thread
 from densecrf.cli.inputs import Job, Sources, find_jobs, load
 from densecrf.cli.reports import (
-    as_options,
     console,
     number,
     output,
@@ -206,7 +205,7 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
     output.print(rows)
     console.print(f"Written: {_written(results)}", soft_wrap=True, markup=False)
     for name, record in results.items():
-        notes = [as_options(text) for text in record["warnings"]]
+        notes = list(record["warnings"])
         if len(record["pixels_by_label"]) == 1:
             (label,) = record["pixels_by_label"]
             notes.append(

@@ -20,7 +20,7 @@ from densecrf.cli.reports import (
     print_failures,
     print_json,
 )
-from densecrf.experiments.metrics import METRICS, bootstrap, bootstrap_difference
+from densecrf.experiments.metrics import METRICS, bootstrap
 from densecrf.io import Dataset
 from densecrf.presets import NUMBERS, read_preset
 from densecrf.solvers import METHODS
@@ -28,8 +28,7 @@ from densecrf.solvers import METHODS
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from densecrf.experiments.target import Target
-    from densecrf.experiments.tune import Tuned
+    from densecrf.experiments.tune import Target, Tuned
 
 __all__ = ["tune"]
 
@@ -50,7 +49,7 @@ class TargetOptions:
         float | None, typer.Option(help="Stay within this factor of the first --start.")
     ] = None
     first_batch: Annotated[
-        int, typer.Option(help="Images after which a trial may be given up.", min=1)
+        int, typer.Option(help="Images after which a trial may be pruned.", min=1)
     ] = 8
     gap: e.Gap = None
     max_iterations: o.MaxIterations = None
@@ -64,20 +63,19 @@ class TargetOptions:
 
     def target(self) -> "Target":
         """Return what the options ask for, or end the command with the reason."""
-        from densecrf.experiments.target import Target, ranges_around
+        from densecrf.experiments.runner import make_plan
+        from densecrf.experiments.tune import Target, ranges_around
 
         dataset = self.open(self.data)
         try:
-            target = Target(
+            plan = make_plan(
                 dataset,
-                dataset.names(self.split),
-                self.method,
-                self.metric,
+                images=dataset.names(self.split),
+                methods=(self.method,),
                 limits=e.limits_of(self),
-                seed=self.seed,
-                first_batch=self.first_batch,
                 threads=self.threads,
             )
+            target = Target(plan, self.metric, seed=self.seed, first_batch=self.first_batch)
             given = [read_preset(path) for path in self.start or ()]
             if self.within is not None:
                 if not given:
@@ -95,7 +93,9 @@ def tune(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="The parameters' file (.json); trials and plot lie beside it."
+            "--out",
+            "-o",
+            help="The parameters' file (.json); trials and plot go next to it.",
         ),
     ] = Path("tuned.json"),
     validation: Annotated[
@@ -109,8 +109,8 @@ def tune(
 ) -> None:
     """Find the five parameters of the kernels for a method, from images with ground truth.
 
-    Trials are kept in an SQLite file beside the result; run the same command again to go on, or
-    with more --trials to search longer. Every other command reads the result by --params.
+    Trials are kept in an SQLite file next to the result; run the same command again to go on, or
+    with more --trials to search longer. Every other command reads the result with --params.
 
     For example:
 
@@ -126,7 +126,7 @@ def tune(
         where = console if as_json else output
         _validate(target, tuned, validation, sought.open, where)
     console.print(f"Written: {out}; use it by --params {out}", soft_wrap=True)
-    print_failures(dict(tuned.failures), len(target.images) - len(tuned.failures))
+    print_failures(dict(tuned.failures), len(target.plan.images) - len(tuned.failures))
     if tuned.interrupted:
         console.print("[bold]Interrupted.[/] Run the same command again to go on.")
         raise typer.Exit(130)
@@ -182,21 +182,21 @@ def _validate(
     show: "Console",
 ) -> None:
     """Score the parameters on images that they were not tuned on."""
-    dataset = target.dataset
+    dataset = target.plan.dataset
     names = dataset.splits.get(where)
     if names is None:
         dataset = open_other(Path(where))
         names = dataset.names()
     try:
-        other = replace(target, dataset=dataset, images=tuple(names))
-        usable, failures = other.usable()
-        other = replace(other, images=usable)
+        plan = replace(target.plan, dataset=dataset, images=tuple(names))
+        other, failures = replace(target, plan=plan).usable()
         found = other.confusions(tuned.parameters)
         score = bootstrap(found, target.metric)
-        show.print(f"on the {len(usable)} images of {where}: {percents(score)}")
+        images = len(other.plan.images)
+        show.print(f"on the {images} images of {where}: {percents(score)}")
         if tuned.start is not None:
-            change = bootstrap_difference(found, other.confusions(tuned.start), target.metric)
+            change = bootstrap(found, target.metric, minus=other.confusions(tuned.start))
             show.print(f"over the best of those given: {percents(change)}")
-        print_failures(failures, len(usable))
+        print_failures(failures, images)
     except (OSError, ValueError, MemoryError) as error:
         raise fail(describe(error)) from error

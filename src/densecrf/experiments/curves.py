@@ -1,30 +1,28 @@
 """Energy and bound against time: methods, and the studies of λ, of H and of the order.
 
 The paper's Figures 2, 6 and 8. Every curve is a record, so that a study that was interrupted
-goes on, and figures can be drawn again without a run.
+goes on, and figures can be drawn again without another run.
 """
 
 from __future__ import annotations
 
 import time
-import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from densecrf.experiments.figures import COLORS, new_figure
+from densecrf.experiments.runner import Plan, Progress, Solved, solve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from densecrf.experiments.records import RecordStore
-    from densecrf.experiments.runner import Plan
     from densecrf.io import Sample
     from densecrf.model import DenseCRF
-    from densecrf.result import Result
 
 __all__ = ["STUDIES", "Curve", "Variant", "draw_curves", "measure_curves", "methods_study"]
 
@@ -57,36 +55,22 @@ def methods_study(methods: tuple[str, ...]) -> tuple[Variant, ...]:
 
 @dataclass(frozen=True)
 class Curve:
-    """How a variant got there on one image.
-
-    Attributes
-    ----------
-    variant, method, image
-        Their names.
-    seconds, energy, lower_bound, ordered_calls
-        One value an iteration; energies are those of the protocol's reported energy, bounds None
-        where there are none.
-    best_constant
-        The energy of the best constant labelling.
-    """
+    """Energy and bound of a variant on one image, one value per iteration."""
 
     variant: str
     method: str
     image: str
     seconds: list[float]
-    energy: list[float]
+    energy: list[float]  # the one that the protocol reports
     lower_bound: list[float | None]
     ordered_calls: list[int]
-    best_constant: float
+    best_constant: float  # energy of the best constant labelling
 
     def end(self) -> dict[str, Any]:
         """Return where it ended: its names and last values."""
-        names = ("variant", "method", "image")
         lasts = ("seconds", "energy", "lower_bound", "ordered_calls")
-        return {
-            **{name: getattr(self, name) for name in names},
-            **{name: getattr(self, name)[-1] for name in lasts},
-        }
+        ends = {name: getattr(self, name)[-1] for name in lasts}
+        return {"variant": self.variant, "method": self.method, "image": self.image, **ends}
 
 
 def measure_curves(
@@ -94,7 +78,7 @@ def measure_curves(
     study: str,
     variants: tuple[Variant, ...],
     store: RecordStore,
-    progress: Callable[[int, int, str], object] | None = None,
+    progress: Progress | None = None,
 ) -> list[Curve]:
     """Run every variant on every image of the plan, unless its record is there.
 
@@ -103,7 +87,7 @@ def measure_curves(
     plan
         Images, protocol, parameters, limits; its methods are not used.
     study
-        The study's name, part of the records' place.
+        The study's name, part of the records' paths.
     variants
         The curves.
     store
@@ -114,27 +98,25 @@ def measure_curves(
     curves: list[Curve] = []
     total = len(plan.images) * len(variants)
     for image in plan.images:
-        loaded: Sample | None = None
-        starts: dict[str, Result] = {}
+        sample: Sample | None = None
+        starts: dict[str, Solved] = {}
         for variant in variants:
+            varied = replace(plan, options={variant.method: variant.options})
             key = ("curves", study, plan.protocol.name, plan.label, image, variant.name)
-            settings = {
-                **plan.settings(variant.method, image),
-                "variant": dict(variant.options),
-            }
+            settings = varied.settings(variant.method, image)
             values = store.load(key, settings)
             if values is None:
                 if progress is not None:
                     progress(len(curves), total, f"{image}: {variant.name}")
-                loaded = loaded or plan.dataset.items[image].load()
-                values = vars(_measure(plan, variant, loaded, starts))
+                sample = sample or plan.dataset.items[image].load()
+                values = vars(_measure(varied, variant, sample, starts))
                 store.save(key, settings, values)
             curves.append(Curve(**values))
     return curves
 
 
-class _Judge:
-    """Scores each iteration in the reported energy, and knows how much time that took."""
+class _ReportedEnergy:
+    """Evaluates each iteration in the reported energy, and keeps the time that this takes."""
 
     def __init__(self, model: DenseCRF) -> None:
         self.model = model
@@ -147,35 +129,18 @@ class _Judge:
         self.spent.append(self.spent[-1] + time.perf_counter() - begun)
 
 
-def _measure(plan: Plan, variant: Variant, sample: Sample, starts: dict[str, Result]) -> Curve:
+def _measure(plan: Plan, variant: Variant, sample: Sample, starts: dict[str, Solved]) -> Curve:
     """Run a variant; `starts` keeps the starting points that the image's variants share."""
-    protocol, unary = plan.protocol, sample.scores.energies()
-    own, first = protocol.minimised(variant.method), protocol.starts.get(variant.method)
-    model = protocol.reported.model(unary, sample.image, plan.parameters)
-    judge = None if protocol.certified(variant.method) else _Judge(model)
-    start, before = None, 0.0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        if first is not None:
-            if first not in starts:
-                origin = protocol.minimised(first)
-                starts[first] = origin.model(unary, sample.image, plan.parameters).solve(
-                    first, threads=plan.threads, **origin.options
-                )
-            start, before = starts[first].marginals, starts[first].seconds
-        result = own.model(unary, sample.image, plan.parameters).solve(
-            variant.method,
-            init=start,
-            threads=plan.threads,
-            callback=judge,
-            **{**plan.limits, **own.options, **variant.options},
-        )
-    trace = result.trace
+    model = plan.protocol.reported.model(sample.scores.energies(), sample.image, plan.parameters)
+    reported = None if plan.protocol.certified(variant.method) else _ReportedEnergy(model)
+    solved = solve(plan, variant.method, sample, starts, reported)
+    trace = solved.result.trace
     seconds, energy, bound = trace.seconds, trace.energy, trace.lower_bound
     calls = trace.ordered_calls
-    if judge is not None:  # the starting point was not scored
-        seconds = [s - spent for s, spent in zip(seconds[1:], judge.spent, strict=False)]
-        energy, bound, calls = judge.energies, [None] * len(seconds), calls[1:]
+    if reported is not None:  # the starting point was not evaluated
+        seconds = [s - spent for s, spent in zip(seconds[1:], reported.spent, strict=False)]
+        energy, bound, calls = reported.energies, [None] * len(seconds), calls[1:]
+    before = solved.seconds - solved.result.seconds  # of the starting point
     return Curve(
         variant.name,
         variant.method,
@@ -188,39 +153,29 @@ def _measure(plan: Plan, variant: Variant, sample: Sample, starts: dict[str, Res
     )
 
 
-def draw_curves(curves: list[Curve], *, zoom: bool = True) -> Figure:
-    """Draw a row an image: all energies and bounds, and beside them the lowest ones closer up.
-
-    Parameters
-    ----------
-    curves
-        Of one study.
-    zoom
-        Whether to draw the second picture.
-    """
+def draw_curves(curves: list[Curve]) -> Figure:
+    """Draw one row per image: all energies and bounds, and next to them the lowest, enlarged."""
     images = list(dict.fromkeys(curve.image for curve in curves))
-    columns = 2 if zoom else 1
-    figure = new_figure(4.3 * columns, 3.4 * len(images))
-    axes = figure.subplots(len(images), columns, squeeze=False)
-    for row, image in zip(axes, images, strict=True):
+    figure = new_figure(8.6, 3.4 * len(images))
+    axes = figure.subplots(len(images), 2, squeeze=False)
+    for (whole, detail), image in zip(axes, images, strict=True):
         own = [curve for curve in curves if curve.image == image]
         colors = _colors(own)
-        for axis in row:
+        for axis in (whole, detail):
             for curve in own:
                 _draw(axis, curve, colors[curve.variant])
             axis.set_xlabel("seconds")
             axis.grid(alpha=0.3)
-        row[0].set_ylabel("energy")
-        row[0].set_title(image, fontsize="medium")
-        _scale(row[0], own)
-        row[0].legend(fontsize="small")
-        if zoom:
-            _zoom(row[1], own)
+        whole.set_ylabel("energy")
+        whole.set_title(image, fontsize="medium")
+        _scale(whole, own)
+        whole.legend(fontsize="small")
+        _zoom(detail, own)
     return figure
 
 
 def _colors(curves: list[Curve]) -> dict[str, Any]:
-    """Return a colour a variant: the methods' own where no two variants share a method."""
+    """Return one colour per variant: the methods' own where no two variants share a method."""
     methods = [curve.method for curve in curves]
     if len(set(methods)) == len(methods):
         return {curve.variant: COLORS[curve.method] for curve in curves}
@@ -238,12 +193,12 @@ def _draw(axis: Axes, curve: Curve, color: Any) -> None:
 
 
 def _scale(axis: Axes, curves: list[Curve]) -> None:
-    """Make wide ranges logarithmic, and leave out what says nothing: bounds below zero."""
-    if _spread([second for curve in curves for second in curve.seconds]) > 20:
+    """Make wide ranges logarithmic, and leave out bounds below zero."""
+    if _ratio([second for curve in curves for second in curve.seconds]) > 20:
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter("{x:g}")
     energies = [energy for curve in curves for energy in curve.energy]
-    if _spread(energies) > 10:
+    if _ratio(energies) > 10:
         axis.set_yscale("log")
         return
     axis.yaxis.set_major_formatter("{x:,.7g}")
@@ -251,7 +206,7 @@ def _scale(axis: Axes, curves: list[Curve]) -> None:
         axis.set_ylim(bottom=max(0.0, axis.get_ylim()[0]))
 
 
-def _spread(values: list[float]) -> float:
+def _ratio(values: list[float]) -> float:
     return max(values) / min(values) if min(values) > 0 else 1.0
 
 

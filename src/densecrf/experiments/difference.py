@@ -1,4 +1,4 @@
-"""Two runs on the same images: how good is each, and by how much do they differ."""
+"""Two runs on the same images: the metrics of each, and their paired difference."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from densecrf.experiments.metrics import METRICS, Interval, bootstrap, bootstrap_difference
+from densecrf.experiments.metrics import METRICS, Interval, bootstrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,20 +19,10 @@ __all__ = ["Difference", "compare_runs"]
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of two runs, and the difference, first minus second, paired by image.
-
-    Attributes
-    ----------
-    metric
-        ``"accuracy"`` or ``"iou"``.
-    images
-        How many images both runs have done.
-    first, second, difference
-        Estimates with bootstrap confidence intervals.
-    """
+    """A metric of two runs, and the difference, first minus second, paired by image."""
 
     metric: str
-    images: int
+    images: int  # that both runs have done
     first: Interval
     second: Interval
     difference: Interval
@@ -44,7 +34,7 @@ def compare_runs(first: Iterable[Outcome], second: Iterable[Outcome]) -> tuple[D
     Parameters
     ----------
     first, second
-        One outcome an image each.
+        One outcome per image each.
 
     Raises
     ------
@@ -71,7 +61,7 @@ def compare_runs(first: Iterable[Outcome], second: Iterable[Outcome]) -> tuple[D
             len(images),
             bootstrap(pair[0], metric),
             bootstrap(pair[1], metric),
-            bootstrap_difference(pair[0], pair[1], metric),
+            bootstrap(pair[0], metric, minus=pair[1]),
         )
         for metric in METRICS
     )

@@ -1,4 +1,4 @@
-"""What all figures of the experiments share: matplotlib without a display, atomic files."""
+"""Shared by all figures of the experiments: matplotlib without a display, atomic files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COLORS", "new_figure", "save_figure"]
 
-#: A colour a method, the same in every figure (Okabe and Ito's, told apart by all readers).
+#: One colour per method, the same in every figure (Okabe and Ito's, safe for colour-blind readers).
 COLORS: dict[str, str] = {
     "unary": "#999999",
     "mf5": "#56b4e9",

@@ -1,6 +1,6 @@
-"""How good is a labelling: accuracy, intersection over union, and how sure we are of it.
+"""Accuracy and intersection over union, with bootstrap confidence intervals.
 
-Everything is computed from confusion matrices, one an image. They add up, so that a data set's
+Everything is computed from confusion matrices, one per image. They add up, so that a data set's
 accuracy and IoU are those of the summed matrix, and the bootstrap resamples images.
 """
 
@@ -21,8 +21,6 @@ __all__ = [
     "Interval",
     "accuracy",
     "bootstrap",
-    "bootstrap_difference",
-    "bootstrap_mean",
     "class_iou",
     "confusion_matrix",
     "mean_iou",
@@ -70,7 +68,7 @@ def confusion_matrix(labels: Any, truth: Any, classes: int, void: int = 255) -> 
 
 
 def accuracy(confusion: Any) -> Any:
-    """Return the share of pixels labelled right; of matrices ``(..., L, L)``, one number each.
+    """Return the share of correct pixels; of matrices ``(..., L, L)``, one number each.
 
     Without any pixel it is NaN.
 
@@ -119,18 +117,17 @@ METRICS: dict[str, Callable[[Any], Any]] = {"accuracy": accuracy, "iou": mean_io
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate on all images with a bootstrap confidence interval (percentiles).
+    """An estimate on all images with a 95 % bootstrap confidence interval (percentiles).
 
     Examples
     --------
-    >>> print(Interval(0.0213, 0.0101, 0.0334, 0.95))
+    >>> print(Interval(0.0213, 0.0101, 0.0334))
     0.0213 [0.0101, 0.0334]
     """
 
     estimate: float
     low: float
     high: float
-    level: float
 
     def __str__(self) -> str:
         return f"{self.estimate:.4f} [{self.low:.4f}, {self.high:.4f}]"
@@ -140,127 +137,60 @@ def bootstrap(
     confusions: Any,
     metric: str = "accuracy",
     *,
+    minus: Any = None,
     resamples: int = 5000,
-    level: float = 0.95,
     seed: int = 0,
 ) -> Interval:
-    """Estimate a metric over images with a confidence interval.
+    """Estimate a metric over images, or the difference of two, with a confidence interval.
 
     Parameters
     ----------
     confusions
-        ``(N, L, L)``, one matrix an image.
+        ``(N, L, L)``, one matrix per image.
     metric
         ``"accuracy"`` or ``"iou"``, of the summed matrix.
-    resamples, level, seed
-        How many times the images are drawn with replacement, the confidence, the seed.
-
-    Examples
-    --------
-    >>> interval = bootstrap([[[9, 1], [0, 10]], [[10, 0], [2, 8]]])
-    >>> interval.estimate, interval.low, interval.high
-    (0.925, 0.9, 0.95)
-    """
-    values, measure = _matrices("confusions", confusions), _metric(metric)
-    drawn = _resample([values], measure, resamples, seed)[0]
-    return _interval(float(measure(values.sum(axis=0))), drawn, level)
-
-
-def bootstrap_difference(
-    first: Any,
-    second: Any,
-    metric: str = "accuracy",
-    *,
-    resamples: int = 5000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Interval:
-    """Estimate ``metric(first) - metric(second)``, both methods on the same drawn images.
-
-    Parameters
-    ----------
-    first, second
-        ``(N, L, L)`` each, in the same order of images.
-    metric, resamples, level, seed
-        As in `bootstrap`.
+    minus
+        Matrices of another method, in the same order of images: the metric's difference is
+        estimated, with both methods on the same resampled images.
+    resamples, seed
+        How many times the images are drawn with replacement, and the seed.
 
     Examples
     --------
     >>> one = [[[9, 1], [0, 10]], [[10, 0], [2, 8]]]
-    >>> bootstrap_difference(one, one).high
+    >>> print(bootstrap(one))
+    0.9250 [0.9000, 0.9500]
+    >>> bootstrap(one, minus=one).high
     0.0
     """
-    pair = [_matrices("first", first), _matrices("second", second)]
-    if pair[0].shape != pair[1].shape:
+    groups = [np.asarray(group, np.float64) for group in (confusions, minus) if group is not None]
+    shape = groups[0].shape
+    if len(shape) != 3 or shape[1] != shape[2] or not len(groups[0]):
+        raise ValueError(f"confusions of shape {shape} must be (N, L, L), one matrix per image")
+    if groups[-1].shape != shape:
         raise ValueError(
-            f"first of shape {pair[0].shape} and second of shape {pair[1].shape} must hold the "
+            f"confusions of shape {shape} and minus of shape {groups[-1].shape} must hold the "
             "same images and classes"
         )
-    measure = _metric(metric)
-    drawn = _resample(pair, measure, resamples, seed)
-    estimate = float(measure(pair[0].sum(axis=0)) - measure(pair[1].sum(axis=0)))
-    return _interval(estimate, drawn[0] - drawn[1], level)
-
-
-def bootstrap_mean(
-    values: Any, *, resamples: int = 5000, level: float = 0.95, seed: int = 0
-) -> Interval:
-    """Estimate the mean of one number an image (an energy difference, say).
-
-    Examples
-    --------
-    >>> bootstrap_mean([2.0, 2.0, 2.0]).low
-    2.0
-    """
-    numbers = np.asarray(values, np.float64)
-    if numbers.ndim != 1 or not numbers.size or not np.isfinite(numbers).all():
-        raise ValueError(f"values of shape {numbers.shape} must be finite numbers, one an image")
-    as_matrices = numbers[:, None, None]
-    count = len(numbers)
-    drawn = _resample([as_matrices], lambda sums: sums[..., 0, 0] / count, resamples, seed)[0]
-    return _interval(float(numbers.mean()), drawn, level)
-
-
-def _matrices(name: str, confusions: Any) -> NDArray[np.float64]:
-    values = np.asarray(confusions, np.float64)
-    if values.ndim != 3 or values.shape[1] != values.shape[2] or not len(values):
-        raise ValueError(f"{name} of shape {values.shape} must be (N, L, L), one matrix an image")
-    return values
-
-
-def _metric(name: str) -> Callable[[Any], Any]:
-    if name not in METRICS:
-        raise ValueError(f"metric={name!r} is unknown; choose one of {', '.join(METRICS)}")
-    return METRICS[name]
-
-
-def _resample(
-    groups: list[NDArray[np.float64]],
-    measure: Callable[[Any], Any],
-    resamples: int,
-    seed: int,
-) -> list[NDArray[np.float64]]:
-    """Measure each group on the same images, drawn again and again with replacement."""
+    if metric not in METRICS:
+        raise ValueError(f"metric={metric!r} is unknown; choose one of {', '.join(METRICS)}")
     if resamples < 1:
         raise ValueError(f"resamples={resamples} must be at least 1")
-    count = len(groups[0])
-    generator = np.random.default_rng(seed)
-    measured: list[list[Any]] = [[] for _ in groups]
-    for start in range(0, resamples, _BLOCK):
-        size = min(_BLOCK, resamples - start)
-        times = generator.multinomial(count, np.full(count, 1 / count), size).astype(np.float64)
-        for group, found in zip(groups, measured, strict=True):
-            sums = times @ group.reshape(count, -1)
-            found.append(measure(sums.reshape(size, *group.shape[1:])))
-    return [np.concatenate(found) for found in measured]
 
+    def measure(times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the metric, or the difference, with image i counted ``times[:, i]`` times."""
+        sums = [(times @ g.reshape(len(g), -1)).reshape(-1, *shape[1:]) for g in groups]
+        first, *second = (METRICS[metric](group) for group in sums)
+        return np.asarray(first - second[0] if second else first)
 
-def _interval(estimate: float, drawn: NDArray[np.float64], level: float) -> Interval:
-    if not 0 < level < 1:
-        raise ValueError(f"level={level} must be between 0 and 1")
-    # A drawn set may have no known pixel at all, which says nothing about the metric.
-    drawn = drawn[~np.isnan(drawn)]
-    if not len(drawn):
-        return Interval(estimate, float("nan"), float("nan"), level)
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(estimate, float(low), float(high), level)
+    generator, count = np.random.default_rng(seed), shape[0]
+    drawn = np.concatenate(
+        [
+            measure(generator.multinomial(count, np.full(count, 1 / count), size).astype(float))
+            for size in np.diff([*range(0, resamples, _BLOCK), resamples])
+        ]
+    )
+    # A resample may have no labelled pixel at all, and then no metric.
+    known = drawn[~np.isnan(drawn)]
+    low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
+    return Interval(float(measure(np.ones((1, count)))[0]), float(low), float(high))

@@ -1,58 +1,43 @@
-"""Labellings side by side: the image, each method's answer, what is in doubt, the truth."""
+"""Labellings side by side: the image, each method's result, uncertain pixels, ground truth."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from densecrf.experiments.figures import new_figure
 from densecrf.experiments.metrics import accuracy
 from densecrf.experiments.runner import Solved, solve_sample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from matplotlib.figure import Figure
 
-    from densecrf.experiments.runner import Plan
-    from densecrf.io import Palette
+    from densecrf.experiments.runner import Plan, Progress
 
 __all__ = ["draw_panel"]
 
-CONFIDENT = 0.95  # pixels with a score below this are in doubt (section 5.1)
+CONFIDENT = 0.95  # pixels with all scores below this are uncertain (section 5.1)
+UNCERTAIN = ("dc-neg", "lp")  # methods whose uncertain pixels are shown, in white
 WIDTH, CAPTION = 1.9, 0.65  # inches of a picture, and of the lines above it
-COLUMNS = 5  # pictures a line at most, so that captions can be read at the width of a page
+COLUMNS = 5  # pictures per line at most, so that captions can be read at the width of a page
 Picture = tuple[Any, str]
 
 
-def draw_panel(
-    plan: Plan,
-    uncertain: tuple[str, ...] = ("dc-neg", "lp"),
-    progress: Callable[[int, int, str], object] | None = None,
-) -> Figure:
+def draw_panel(plan: Plan, progress: Progress | None = None) -> Figure:
     """Draw image after image, as in the paper's Figure 3.
 
     Parameters
     ----------
     plan
         Images, methods, protocol, parameters.
-    uncertain
-        Methods whose uncertain pixels are shown, in white; those not in the plan are left out.
     progress
-        Called before each solve with (done, total, what).
+        Called before each image with (done, total, image).
     """
     rows: list[list[Picture]] = []
-    total = len(plan.images) * len(plan.methods)
     for number, image in enumerate(plan.images):
-
-        def tell(method: str, done: int, image: str = image, number: int = number) -> None:
-            if progress is not None:
-                progress(number * len(plan.methods) + done, total, f"{image}: {method}")
-
-        rows.append(_row(plan, image, uncertain, tell))
+        if progress is not None:
+            progress(number, len(plan.images), image)
+        rows.append(_row(plan, image))
     columns = math.ceil(len(rows[0]) / math.ceil(len(rows[0]) / COLUMNS))
     lines = [row[at : at + columns] for row in rows for at in range(0, len(row), columns)]
     heights = [WIDTH * line[0][0].shape[0] / line[0][0].shape[1] + CAPTION for line in lines]
@@ -64,7 +49,7 @@ def draw_panel(
         for axis in line[len(pictures) :]:
             axis.set_axis_off()
         for axis, (picture, caption) in zip(line, pictures, strict=False):
-            axis.imshow(picture, interpolation="nearest")
+            axis.imshow(picture, interpolation="nearest", cmap="gray")
             axis.set_title(caption, fontsize="small")
             axis.set_xticks([])
             axis.set_yticks([])
@@ -73,41 +58,23 @@ def draw_panel(
     return figure
 
 
-def _row(
-    plan: Plan, image: str, uncertain: tuple[str, ...], tell: Callable[[str, int], None]
-) -> list[Picture]:
+def _row(plan: Plan, image: str) -> list[Picture]:
     sample = plan.dataset.items[image].load()
     palette = plan.dataset.palette
-    pictures: list[Picture] = [(_as_rgb(sample.image), image)]
-    doubts: list[Picture] = []
+    pictures: list[Picture] = [(sample.image, image)]
+    more: list[Picture] = []
     starts: dict[str, Solved] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        for done, method in enumerate(plan.methods):
-            tell(method, done)
-            result, outcome = solve_sample(plan, method, sample, starts)
-            caption = f"{method}\n{outcome.energy:,.0f}"
-            if outcome.gap is not None:
-                caption += f" (gap {100 * outcome.gap:.2g} %)"
-            if outcome.confusion is not None and outcome.confusion.any():
-                caption += f"\n{100 * float(accuracy(outcome.confusion)):.1f} % right"
-            pictures.append((_colored(result.labels, palette), caption))
-            if method in uncertain:
-                doubtful = result.marginals.max(0) < CONFIDENT
-                share = 100 * float(doubtful.mean())
-                white = np.repeat(np.uint8(255) * doubtful[..., None], 3, -1)
-                doubts.append((white, f"in doubt, {method}\n{share:.1f} % of pixels"))
+    for method in plan.methods:
+        result, outcome = solve_sample(plan, method, sample, starts)
+        caption = f"{method}\n{outcome.energy:,.0f}"
+        if outcome.gap is not None:
+            caption += f" (gap {100 * outcome.gap:.2g} %)"
+        if outcome.confusion is not None and outcome.confusion.any():
+            caption += f"\n{100 * float(accuracy(outcome.confusion)):.1f} % correct"
+        pictures.append((palette.to_colors(result.labels), caption))
+        if method in UNCERTAIN:
+            low = result.marginals.max(0) < CONFIDENT
+            more.append((low, f"uncertain, {method}\n{100 * low.mean():.1f} % of pixels"))
     if sample.labels is not None:
-        doubts.append((_colored(sample.labels, palette), "ground truth"))
-    return pictures + doubts
-
-
-def _as_rgb(image: Any) -> Any:
-    return image if image.ndim == 3 else np.repeat(image[..., None], 3, -1)
-
-
-def _colored(labels: Any, palette: Palette) -> Any:
-    """Return labels in the palette's colours, void black."""
-    colors = np.asarray(palette.colors, np.uint8)
-    known = (labels >= 0) & (labels < len(colors))
-    return np.where(known[..., None], colors[np.where(known, labels, 0)], np.uint8(0))
+        more.append((palette.to_colors(sample.labels), "ground truth"))
+    return pictures + more

@@ -57,16 +57,14 @@ PARAMETERS: dict[str, Preset] = {
 }
 
 
-def get_parameters(name: str | Preset) -> Preset:
-    """Return a parameter set by its name, or the given one.
+def get_parameters(name: str) -> Preset:
+    """Return a parameter set by its name.
 
     Examples
     --------
     >>> get_parameters("msrc-dc").weight
     4.494162
     """
-    if isinstance(name, Preset):
-        return name
     if name not in PARAMETERS:
         raise ValueError(f"params={name!r} is unknown; choose one of {', '.join(PARAMETERS)}")
     return PARAMETERS[name]
@@ -89,6 +87,11 @@ class Minimised:
     normalization: str
     factor: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def energy(self) -> dict[str, Any]:
+        """What tells one energy from another."""
+        return {"normalization": self.normalization, "factor": self.factor}
 
     def model(self, unary: NDArray[Any], image: NDArray[Any], parameters: Preset) -> DenseCRF:
         """Return the model of an image."""
@@ -134,21 +137,14 @@ class Protocol:
 
     def certified(self, method: str) -> bool:
         """Whether a bound of this method bounds the reported energy."""
-        own = self.minimised(method)
-        return (own.normalization, own.factor) == (
-            self.reported.normalization,
-            self.reported.factor,
-        )
+        return self.minimised(method).energy == self.reported.energy
 
     def describe(self, method: str) -> dict[str, Any]:
         """Return, as plain values, what a method does under this protocol."""
         own = self.minimised(method)
         return {
-            "minimises": {"normalization": own.normalization, "factor": own.factor},
-            "reports": {
-                "normalization": self.reported.normalization,
-                "factor": self.reported.factor,
-            },
+            "minimises": own.energy,
+            "reports": self.reported.energy,
             "options": dict(own.options),
             "start": self.starts.get(method),
         }

@@ -1,7 +1,7 @@
-"""What a run found, one small JSON file a task, so that an interrupted run can go on.
+"""Results of a run, one small JSON file per task, so that an interrupted run can go on.
 
-A record is valid when its file is whole (checksum) and was made with the same settings. Anything
-else counts as not done: the task is simply done again.
+A record is valid when its file is whole (checksum) and was made with the same settings. Any other
+file counts as not done, and the task is run again.
 """
 
 from __future__ import annotations
@@ -30,32 +30,16 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Outcome:
-    """One method on one image.
-
-    Attributes
-    ----------
-    method, image
-        Their names.
-    energy
-        Of the final labelling, in the energy that the protocol reports.
-    seconds
-        Wall time.
-    lower_bound, gap
-        The certificate, or None where the method or the protocol has none.
-    confusion
-        ``(L, L)`` pixel counts, true class by predicted class, or None without ground truth.
-    details
-        Anything else worth keeping, as JSON.
-    """
+    """One method on one image."""
 
     method: str
     image: str
-    energy: float
+    energy: float  # of the final labelling, the one that the protocol reports
     seconds: float
-    lower_bound: float | None = None
+    lower_bound: float | None = None  # where the method and the protocol have a certificate
     gap: float | None = None
-    confusion: NDArray[np.int64] | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    confusion: NDArray[np.int64] | None = None  # (L, L): true class, predicted class
+    details: Mapping[str, Any] = field(default_factory=dict)  # further values, as JSON
 
     def __post_init__(self) -> None:
         for name in ("energy", "seconds", "lower_bound", "gap"):
@@ -67,27 +51,15 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for a JSON record."""
-        return {
-            "method": self.method,
-            "image": self.image,
-            "energy": float(self.energy),
-            "seconds": float(self.seconds),
-            "lower_bound": None if self.lower_bound is None else float(self.lower_bound),
-            "gap": None if self.gap is None else float(self.gap),
-            "confusion": None if self.confusion is None else self.confusion.tolist(),
-            "details": dict(self.details),
-        }
+        confusion = None if self.confusion is None else self.confusion.tolist()
+        return {**vars(self), "confusion": confusion, "details": dict(self.details)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Outcome:
         """Rebuild an outcome from its record."""
         confusion = values["confusion"]
-        return cls(
-            **{
-                **values,
-                "confusion": None if confusion is None else np.array(confusion, np.int64),
-            }
-        )
+        counts = None if confusion is None else np.array(confusion, np.int64)
+        return cls(**{**values, "confusion": counts})
 
 
 @dataclass(frozen=True)
@@ -120,7 +92,7 @@ class RecordStore:
 
     def save(self, key: Key, settings: Mapping[str, Any], values: Mapping[str, Any]) -> None:
         """Write a record, atomically: after a kill it is there whole or not at all."""
-        body = {"settings": _canonical(settings), "values": json.loads(_canonical(values))}
+        body = {"settings": settings, "values": values}
         write_json(self.path(key), {**body, "sha256": _digest(body)})
 
     def load(self, key: Key, settings: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -132,7 +104,7 @@ class RecordStore:
         if not isinstance(raw, dict) or set(raw) != {"settings", "values", "sha256"}:
             return None
         checksum = raw.pop("sha256")
-        if checksum != _digest(raw) or raw["settings"] != _canonical(settings):
+        if checksum != _digest(raw) or _canonical(raw["settings"]) != _canonical(settings):
             return None
         values: dict[str, Any] = raw["values"]
         return values

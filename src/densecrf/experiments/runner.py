@@ -1,8 +1,8 @@
-"""Run methods over a data set: a process an image, a record a method, resumable.
+"""Run methods over a data set: one process per image, one record per method, resumable.
 
 Every finished task is on disk before the next begins, so a run that is killed, even with SIGKILL,
-loses only what was under way; started again, it goes on. An image that cannot be used, or whose
-process dies, is named with the reason, and the others go on.
+loses only the tasks under way; started again, it goes on. An image that cannot be used, or whose
+process dies, is reported with the reason, and the run goes on with the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +25,14 @@ from densecrf.experiments.metrics import confusion_matrix
 from densecrf.experiments.protocols import Protocol, get_parameters, get_protocol
 from densecrf.experiments.records import Outcome, RecordStore
 from densecrf.io import Dataset, ItemError, Sample
+from densecrf.presets import NUMBERS, Preset
 from densecrf.solvers import METHODS
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import numpy as np
+    from numpy.typing import NDArray
 
     from densecrf.io import Item
-    from densecrf.presets import Preset
     from densecrf.result import Result
 
 __all__ = [
@@ -38,14 +40,16 @@ __all__ = [
     "Progress",
     "Run",
     "Solved",
+    "count_pixels",
     "end_if_orphaned",
     "make_plan",
     "run",
+    "solve",
     "solve_sample",
 ]
 
-#: Called after every image with (done, total, image, reason of failure or None).
-Progress = Callable[[int, int, str, "str | None"], object]
+#: Called with (done, total, what): after every image, or before every run.
+Progress = Callable[[int, int, str], object]
 
 _ORPHANED = 3  # exit code of a worker whose parent is gone
 
@@ -69,9 +73,9 @@ class Plan:
     options
         Options and limits of single methods, by method.
     threads
-        Threads an image.
+        Threads per image.
     label
-        What the parameters are called, part of the records' place.
+        The name of the parameters, part of the records' paths.
     """
 
     dataset: Dataset
@@ -97,28 +101,28 @@ class Plan:
             raise ValueError("methods: name at least one")
 
     def key(self, method: str, image: str) -> tuple[str, ...]:
-        """Return where the record of a task lies."""
+        """Return the key of a task's record."""
         return (self.protocol.name, self.label, method, image)
 
     def settings(self, method: str, image: str) -> dict[str, Any]:
-        """Return all that the outcome of a task depends on."""
-        numbers = asdict(self.parameters)
-        for name in ("about", "iterations", "confidence", "pixels"):
-            del numbers[name]
+        """Return everything that the outcome of a task depends on."""
         return {
             "version": __version__,
             "protocol": self.protocol.describe(method),
-            "parameters": numbers,
+            "parameters": {name: getattr(self.parameters, name) for name in NUMBERS},
             "limits": dict(self.limits),
             "options": dict(self.options.get(method, {})),
             "inputs": self._digest(self.dataset.items[image]),
         }
 
     def _digest(self, item: Item) -> str:
+        """Return a digest of an image's files; missing ones are reported when it is loaded."""
         if item.name not in self._digests:
             total = hashlib.sha256()
             for path in (item.image_path, item.labels_path, item.scores_path):
-                total.update(_contents(path))
+                with suppress(OSError):
+                    total.update(b"" if path is None else path.read_bytes())
+                total.update(b"/")
             self._digests[item.name] = total.hexdigest()[:16]
         return self._digests[item.name]
 
@@ -127,22 +131,14 @@ class Plan:
         return {}
 
 
-def _contents(path: Path | None) -> bytes:
-    """Return a file's digest; what is missing is reported when the image is loaded."""
-    try:
-        return b"" if path is None else hashlib.sha256(path.read_bytes()).digest()
-    except OSError:
-        return b""
-
-
 @dataclass(frozen=True)
 class Run:
-    """What a run found.
+    """The outcomes of a run.
 
     Attributes
     ----------
     outcomes
-        Of all finished tasks, earlier runs' included.
+        One per finished task, those of earlier runs included.
     failures
         Reasons by image.
     interrupted
@@ -163,41 +159,73 @@ class Solved:
     cpu: float
 
 
-def solve_sample(
-    plan: Plan, method: str, sample: Sample, starts: dict[str, Solved]
-) -> tuple[Result, Outcome]:
-    """Run one method on one image; return its answer, and the record of it.
+def solve(
+    plan: Plan,
+    method: str,
+    sample: Sample,
+    starts: dict[str, Solved],
+    callback: Callable[[Any], object] | None = None,
+) -> Solved:
+    """Run one method on one image, from where the protocol has it start.
 
     Parameters
     ----------
-    plan
-        The plan.
-    method
-        The method's name.
-    sample
-        The image.
+    plan, method, sample
+        The plan, one of its methods, one of its images.
     starts
-        Answers of methods that others start from, kept from one method to the next.
+        Results of methods that others start from, shared by all calls for one image.
+    callback
+        Called with the result so far after each iteration.
     """
-    unary = sample.scores.energies()
-    solved = _solve(plan, method, sample, unary, starts)
+    if callback is None and method in starts:
+        return starts[method]
+    own, first = plan.protocol.minimised(method), plan.protocol.starts.get(method)
+    before = None if first is None else solve(plan, first, sample, starts)
+    cpu = time.process_time()
+    with warnings.catch_warnings():
+        # That a constant labelling is better is in the record.
+        warnings.simplefilter("ignore", UserWarning)
+        result = own.model(sample.scores.energies(), sample.image, plan.parameters).solve(
+            method,
+            init=None if before is None else before.result.marginals,
+            threads=plan.threads,
+            callback=callback or end_if_orphaned,
+            **{**plan.limits, **own.options, **plan.options.get(method, {})},
+        )
+    solved = Solved(result, result.seconds, time.process_time() - cpu)
+    if before is not None:
+        if plan.protocol.minimised(first or "") == own and before.result.energy < result.energy:
+            result = replace(result, labels=before.result.labels, energy=before.result.energy)
+        solved = Solved(result, solved.seconds + before.seconds, solved.cpu + before.cpu)
+    if callback is None and method in plan.protocol.starts.values():
+        starts[method] = solved
+    return solved
+
+
+def count_pixels(plan: Plan, result: Result, sample: Sample) -> NDArray[np.int64] | None:
+    """Return the confusion matrix of a result, or None without ground truth."""
+    palette = plan.dataset.palette
+    if sample.labels is None:
+        return None
+    return confusion_matrix(result.labels, sample.labels, len(palette), palette.void)
+
+
+def solve_sample(
+    plan: Plan, method: str, sample: Sample, starts: dict[str, Solved]
+) -> tuple[Result, Outcome]:
+    """Run one method on one image; return its result and the record of it."""
+    solved = solve(plan, method, sample, starts)
     result = solved.result
-    judge = plan.protocol.reported.model(unary, sample.image, plan.parameters)
+    reported = plan.protocol.reported.model(sample.scores.energies(), sample.image, plan.parameters)
     certified = plan.protocol.certified(method)
-    energy = result.energy if certified else judge.energy(result.labels)
-    constants = judge.constant_energies()
-    confusion = None
-    if sample.labels is not None:
-        palette = plan.dataset.palette
-        confusion = confusion_matrix(result.labels, sample.labels, len(palette), palette.void)
     outcome = Outcome(
         method,
         sample.name,
-        energy,
+        result.energy if certified else reported.energy(result.labels),
         solved.seconds,
         result.lower_bound if certified else None,
         result.gap if certified else None,
-        confusion,
+        count_pixels(plan, result, sample),
         {
             "cpu_seconds": solved.cpu,
             "threads": plan.threads,
@@ -206,49 +234,22 @@ def solve_sample(
             "iterations": result.iterations,
             "ordered_calls": result.trace.ordered_calls[-1],
             "plain_calls": result.trace.plain_calls[-1],
-            "best_constant": float(constants.min()),
+            "best_constant": float(reported.constant_energies().min()),
             "constant": bool((result.labels == result.labels.flat[0]).all()),
         },
     )
     return result, outcome
 
 
-def _solve(
-    plan: Plan, method: str, sample: Sample, unary: Any, starts: dict[str, Solved]
-) -> Solved:
-    own = plan.protocol.minimised(method)
-    first = plan.protocol.starts.get(method)
-    before = None
-    if first is not None:
-        before = starts.get(first) or _solve(plan, first, sample, unary, starts)
-    cpu = time.process_time()
-    result = own.model(unary, sample.image, plan.parameters).solve(
-        method,
-        init=None if before is None else before.result.marginals,
-        threads=plan.threads,
-        callback=end_if_orphaned,
-        **{**plan.limits, **own.options, **plan.options.get(method, {})},
-    )
-    solved = Solved(result, result.seconds, time.process_time() - cpu)
-    if before is not None:
-        if plan.protocol.minimised(first or "") == own and before.result.energy < result.energy:
-            best = before.result
-            result = replace(result, labels=best.labels, energy=best.energy)
-        solved = Solved(result, solved.seconds + before.seconds, solved.cpu + before.cpu)
-    if method in plan.protocol.starts.values():
-        starts[method] = solved
-    return solved
-
-
 def end_if_orphaned(*_: Any) -> None:
-    """End a worker whose parent was killed, rather than let it compete with the next run."""
+    """End a worker whose parent was killed, so that it does not compete with the next run."""
     parent = multiprocessing.parent_process()
     if parent is not None and not parent.is_alive():
         os._exit(_ORPHANED)
 
 
 def run(plan: Plan, store: RecordStore, *, jobs: int = 1, progress: Progress | None = None) -> Run:
-    """Do what is not done yet, and return everything.
+    """Run the tasks without a valid record, and return the outcomes of all.
 
     Parameters
     ----------
@@ -259,19 +260,19 @@ def run(plan: Plan, store: RecordStore, *, jobs: int = 1, progress: Progress | N
     jobs
         Images at a time, each in a process of its own.
     progress
-        Told of every image that is done.
+        Called after every image with (done, total, image).
     """
     if jobs < 1:
         raise ValueError(f"jobs={jobs} must be at least 1")
     todo = {image: left for image in plan.images if (left := _unfinished(plan, store, image))}
-    failures, interrupted = _supervise(plan, store, todo, jobs, progress or _silent)
-    outcomes = []
-    for method in plan.methods:
-        for image in plan.images:
-            values = store.load(plan.key(method, image), plan.settings(method, image))
-            if values is not None:
-                outcomes.append(Outcome.from_json(values))
-    return Run(tuple(outcomes), failures, interrupted)
+    failures, interrupted = _supervise(plan, store, todo, jobs, progress)
+    records = (
+        store.load(plan.key(method, image), plan.settings(method, image))
+        for method in plan.methods
+        for image in plan.images
+    )
+    outcomes = tuple(Outcome.from_json(values) for values in records if values is not None)
+    return Run(outcomes, failures, interrupted)
 
 
 def _unfinished(plan: Plan, store: RecordStore, image: str) -> list[str]:
@@ -282,14 +283,14 @@ def _unfinished(plan: Plan, store: RecordStore, image: str) -> list[str]:
     ]
 
 
-def _silent(*_: Any) -> None:
-    pass
-
-
 def _supervise(
-    plan: Plan, store: RecordStore, todo: dict[str, list[str]], jobs: int, progress: Progress
+    plan: Plan,
+    store: RecordStore,
+    todo: dict[str, list[str]],
+    jobs: int,
+    progress: Progress | None,
 ) -> tuple[dict[str, str], bool]:
-    """Keep `jobs` processes busy, one an image; collect why images failed."""
+    """Run `jobs` processes at a time, one per image; collect why images failed."""
     # Spawned, not forked: the parent may have threads.
     context = multiprocessing.get_context("spawn")
     waiting, total, failures = list(todo), len(todo), dict[str, str]()
@@ -310,7 +311,8 @@ def _supervise(
                 reason = _reason(process, receiver)
                 if reason is not None:
                     failures[image] = reason
-                progress(total - len(waiting) - len(running), total, image, reason)
+                if progress is not None:
+                    progress(total - len(waiting) - len(running), total, image)
     except KeyboardInterrupt:
         return failures, True
     finally:
@@ -343,8 +345,6 @@ def _work(plan: Plan, store: RecordStore, image: str, methods: list[str], sender
     """Do the methods of one image, in a process of its own."""
     # Ctrl-C reaches the whole group; the parent decides, and half-done answers are not records.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # That a constant labelling is better is in the record.
-    warnings.simplefilter("ignore", UserWarning)
     try:
         sample = plan.dataset.items[image].load()
         starts: dict[str, Solved] = {}
@@ -357,7 +357,7 @@ def _work(plan: Plan, store: RecordStore, image: str, methods: list[str], sender
         sender.send(f"{error.filename}: {error.strerror or error}" if error.filename else error)
     except (ValueError, MemoryError) as error:
         sender.send(str(error) or "out of memory")
-    except Exception as error:  # a fault of ours is told like the others
+    except Exception as error:  # a defect of this program is reported like the others
         sender.send(f"{type(error).__name__}: {error}")
         raise
 

@@ -1,8 +1,8 @@
 """How much faster the ordered filter is than divide and conquer (the paper's Figures 4, 9, 10).
 
 The conditional gradient of random scores is timed for four ways to compute it, while the number
-of pixels, of labels or the standard deviation varies and the other two stay at their usual
-values. Single-threaded, so that algorithms are compared and not their threading.
+of pixels, the number of labels or the standard deviation varies and the other two are fixed. One
+thread, so that the algorithms are compared and not their threading.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from densecrf.kernels import Bilateral, Spatial
 from densecrf.resample import resize_bilinear
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from densecrf.experiments.records import RecordStore
+    from densecrf.experiments.runner import Progress
 
 __all__ = ["KERNELS", "ORDERS", "SWEEPS", "Point", "draw_speedup", "measure_speedup"]
 
-#: What is timed, the baseline last: ours with soft and hard levels, the paper's, the older one.
+#: What is timed: one pass with soft and with hard levels, the paper's Algorithm 3, the baseline.
 ORDERS = ("soft", "hard", "literal", "divide-and-conquer")
 KERNELS = {"spatial": 2, "bilateral": 5}
 #: What varies; the middle values of the paper's figures.
@@ -39,45 +39,31 @@ SWEEPS: dict[str, tuple[float, ...]] = {
     "std": (1, 2, 4, 8, 16),
 }
 LABELS, STD = 21, 1.0
-# Divide and conquer takes one label after the other, and long: where labels do not vary, this many
-# are timed and the time is scaled.
+# Divide and conquer treats one label after another and is slow: where the number of labels does not
+# vary, this many are timed and the time is scaled.
 TIMED_LABELS = 3
 
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement.
+    """One measurement."""
 
-    Attributes
-    ----------
-    kernel
-        "spatial" (d = 2) or "bilateral" (d = 5).
-    sweep
-        What varies: "pixels", "labels" or "std".
-    pixels, labels, std
-        The problem.
-    vertices
-        Lattice points.
-    seconds
-        Processor seconds of one conditional gradient, by order.
-    """
-
-    kernel: str
-    sweep: str
+    kernel: str  # "spatial" (d = 2) or "bilateral" (d = 5)
+    sweep: str  # what varies: "pixels", "labels" or "std"
     pixels: int
     labels: int
     std: float
-    vertices: int
-    seconds: Mapping[str, float]
+    vertices: int  # of the lattice
+    seconds: Mapping[str, float]  # processor time of one conditional gradient, by order
 
     @property
     def value(self) -> float:
         """What varies."""
         return float(getattr(self, self.sweep))
 
-    def speedup(self, order: str, over: str = "divide-and-conquer") -> float:
-        """Return how many times faster `order` is."""
-        return self.seconds[over] / self.seconds[order]
+    def speedup(self, order: str) -> float:
+        """Return how many times faster than divide and conquer `order` is."""
+        return self.seconds["divide-and-conquer"] / self.seconds[order]
 
 
 def measure_speedup(
@@ -87,10 +73,8 @@ def measure_speedup(
     name: str = "image",
     sweeps: Mapping[str, tuple[float, ...]] = SWEEPS,
     kernels: tuple[str, ...] = tuple(KERNELS),
-    orders: tuple[str, ...] = ORDERS,
     repeats: int = 3,
-    seed: int = 0,
-    progress: Callable[[int, int, str], object] | None = None,
+    progress: Progress | None = None,
 ) -> list[Point]:
     """Time all points; those with a record are not timed again.
 
@@ -101,13 +85,11 @@ def measure_speedup(
     store
         Where the records are.
     name
-        The image's name, part of the records' place.
-    sweeps, kernels, orders
-        What to vary, and what to time.
+        The image's name, part of the records' paths.
+    sweeps, kernels
+        What to vary, and for which kernels.
     repeats
         Rounds, each of which runs every order once; the fastest run counts.
-    seed
-        Of the random scores.
     progress
         Called before each measurement with (done, total, what).
     """
@@ -116,31 +98,18 @@ def measure_speedup(
     points: list[Point] = []
     for kernel, sweep, value in todo:
         key = ("speedup", name, kernel, sweep, f"{value:g}")
-        settings = {
-            "orders": list(orders),
-            "shape": list(picture.shape),
-            "seed": seed,
-            "timed_labels": TIMED_LABELS,
-        }
+        settings = {"orders": ORDERS, "shape": picture.shape, "timed_labels": TIMED_LABELS}
         values = store.load(key, settings)
         if values is None:
             if progress is not None:
                 progress(len(points), len(todo), f"{kernel}, {sweep} {value:g}")
-            values = vars(_measure(picture, kernel, sweep, value, orders, repeats, seed))
+            values = vars(_measure(picture, kernel, sweep, value, repeats))
             store.save(key, settings, values)
         points.append(Point(**values))
     return points
 
 
-def _measure(
-    image: NDArray[Any],
-    kernel: str,
-    sweep: str,
-    value: float,
-    orders: tuple[str, ...],
-    repeats: int,
-    seed: int,
-) -> Point:
+def _measure(image: NDArray[Any], kernel: str, sweep: str, value: float, repeats: int) -> Point:
     labels = int(value) if sweep == "labels" else LABELS
     std = value if sweep == "std" else STD
     if sweep == "pixels" and value != 1:
@@ -150,12 +119,12 @@ def _measure(
     grid = image.shape[:2]
     chosen = Spatial(std) if kernel == "spatial" else Bilateral(image, std, std)
     lattice = LatticeFilter(chosen.features(grid), threads=1)
-    scores = np.random.default_rng(seed).dirichlet(np.ones(labels), lattice.n).astype(np.float32)
+    scores = np.random.default_rng(0).dirichlet(np.ones(labels), lattice.n).astype(np.float32)
     lattice.mass  # noqa: B018 - computed once a filter, not once a gradient
     timed = labels if sweep == "labels" else min(labels, TIMED_LABELS)
-    seconds = dict.fromkeys(orders, float("inf"))
-    for _ in range(repeats):  # in turn, so that a busy machine slows all of them
-        for order in orders:
+    seconds = dict.fromkeys(ORDERS, float("inf"))
+    for _ in range(repeats):  # interleaved, so that load on the machine affects all of them
+        for order in ORDERS:
             some = timed if order == "divide-and-conquer" else labels
             spent = _seconds(lattice, scores[:, :some], order) * labels / some
             seconds[order] = min(seconds[order], spent)
@@ -168,8 +137,10 @@ def _seconds(lattice: LatticeFilter, scores: Any, order: str) -> float:
     return time.process_time() - begun
 
 
-def draw_speedup(points: list[Point], title: str = "") -> Figure:
-    """Draw the speed-up over divide and conquer: a row a kernel, a column what varies."""
+def draw_speedup(points: list[Point], title: str) -> Figure:
+    """Draw the speed-up over divide and conquer: one row per kernel, one column per sweep."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     kernels = list(dict.fromkeys(point.kernel for point in points))
     sweeps = list(dict.fromkeys(point.sweep for point in points))
     figure = new_figure(3.0 * len(sweeps), 2.8 * len(kernels))
@@ -184,9 +155,8 @@ def draw_speedup(points: list[Point], title: str = "") -> Figure:
         for axis, sweep in zip(row, sweeps, strict=True):
             own = [p for p in points if (p.kernel, p.sweep) == (kernel, sweep)]
             for order, (label, color, style) in names.items():
-                if order in own[0].seconds:
-                    x, y = [p.value for p in own], [p.speedup(order) for p in own]
-                    axis.plot(x, y, style, color=color, label=label, ms=4)
+                x, y = [p.value for p in own], [p.speedup(order) for p in own]
+                axis.plot(x, y, style, color=color, label=label, ms=4)
             axis.set_xlabel(titles.get(sweep, "standard deviation"))
             axis.set_yscale("log")
             axis.grid(alpha=0.3, which="both")
@@ -194,23 +164,11 @@ def draw_speedup(points: list[Point], title: str = "") -> Figure:
                 axis.set_xscale("log", base=2)
                 axis.set_xticks([p.value for p in own], [f"{p.value:g}" for p in own])
             else:
-                if sweep == "pixels":
-                    axis.set_xscale("log")
-                else:
-                    axis.set_xticks([p.value for p in own])
+                axis.set_xscale("log" if sweep == "pixels" else "linear")
                 axis.xaxis.set_major_formatter("{x:,.0f}")
-        _plain_ticks(row[0])
+        row[0].yaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), minor_locator=NullLocator())
+        row[0].yaxis.set_major_formatter("{x:,.0f}")
         row[0].set_ylabel(f"{kernel} (d = {KERNELS[kernel]})\ntimes faster")
     axes[0][1 % len(sweeps)].legend(fontsize="small")
-    if title:
-        figure.suptitle(title, fontsize="medium")
+    figure.suptitle(title, fontsize="medium")
     return figure
-
-
-def _plain_ticks(axis: Axes) -> None:
-    """Label a logarithmic axis with round numbers, not with powers of ten."""
-    low, high = axis.get_ylim()
-    ticks = [digit * 10**power for power in range(5) for digit in (1, 2, 5)]
-    inside = [tick for tick in ticks if low <= tick <= high]
-    axis.set_yticks(inside, [f"{tick:,}" for tick in inside])
-    axis.set_yticks([], minor=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,34 @@ from densecrf.io.atomic import write_json, write_text
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from densecrf.experiments.records import Outcome
 
 __all__ = ["FORMATS", "Comparison", "Row", "compare", "outcomes_csv", "write_comparison"]
 
+#: What a table can be rendered as.
+FORMATS = ("text", "markdown", "csv", "latex", "json", "html")
+
+#: Columns after those of the methods: field of `Row`, title, factor, format, higher is better.
+_COLUMNS = (
+    ("energy", "mean energy", 1, ",.1f", False),
+    ("seconds", "time (s)", 1, ".2f", False),
+    ("cpu_seconds", "CPU (s)", 1, ".2f", False),
+    ("accuracy", "accuracy (%)", 100, ".2f", True),
+    ("iou", "IoU (%)", 100, ".2f", True),
+    ("gap", "mean gap (%)", 100, ".3f", False),
+    ("median_gap", "median gap (%)", 100, ".3f", False),
+)
 _SUFFIXES = {"text": ".txt", "markdown": ".md", "csv": ".csv", "latex": ".tex"}
+#: tabulate's name of a format, and what goes before and after the best value of a column.
+_STYLES = {
+    "text": ("simple", "", ""),
+    "markdown": ("pipe", "**", "**"),
+    "latex": ("latex_booktabs", r"\textbf{", "}"),
+    "html": ("html", "<b>", "</b>"),
+}
+_BEST = "\2", "\3"  # stand for those while tabulate escapes the cells
 
 
 @dataclass(frozen=True)
@@ -34,8 +55,8 @@ class Row:
     ----------
     method
         Its name.
-    lower
-        Share of images where its energy is strictly lower than each method's, in table order.
+    lower_than
+        Share of images where its energy is strictly lower, by the other method's name.
     energy, seconds
         Means over the images.
     cpu_seconds
@@ -47,7 +68,7 @@ class Row:
     """
 
     method: str
-    lower: tuple[float, ...]
+    lower_than: Mapping[str, float]
     energy: float
     seconds: float
     cpu_seconds: float | None
@@ -64,107 +85,60 @@ class Comparison:
     Attributes
     ----------
     rows
-        One a method.
+        One per method.
     images
         The images compared.
     left_out
         Images that some method has not done, and which methods those are.
     """
 
-    rows: tuple[Row, ...]
-    images: tuple[str, ...]
-    left_out: dict[str, tuple[str, ...]]
+    rows: Sequence[Row]
+    images: Sequence[str]
+    left_out: Mapping[str, Sequence[str]]
 
-    def to_text(self) -> str:
-        """Render for the terminal, columns aligned."""
-        cells = [self._header(), *(_texts(row) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(
-                [line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])],
-            )
-            for line in cells
-        ]
-        rule = "-" * len(lines[0])
-        return "\n".join([lines[0], rule, *lines[1:], "", self._note(), ""])
-
-    def to_markdown(self) -> str:
-        """Render as a Markdown table; the best of each column is bold."""
-        best = self._best()
-        lines = [self._header(), ["---", *["---:"] * (len(best) - 1)]]
-        for index, row in enumerate(self.rows):
-            lines.append(
-                [
-                    f"**{text}**" if index in best[column] else text
-                    for column, text in enumerate(_texts(row))
-                ]
-            )
-        table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return f"{table}\n\n{self._note()}\n"
-
-    def to_latex(self) -> str:
-        """Render as a LaTeX tabular (booktabs); the best of each column is bold."""
-        best = self._best()
-        count = len(self.rows)
-        body = []
-        for index, row in enumerate(self.rows):
-            texts = [_latex(text) for text in _texts(row)]
-            body.append(
-                " & ".join(
-                    rf"\textbf{{{text}}}" if index in best[column] else text
-                    for column, text in enumerate(texts)
-                )
-                + r" \\"
-            )
-        lines = [
-            rf"\begin{{tabular}}{{l{'r' * (len(best) - 1)}}}",
-            r"\toprule",
-            rf"& \multicolumn{{{count}}}{{c}}{{strictly lower energy than (\% of images)}} \\",
-            " & ".join(_latex(text) for text in self._header()) + r" \\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}",
-            f"% {self._note()}",
-        ]
-        return "\n".join(lines) + "\n"
-
-    def to_csv(self) -> str:
-        """Render as CSV with full precision; shares and metrics lie in 0..1, empty is unknown."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        names = [row.method for row in self.rows]
-        writer.writerow(["method", *(f"lower than {name}" for name in names), *_COLUMNS])
-        for row in self.rows:
-            values = [getattr(row, name) for name in _COLUMNS]
-            writer.writerow([row.method, *row.lower, *("" if v is None else v for v in values)])
-        return text.getvalue()
-
-    def to_json(self) -> str:
-        """Render as JSON with full precision."""
-        rows = [
-            {
-                "method": row.method,
-                "lower_than": dict(
-                    zip((other.method for other in self.rows), row.lower, strict=True)
-                ),
-                **{name: getattr(row, name) for name in _COLUMNS},
-            }
-            for row in self.rows
-        ]
-        value = {"rows": rows, "images": self.images, "left_out": self.left_out}
-        return json.dumps(value, indent=1, allow_nan=False) + "\n"
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Comparison:
+        """Rebuild a table from what `dataclasses.asdict` made of it."""
+        rows = [Row(**row) for row in values["rows"]]
+        return cls(rows, values["images"], values["left_out"])
 
     def render(self, style: str) -> str:
-        """Render in one of `FORMATS`."""
+        """Render in one of `FORMATS`.
+
+        CSV and JSON keep every digit, with shares and metrics in 0..1; the others round, and
+        LaTeX, Markdown and HTML set the best value of each column in bold.
+        """
         if style not in FORMATS:
             raise ValueError(f"style={style!r} is unknown; choose one of {', '.join(FORMATS)}")
-        return FORMATS[style](self)
+        if style == "json":
+            return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
+        if style == "csv":
+            return _csv(
+                ["method", *(f"lower than {row.method}" for row in self.rows),
+                 *(name for name, *_ in _COLUMNS)],
+                ([row.method, *row.lower_than.values(), *(getattr(row, c[0]) for c in _COLUMNS)]
+                 for row in self.rows),
+            )  # fmt: skip
+        try:
+            from tabulate import tabulate
+        except ImportError as error:
+            raise ImportError("tables need tabulate: pip install 'densecrf[experiments]'") from (
+                error
+            )
+        form, before, after = _STYLES[style]
+        table = tabulate(
+            self._cells(mark=bool(before)),
+            ["method", *(row.method for row in self.rows), *(title for _, title, *_ in _COLUMNS)],
+            form,
+            disable_numparse=True,
+            colalign=["left", *["right"] * (len(self.rows) + len(_COLUMNS))],
+        )
+        table = table.replace(_BEST[0], before).replace(_BEST[1], after)
+        note = {"latex": f"% {self.note()}", "html": ""}.get(style, f"\n{self.note()}")
+        return f"{table}\n{note}\n" if note else f"{table}\n"
 
-    def _header(self) -> list[str]:
-        return ["method", *(row.method for row in self.rows), *(c.title for c in _COLUMNS.values())]
-
-    def _note(self) -> str:
+    def note(self) -> str:
+        """Say how many images were compared, what the shares mean, and what was left out."""
         note = (
             f"{len(self.images)} images. Columns of methods: % of images where the row's energy "
             "is strictly lower."
@@ -174,50 +148,17 @@ class Comparison:
             note += f" Left out, as not done by all methods: {names}."
         return note
 
-    def _best(self) -> list[set[int]]:
-        """Give for every column of the table the rows that hold its best value."""
-        best: list[set[int]] = [set() for _ in range(1 + len(self.rows))]
-        for name, column in _COLUMNS.items():
+    def _cells(self, *, mark: bool) -> list[list[str]]:
+        """Return rounded texts, "-" where a value is unknown, the best of each column marked."""
+        lines = [[r.method, *(f"{100 * v:.0f}" for v in r.lower_than.values())] for r in self.rows]
+        for name, _, factor, form, higher in _COLUMNS:
             values = [getattr(row, name) for row in self.rows]
-            known = [value for value in values if value is not None]
-            top = (max if column.higher else min)(known, default=None)
-            best.append({i for i, value in enumerate(values) if value is not None and value == top})
-        return best
-
-
-FORMATS: dict[str, Callable[[Comparison], str]] = {
-    "text": Comparison.to_text,
-    "markdown": Comparison.to_markdown,
-    "csv": Comparison.to_csv,
-    "latex": Comparison.to_latex,
-    "json": Comparison.to_json,
-}
-
-
-@dataclass(frozen=True)
-class _Column:
-    title: str
-    show: Callable[[float], str]
-    higher: bool = False
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.2f}"
-
-
-def _gap(value: float) -> str:
-    return f"{100 * value:.3f}"
-
-
-_COLUMNS: dict[str, _Column] = {
-    "energy": _Column("mean energy", "{:,.1f}".format),
-    "seconds": _Column("time (s)", "{:.2f}".format),
-    "cpu_seconds": _Column("CPU (s)", "{:.2f}".format),
-    "accuracy": _Column("accuracy (%)", _percent, higher=True),
-    "iou": _Column("IoU (%)", _percent, higher=True),
-    "gap": _Column("mean gap (%)", _gap),
-    "median_gap": _Column("median gap (%)", _gap),
-}
+            best = (max if higher else min)((v for v in values if v is not None), default=None)
+            for line, value in zip(lines, values, strict=True):
+                text = "-" if value is None else format(factor * value, form)
+                line.append(text.join(_BEST) if mark and value is not None and value == best
+                            else text)  # fmt: skip
+        return lines
 
 
 def compare(outcomes: Iterable[Outcome], methods: Sequence[str] | None = None) -> Comparison:
@@ -226,7 +167,7 @@ def compare(outcomes: Iterable[Outcome], methods: Sequence[str] | None = None) -
     Parameters
     ----------
     outcomes
-        One a method and image, in any order.
+        One per method and image, in any order.
     methods
         The methods and their order; by default as they first appear.
 
@@ -234,9 +175,8 @@ def compare(outcomes: Iterable[Outcome], methods: Sequence[str] | None = None) -
     --------
     >>> from densecrf.experiments.records import Outcome
     >>> runs = [Outcome("mf", "a", 3.0, 0.1), Outcome("lp", "a", 2.0, 0.2)]
-    >>> table = compare(runs)
-    >>> [row.lower for row in table.rows]
-    [(0.0, 0.0), (1.0, 0.0)]
+    >>> [row.lower_than for row in compare(runs).rows]
+    [{'mf': 0.0, 'lp': 0.0}, {'mf': 1.0, 'lp': 0.0}]
     """
     by_method: dict[str, dict[str, Outcome]] = {name: {} for name in methods or ()}
     for outcome in outcomes:
@@ -253,15 +193,19 @@ def compare(outcomes: Iterable[Outcome], methods: Sequence[str] | None = None) -
         raise ValueError(
             f"no image was done by all of the methods ({', '.join(by_method) or 'none'})"
         )
-    energies = np.array([[done[i].energy for i in images] for done in by_method.values()])
-    rows = []
-    for index, (method, done) in enumerate(by_method.items()):
-        lower = (energies[index] < energies).mean(axis=1)
-        rows.append(_row(method, tuple(map(float, lower)), [done[image] for image in images]))
+    energies = {m: np.array([done[i].energy for i in images]) for m, done in by_method.items()}
+    rows = [
+        _row(
+            method,
+            {name: float((energies[method] < other).mean()) for name, other in energies.items()},
+            [done[image] for image in images],
+        )
+        for method, done in by_method.items()
+    ]
     return Comparison(tuple(rows), images, left_out)
 
 
-def _row(method: str, lower: tuple[float, ...], done: list[Outcome]) -> Row:
+def _row(method: str, lower_than: Mapping[str, float], done: list[Outcome]) -> Row:
     spent = [o.details["cpu_seconds"] for o in done if "cpu_seconds" in o.details]
     gaps = [outcome.gap for outcome in done if outcome.gap is not None]
     counts = [outcome.confusion for outcome in done if outcome.confusion is not None]
@@ -269,7 +213,7 @@ def _row(method: str, lower: tuple[float, ...], done: list[Outcome]) -> Row:
     known = bool(total.sum())
     return Row(
         method,
-        lower,
+        lower_than,
         energy=fmean(outcome.energy for outcome in done),
         seconds=fmean(outcome.seconds for outcome in done),
         cpu_seconds=fmean(spent) if len(spent) == len(done) else None,
@@ -280,37 +224,26 @@ def _row(method: str, lower: tuple[float, ...], done: list[Outcome]) -> Row:
     )
 
 
-def _texts(row: Row) -> list[str]:
-    """Render a row for reading: rounded, a dash where nothing is known."""
-    shares = [f"{100 * share:.0f}" for share in row.lower]
-    values: list[Any] = [getattr(row, name) for name in _COLUMNS]
-    shown = [
-        "-" if value is None else column.show(value)
-        for column, value in zip(_COLUMNS.values(), values, strict=True)
-    ]
-    return [row.method, *shares, *shown]
-
-
-def _latex(text: str) -> str:
-    for special in "&%$#_{}":
-        text = text.replace(special, "\\" + special)
-    return text
-
-
 def outcomes_csv(outcomes: Iterable[Outcome]) -> str:
-    """Render one line a method and image, full precision; empty is unknown."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    names = ("energy", "seconds", "lower_bound", "gap")
+    """Render one line per method and image, full precision; empty is unknown."""
+    names = ("image", "method", "energy", "seconds", "lower_bound", "gap")
     extra = ("cpu_seconds", "iterations", "ordered_calls", "converged", "best_constant", "constant")
-    writer.writerow(["image", "method", *names, "accuracy", *extra])
+    lines = []
     for outcome in sorted(outcomes, key=lambda o: (o.image, o.method)):
-        values = [getattr(outcome, name) for name in names]
         known = outcome.confusion is not None and outcome.confusion.any()
-        values.append(float(accuracy(outcome.confusion)) if known else None)
-        values += [outcome.details.get(name) for name in extra]
-        line = ["" if value is None else value for value in values]
-        writer.writerow([outcome.image, outcome.method, *line])
+        lines.append(
+            [
+                *(getattr(outcome, name) for name in names),
+                float(accuracy(outcome.confusion)) if known else None,
+                *(outcome.details.get(name) for name in extra),
+            ]
+        )
+    return _csv([*names, "accuracy", *extra], lines)
+
+
+def _csv(header: list[str], lines: Iterable[list[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([header, *lines])
     return text.getvalue()
 
 
@@ -337,12 +270,9 @@ def write_comparison(
     list of Path
         The files.
     """
-    written = []
-    for style, suffix in _SUFFIXES.items():
-        written.append(Path(folder, stem + suffix))
-        write_text(written[-1], comparison.render(style))
-    written.append(Path(folder, f"{stem}-images.csv"))
-    write_text(written[-1], outcomes_csv(outcomes))
-    written.append(Path(folder, f"{stem}.json"))
-    write_json(written[-1], {"about": dict(about), **json.loads(comparison.to_json())})
-    return written
+    texts = {suffix: comparison.render(style) for style, suffix in _SUFFIXES.items()}
+    texts["-images.csv"] = outcomes_csv(outcomes)
+    for suffix, text in texts.items():
+        write_text(Path(folder, stem + suffix), text)
+    write_json(Path(folder, f"{stem}.json"), {"about": dict(about), **asdict(comparison)})
+    return [Path(folder, stem + suffix) for suffix in (*texts, ".json")]

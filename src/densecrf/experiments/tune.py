@@ -1,17 +1,17 @@
-"""Find the five parameters of the kernels for a method (the paper's cross-validation, C.1).
+"""Tune the five parameters of the kernels for a method (the paper's cross-validation, C.1).
 
-Optuna in the place of Spearmint. Images come in a shuffled order, in batches; a trial whose
-score so far is below the median of the others' at that point is given up. Trials are kept in an
+Optuna takes the place of Spearmint. Images come in a shuffled order, in batches; a trial whose
+score so far is below the median of the others' at that point is pruned. Trials are kept in an
 SQLite file: a study that was interrupted, or killed, goes on, and several workers share one.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import multiprocessing
 import signal
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,8 @@ import numpy as np
 
 from densecrf.experiments.figures import COLORS, new_figure
 from densecrf.experiments.metrics import METRICS
-from densecrf.experiments.runner import end_if_orphaned
+from densecrf.experiments.runner import Plan, count_pixels, end_if_orphaned, solve
+from densecrf.io import ItemError
 from densecrf.presets import NUMBERS, Preset, write_preset
 
 if TYPE_CHECKING:
@@ -27,17 +28,136 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
-    from densecrf.experiments.target import Target
+    from densecrf.io import Sample
 
-__all__ = ["Tuned", "draw_history", "tune"]
+__all__ = ["RANGES", "Target", "Tuned", "draw_history", "ranges_around", "tune"]
 
+#: Where to search, on logarithmic scales.
+RANGES: dict[str, tuple[float, float]] = {
+    "sigma": (0.5, 10.0),
+    "weight": (0.1, 30.0),
+    "sigma_xy": (5.0, 200.0),
+    "sigma_color": (2.0, 50.0),
+    "bilateral_weight": (0.1, 50.0),
+}
 _HEARTBEAT = 30  # seconds; a worker silent for four of these is taken for dead
+
+
+def ranges_around(preset: Preset, factor: float) -> dict[str, tuple[float, float]]:
+    """Return ranges that keep every number within a factor of a preset's.
+
+    Examples
+    --------
+    >>> ranges_around(Preset(sigma=3), 2)["sigma"]
+    (1.5, 6)
+    """
+    if not 1 < factor < math.inf:
+        raise ValueError(f"within={factor} must be a factor above 1")
+    values = {name: getattr(preset, name) for name in NUMBERS}
+    return {name: (value / factor, value * factor) for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to tune.
+
+    Attributes
+    ----------
+    plan
+        Images, one method, protocol and limits; its parameters are replaced by those of a trial.
+    metric
+        ``"accuracy"`` or ``"iou"``.
+    ranges
+        Where to search.
+    start
+        Parameters that are tried first.
+    seed
+        Of the search and of the order of images.
+    first_batch
+        After how many images a trial may be pruned, again and again with twice as many.
+    """
+
+    plan: Plan
+    metric: str = "accuracy"
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: dict(RANGES))
+    start: tuple[Preset, ...] = (Preset(3, 3, 60, 13, 10), Preset())
+    seed: int = 0
+    first_batch: int = 8
+
+    def __post_init__(self) -> None:
+        if len(self.plan.methods) != 1:
+            raise ValueError(f"methods={self.plan.methods} must be one method to tune")
+        if self.metric not in METRICS:
+            raise ValueError(
+                f"metric {self.metric!r} is unknown; choose one of {', '.join(METRICS)}"
+            )
+        if self.first_batch < 1:
+            raise ValueError(f"first_batch={self.first_batch} must be at least 1")
+        for name in NUMBERS:
+            low, high = self.ranges.get(name, (math.nan, math.nan))
+            if not 0 < low <= high < math.inf:
+                raise ValueError(
+                    f"ranges[{name!r}]=({low}, {high}) must be two positive numbers, low to high"
+                )
+
+    def settings(self) -> dict[str, Any]:
+        """Return, as plain values, everything that scores depend on."""
+        (method,) = self.plan.methods
+        return {
+            "dataset": str(self.plan.dataset.path.resolve()),
+            "images": list(self.plan.images),
+            "method": method,
+            "metric": self.metric,
+            "protocol": self.plan.protocol.describe(method),
+            "limits": dict(self.plan.limits),
+            "ranges": {name: list(self.ranges[name]) for name in NUMBERS},
+            "seed": self.seed,
+        }
+
+    def usable(self) -> tuple[Target, dict[str, str]]:
+        """Load every image once; return the target without those that cannot be scored, and why.
+
+        Raises
+        ------
+        ValueError
+            When no image can be scored.
+        """
+        dataset, failures = self.plan.dataset, {}
+        for name in self.plan.images:
+            try:
+                if dataset.items[name].load().labels is None:
+                    failures[name] = f"{dataset.path} has no labels/ to score against"
+            except ItemError as error:  # noqa: PERF203
+                failures[name] = error.reason
+        images = tuple(name for name in self.plan.images if name not in failures)
+        if not images:
+            why = "; ".join(f"{name}: {reason}" for name, reason in list(failures.items())[:3])
+            raise ValueError(f"{dataset.path}: no image can be scored ({why})")
+        return replace(self, plan=replace(self.plan, images=images)), failures
+
+    def pixels(self) -> int:
+        """Return the median number of pixels per image."""
+        shapes = (self.plan.dataset.items[name].image().shape for name in self.plan.images)
+        return int(np.median([shape[0] * shape[1] for shape in shapes]))
+
+    def confusion(self, preset: Preset, sample: Sample) -> NDArray[np.int64]:
+        """Run the method on an image and return its confusion matrix."""
+        plan = replace(self.plan, parameters=preset)
+        counts = count_pixels(plan, solve(plan, plan.methods[0], sample, {}).result, sample)
+        assert counts is not None  # `usable` left such images out
+        return counts
+
+    def confusions(self, preset: Preset) -> NDArray[np.int64]:
+        """Return ``(N, L, L)``, the confusion matrices of all images with these parameters."""
+        samples = (self.plan.dataset.items[name].load() for name in self.plan.images)
+        return np.stack([self.confusion(preset, sample) for sample in samples])
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a study found.
+    """The result of a study.
 
     Attributes
     ----------
@@ -69,7 +189,7 @@ class Tuned:
             score=self.score,
             start_score=self.start_score,
             trials=len(self.trials),
-            settings=json.loads(target.settings()),
+            settings=target.settings(),
             left_out=dict(self.failures),
         )
 
@@ -89,13 +209,13 @@ def tune(
     target
         What to tune.
     storage
-        The SQLite file; made where it is missing.
+        The SQLite file, created where it is missing.
     trials
         Trials in all.
     workers
         Processes that search at the same time.
     progress
-        Called with (trials done, trials, best score or None), now and then.
+        Called about once per second with (trials done, trials, best score or None).
 
     Raises
     ------
@@ -104,8 +224,7 @@ def tune(
     """
     if trials < 1 or workers < 1:
         raise ValueError(f"trials={trials} and workers={workers} must be at least 1")
-    usable, failures = target.usable()
-    target = replace(target, images=usable)
+    target, failures = target.usable()
     path = Path(storage)
     path.parent.mkdir(parents=True, exist_ok=True)
     study = _open(path, target, create=True)
@@ -122,7 +241,8 @@ def tune(
             while process.is_alive():
                 process.join(timeout=1.0)
                 if progress is not None:
-                    progress(_finished(study), trials, _best_score(study))
+                    scores = (trial.value for trial in _trials(study, "COMPLETE"))
+                    progress(_finished(study), trials, max(scores, default=None))
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -166,47 +286,32 @@ def _open(path: Path, target: Target, *, create: bool = False) -> Any:
         raise ValueError(f"{path}: is not a file of trials, or cannot be written ({error})") from (
             error
         )
-    before = study.user_attrs.get("settings")
-    if before is not None and before != target.settings():
+    before, now = study.user_attrs.get("settings"), target.settings()
+    if before is not None and before != now:
         raise ValueError(
-            f"{path}: holds a study with other settings ({_difference(before, target)}); choose "
-            "another file, or remove it to begin anew"
+            f"{path}: holds a study with other settings "
+            f"({', '.join(name for name in now if before.get(name) != now[name])}); choose another "
+            "file, or remove it to begin anew"
         )
     if create and before is None:
         for preset in target.start:
-            study.enqueue_trial(
-                _inside(preset, target.ranges), user_attrs={"given": True}, skip_if_exists=True
-            )
-        study.set_user_attr("settings", target.settings())
+            inside = {n: float(np.clip(getattr(preset, n), *target.ranges[n])) for n in NUMBERS}
+            study.enqueue_trial(inside, user_attrs={"given": True}, skip_if_exists=True)
+        study.set_user_attr("settings", now)
     return study
 
 
-def _difference(before: str, target: Target) -> str:
-    old, new = json.loads(before), json.loads(target.settings())
-    names = [name for name in new if old.get(name) != new[name]]
-    return ", ".join(names)
-
-
-def _inside(preset: Preset, ranges: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    numbers = {name: float(getattr(preset, name)) for name in NUMBERS}
-    return {name: min(max(value, ranges[name][0]), ranges[name][1])
-            for name, value in numbers.items()}  # fmt: skip
+def _trials(study: Any, *states: str) -> list[Any]:
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name in states]
 
 
 def _finished(study: Any) -> int:
-    states = ("COMPLETE", "PRUNED")
-    return sum(trial.state.name in states for trial in study.get_trials(deepcopy=False))
-
-
-def _best_score(study: Any) -> float | None:
-    done = [t.value for t in study.get_trials(deepcopy=False) if t.state.name == "COMPLETE"]
-    return max(done, default=None)
+    return len(_trials(study, "COMPLETE", "PRUNED"))
 
 
 def _search(path: Path, target: Target, trials: int, worker: int) -> None:
     """Make trials until there are enough, in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    warnings.simplefilter("ignore", UserWarning)
     optuna = _optuna()
     study = _open(path, target)
     # Workers must not propose the same; sessions neither.
@@ -214,10 +319,10 @@ def _search(path: Path, target: Target, trials: int, worker: int) -> None:
         seed=target.seed + 1000 * worker + len(study.get_trials(deepcopy=False)),
         n_startup_trials=10,
         constant_liar=True,
-        multivariate=True,  # the weights pull against each other
+        multivariate=True,  # the parameters are correlated
     )
-    order = np.random.default_rng(target.seed).permutation(len(target.images))
-    items = [target.dataset.items[target.images[i]] for i in order]
+    order = np.random.default_rng(target.seed).permutation(target.plan.images)
+    items = [target.plan.dataset.items[name] for name in order]
 
     def enough(study: Any, _trial: Any) -> None:
         if _finished(study) >= trials:
@@ -228,10 +333,10 @@ def _search(path: Path, target: Target, trials: int, worker: int) -> None:
 
 
 def _score(trial: Any, target: Target, items: list[Any]) -> float:
-    """Score one set of parameters, or give it up."""
+    """Score one set of parameters, or prune the trial."""
     numbers = {name: trial.suggest_float(name, *target.ranges[name], log=True) for name in NUMBERS}
     preset = Preset(**numbers)
-    total = np.zeros((len(target.dataset.palette),) * 2, np.int64)
+    total = np.zeros((len(target.plan.dataset.palette),) * 2, np.int64)
     checkpoint = target.first_batch
     for done, item in enumerate(items, 1):
         end_if_orphaned()
@@ -245,22 +350,19 @@ def _score(trial: Any, target: Target, items: list[Any]) -> float:
 
 
 def _summary(study: Any, pixels: int, failures: dict[str, str], interrupted: bool) -> Tuned:
-    trials = study.get_trials(deepcopy=False)
-    done = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    done = _trials(study, "COMPLETE")
     if not done:
-        reasons = {t.system_attrs.get("fail_reason") for t in trials if t.state.name == "FAIL"}
+        reasons = {trial.system_attrs.get("fail_reason") for trial in _trials(study, "FAIL")}
         raise ValueError(f"no trial was finished ({reasons or 'interrupted before the first'})")
     best = max(done, key=lambda trial: trial.value)
     given = [trial for trial in done if trial.user_attrs.get("given")]
     start = max(given, key=lambda trial: trial.value, default=None)
     return Tuned(
-        Preset(
-            **best.params, pixels=pixels, about=f"tuned: {best.value:.4f} in trial {best.number}"
-        ),
+        Preset(**best.params, pixels=pixels, about=f"tuned: {best.value:.4f}"),
         float(best.value),
         None if start is None else Preset(**start.params),
         None if start is None else float(start.value),
-        tuple((t.number, t.value, t.state.name.lower()) for t in trials),
+        tuple((t.number, t.value, t.state.name.lower()) for t in study.get_trials()),
         failures,
         interrupted,
     )
@@ -270,16 +372,17 @@ def draw_history(tuned: Tuned, metric: str) -> Figure:
     """Draw the scores of the trials and the best so far."""
     figure = new_figure(5.6, 3.4)
     axis = figure.subplots()
-    done = [(number, score) for number, score, state in tuned.trials if state == "complete"]
-    numbers = [number for number, _ in done]
-    scores = [100 * (score or 0) for _, score in done]
+    done = [
+        (number, 100 * (score or 0)) for number, score, state in tuned.trials if state == "complete"
+    ]
+    numbers, scores = zip(*done, strict=True)
     axis.plot(numbers, scores, "o", color=COLORS["mf"], ms=4, label="trial")
     best = np.maximum.accumulate(scores)
     axis.plot(numbers, best, drawstyle="steps-post", color=COLORS["lp"], label="best so far")
     if tuned.start_score is not None:
         axis.axhline(100 * tuned.start_score, color="0.5", ls=":", label="best given")
-    given_up = sum(state == "pruned" for *_, state in tuned.trials)
-    axis.set_title(f"{len(tuned.trials)} trials, {given_up} given up early", fontsize="medium")
+    pruned = sum(state == "pruned" for *_, state in tuned.trials)
+    axis.set_title(f"{len(tuned.trials)} trials, {pruned} pruned early", fontsize="medium")
     axis.set_xlabel("trial")
     axis.set_ylabel("accuracy (%)" if metric == "accuracy" else "mean IoU (%)")
     axis.set_ylim(max(min(scores), np.median(scores) - 6) - 0.5, max(scores) + 0.7)

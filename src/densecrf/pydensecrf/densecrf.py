@@ -37,6 +37,7 @@ from densecrf.pydensecrf.terms import (
     member,
 )
 from densecrf.validation import (
+    ArgumentError,
     FloatArray,
     as_features,
     as_real_array,
@@ -103,7 +104,7 @@ class DenseCRF:
     def setUnary(self, unary: Any) -> None:
         """Set the unary term to a `ConstUnary` or `LogisticUnary`."""
         if not isinstance(unary, Unary) or unary.energies is None:
-            raise ValueError(f"unary={unary!r}: give ConstUnary(u) or LogisticUnary(L, f)")
+            raise ArgumentError("unary", unary, "give ConstUnary(u) or LogisticUnary(L, f)")
         self.setUnaryEnergy(unary.energies)
 
     def setUnaryEnergy(self, u: Any, f: Any = None) -> None:
@@ -146,9 +147,10 @@ class DenseCRF:
         array = as_real_array("features", features)
         if array.ndim != 2 or array.shape[1] != self._n:
             hint = "; transpose it" if array.ndim == 2 and array.shape[0] == self._n else ""
-            raise ValueError(
-                f"features: shape {array.shape}; give (dimensions, {self._n}), one column a pixel"
-                + hint
+            raise ArgumentError(
+                "features",
+                ...,
+                f"shape {array.shape}; give (dimensions, {self._n}), one column a pixel" + hint,
             )
         values = np.array(array.T, np.float32, order="C")
         self._add(values, lambda weight: Features(values, weight), compat, kernel, normalization)
@@ -162,10 +164,7 @@ class DenseCRF:
         return q
 
     def startInference(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the starting marginals, exp(-unary) normalised, and two scratch arrays.
-
-        Without a unary, the marginals are zeros, as in the original.
-        """
+        """Return the starting marginals (zeros without a unary) and two scratch arrays."""
         scratch = np.zeros((0, 0), np.float32)
         q = np.zeros_like(self._energies)
         if self._has_unary:
@@ -242,15 +241,19 @@ class DenseCRF:
     def model(self) -> Model:
         """Return the declared energy as a `densecrf.DenseCRF`."""
         if np.isposinf(self._unary).any():
-            raise ValueError(
-                "u: holds +inf (a probability of 0); solve() needs finite energies: use "
-                "unary_from_softmax, which clips, or numpy.minimum(u, 20)"
+            raise ArgumentError(
+                "u",
+                ...,
+                "holds +inf (a probability of 0); solve() needs finite energies: use "
+                "unary_from_softmax, which clips, or numpy.minimum(u, 20)",
             )
         ways = {term.normalization for term in self._terms} or {NORMALIZE_SYMMETRIC}
         if len(ways) > 1 or not ways <= {NO_NORMALIZATION, NORMALIZE_SYMMETRIC}:
-            raise ValueError(
-                f"normalization: {', '.join(sorted(way.name for way in ways))}; solve() needs one "
-                "symmetric energy: give NORMALIZE_SYMMETRIC (or NO_NORMALIZATION) to all kernels"
+            raise ArgumentError(
+                "normalization",
+                ...,
+                f"{', '.join(sorted(way.name for way in ways))}; solve() needs one "
+                "symmetric energy: give NORMALIZE_SYMMETRIC (or NO_NORMALIZATION) to all kernels",
             )
         return Model(
             self._unary.reshape(self._labels, *self._grid),
@@ -266,9 +269,11 @@ class DenseCRF:
         first = self._terms[0].costs
         for term in self._terms[1:]:
             if first is None or term.costs is None or not np.array_equal(first, term.costs):
-                raise ValueError(
-                    "compat: solve() needs one label compatibility for all kernels: give each a "
-                    "number, or each the same matrix"
+                raise ArgumentError(
+                    "compat",
+                    ...,
+                    "solve() needs one label compatibility for all kernels: give each a "
+                    "number, or each the same matrix",
                 )
         return first
 
@@ -291,7 +296,7 @@ class DenseCRF:
     def _marginals(self, q: Any) -> FloatArray:
         array = as_real_array("Q", q)
         if array.shape != (self._labels, self._n):
-            raise ValueError(f"Q: shape {array.shape}; give {(self._labels, self._n)}")
+            raise ArgumentError("Q", ..., f"shape {array.shape}; give {(self._labels, self._n)}")
         return np.ascontiguousarray(array, np.float32)
 
 

@@ -1,12 +1,11 @@
 """What users hand over: unary terms and images, checked once."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.validation import FloatArray, as_real_array, check_finite
+from densecrf.validation import ArgumentError, FloatArray, as_real_array, check_finite, warn
 
 __all__ = ["ConstUnary", "LogisticUnary", "Unary", "checked_energies", "checked_image"]
 
@@ -45,9 +44,11 @@ class LogisticUnary(Unary):
     def __init__(self, L: Any, f: Any) -> None:
         weights, features = as_real_array("L", L, ndim=2), as_real_array("f", f, ndim=2)
         if weights.shape[1] != features.shape[0]:
-            raise ValueError(
-                f"f: shape {features.shape} for L of shape {weights.shape}; give "
-                f"({weights.shape[1]}, nvar)"
+            raise ArgumentError(
+                "f",
+                ...,
+                f"shape {features.shape} for L of shape {weights.shape}; give "
+                f"({weights.shape[1]}, nvar)",
             )
         super().__init__(weights.astype(np.float32) @ features.astype(np.float32))
 
@@ -57,23 +58,25 @@ def checked_energies(u: Any, labels: int, grid: tuple[int, ...]) -> FloatArray:
     n = int(np.prod(grid))
     array = as_real_array("u", u)
     if array.shape not in ((labels, n), (labels, *grid)):
-        raise ValueError(_wrong_shape(array.shape, labels, grid))
+        raise ArgumentError("u", ..., _wrong_shape(array.shape, labels, grid))
     with np.errstate(over="ignore"):
         unary = np.array(array, np.float32, order="C").reshape(labels, n)
     least = float(unary.min())  # NaN where there is one
     if np.isnan(least) or least == -np.inf:
         check_finite("u", np.where(np.isposinf(unary), 0, unary))
     if unary.max() == np.inf and (forbidden := np.isposinf(unary).all(0)).any():
-        raise ValueError(
-            f"u: every label of pixel {int(forbidden.argmax())} costs infinity; clip the "
-            "probabilities before the logarithm (unary_from_softmax does)"
+        raise ArgumentError(
+            "u",
+            ...,
+            f"every label of pixel {int(forbidden.argmax())} costs infinity; clip the "
+            "probabilities before the logarithm (unary_from_softmax does)",
         )
     return unary
 
 
 def _wrong_shape(shape: tuple[int, ...], labels: int, grid: tuple[int, ...]) -> str:
     n = int(np.prod(grid))
-    message = f"u: shape {shape}; this model needs {(labels, n)}, labels first"
+    message = f"shape {shape}; this model needs {(labels, n)}, labels first"
     if shape == (n, labels):
         return message + ": transpose it (u.T)"
     if shape == (*grid, labels):
@@ -93,15 +96,15 @@ def checked_image(rgbim: Any, height: int, width: int) -> npt.NDArray[Any]:
     """Return a copy of a user's image as (height, width, channels), or refuse it."""
     image = np.array(as_real_array("rgbim", rgbim))
     if image.ndim not in (2, 3) or image.shape[:2] != (height, width):
-        message = f"rgbim: shape {image.shape}; this model needs ({height}, {width}, channels)"
+        message = f"shape {image.shape}; this model needs ({height}, {width}, channels)"
         if image.shape[:2] == (width, height):
             message += ": DenseCRF2D(width, height, labels) takes the width first"
-        raise ValueError(message)
+        raise ArgumentError("rgbim", ..., message)
     check_finite("rgbim", image)
     if image.dtype.kind == "f" and image.min() >= 0 and image.max() <= 1:
-        warnings.warn(
-            "rgbim: floating-point values from 0 to 1; srgb is in the image's own units, and the "
-            "usual 3 to 20 are for 0 to 255: pass (255 * rgbim).astype(numpy.uint8)",
-            stacklevel=3,
+        warn(
+            "rgbim",
+            "floating-point values from 0 to 1; srgb is in the image's own units, and the usual 3 "
+            "to 20 are for 0 to 255: pass (255 * rgbim).astype(numpy.uint8)",
         )
     return image.reshape(height, width, -1)

@@ -5,13 +5,19 @@ features (the rest stay as they are), negative and infinite ones. The numbers ar
 with a warning each, since such a call is rarely meant.
 """
 
-import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.validation import LARGEST_FEATURE, SMALLEST_SIGMA, FloatArray, as_real_array
+from densecrf.validation import (
+    LARGEST_FEATURE,
+    SMALLEST_SIGMA,
+    ArgumentError,
+    FloatArray,
+    as_real_array,
+    warn,
+)
 
 __all__ = ["as_whole", "divided", "scales", "usual"]
 
@@ -35,14 +41,16 @@ def scales(name: str, value: Any, count: int, of_what: str, *, also: str = "") -
         array = np.full(count, array[()])
     wrong = "fewer" if array.size < count else "more" if array.size > count else also
     if array.ndim != 1 or array.size == 0 or wrong != also:
-        raise ValueError(
-            f"{name}={value!r}: give one number, or one for each of the {count} {of_what}"
+        raise ArgumentError(
+            name, value, f"give one number, or one for each of the {count} {of_what}"
         )
     for i, sigma in enumerate(array[:count]):
         if not abs(sigma) >= SMALLEST_SIGMA:
-            raise ValueError(
-                f"{name if np.ndim(value) == 0 else f'{name}[{i}]'}={sigma:g}: must be a number "
-                f"other than 0 (a standard deviation of at least {SMALLEST_SIGMA:g})"
+            raise ArgumentError(
+                name if np.ndim(value) == 0 else f"{name}[{i}]",
+                float(sigma),
+                f"must be a number other than 0 (a standard deviation of at least "
+                f"{SMALLEST_SIGMA:g})",
             )
     _warn_of_unusual(name, value, array, count, of_what)
     out = np.ones(count, np.float32)
@@ -63,9 +71,7 @@ def _warn_of_unusual(
     if np.isinf(array).any():
         remarks.append("an infinite one removes them")
     if remarks:
-        warnings.warn(
-            f"{name}={value!r}: {', '.join(remarks)}, as in pydensecrf; is it meant?", stacklevel=4
-        )
+        warn(name, f"{value!r}: {', '.join(remarks)}, as in pydensecrf; is it meant?")
 
 
 def divided(name: str, values: npt.NDArray[Any], sigma: np.float32) -> FloatArray:
@@ -73,10 +79,12 @@ def divided(name: str, values: npt.NDArray[Any], sigma: np.float32) -> FloatArra
     single = np.asarray(values, np.float32)
     largest = float(np.abs(single).max(initial=0.0))
     if not largest <= LARGEST_FEATURE * abs(float(sigma)):
-        raise ValueError(
-            f"{name}={sigma:g}: values up to {largest:g} are then more than {LARGEST_FEATURE:g} "
-            "standard deviations from zero, further than can be filtered; give "
-            f"{name} of {largest / LARGEST_FEATURE:.3g} or greater"
+        raise ArgumentError(
+            name,
+            float(sigma),
+            f"values up to {largest:g} are then more than {LARGEST_FEATURE:g} standard deviations "
+            "from zero, further than can be filtered; give "
+            f"{name} of {largest / LARGEST_FEATURE:.3g} or greater",
         )
     return np.asarray(single / sigma, np.float32)
 
@@ -86,10 +94,7 @@ def as_whole(name: str, value: Any) -> Any:
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
     if isinstance(value, (float, np.floating)):
-        raise ValueError(
-            f"{name}={value!r}: must be a whole number (pydensecrf would silently take "
-            f"{int(value) if np.isfinite(value) else value})"
-        )
+        raise ArgumentError(name, value, "must be a whole number (pydensecrf would truncate it)")
     return value
 
 

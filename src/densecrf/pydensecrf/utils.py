@@ -8,11 +8,13 @@ import numpy.typing as npt
 
 from densecrf.pydensecrf.scales import scales
 from densecrf.validation import (
+    ArgumentError,
     FloatArray,
     as_real_array,
     check_finite,
     check_integer,
     check_positive,
+    warn,
 )
 
 __all__ = [
@@ -51,19 +53,21 @@ def unary_from_labels(
     """
     count = check_integer("n_labels", n_labels, at_least=2)
     if not 0 < gt_prob < 1:
-        raise ValueError(
-            f"gt_prob={gt_prob!r}: must be greater than 0 and less than 1 (certainty would be an "
-            "infinite energy; 0.9 is already confident)"
+        raise ArgumentError(
+            "gt_prob",
+            gt_prob,
+            "must be greater than 0 and less than 1 (certainty would be an "
+            "infinite energy; 0.9 is already confident)",
         )
     x = as_real_array("labels", labels).ravel()
     check_finite("labels", x)
     index = x.astype(np.int64)
     if (index != x).any():
-        raise ValueError("labels: not whole numbers; give one label index a pixel")
+        raise ArgumentError("labels", ..., "not whole numbers; give one label index a pixel")
     first = 1 if zero_unsure else 0
     wrong = (index < 0) | (index >= count + first)
     if wrong.any():
-        raise ValueError(_outside(int(index[wrong][0]), count, bool(zero_unsure)))
+        raise ArgumentError("labels", ..., _outside(int(index[wrong][0]), count, bool(zero_unsure)))
     out = np.full((count, index.size), -np.log((1 - gt_prob) / (count - 1)), np.float32)
     unsure = index < first
     np.put_along_axis(
@@ -75,7 +79,7 @@ def unary_from_labels(
 
 def _outside(value: int, count: int, zero_unsure: bool) -> str:
     valid = f"1 … {count} (0: unsure)" if zero_unsure else f"0 … {count - 1}"
-    message = f"labels: value {value} is not one of {valid} for n_labels={count}"
+    message = f"value {value} is not one of {valid} for n_labels={count}"
     if value == 255:
         return message + (
             "; if 255 marks void pixels, call them unsure: "
@@ -112,16 +116,16 @@ def unary_from_softmax(
     """
     p = as_real_array("sm", sm)
     if p.ndim < 1 or p.size == 0:
-        raise ValueError(f"sm: shape {p.shape}; give (labels, …)")
+        raise ArgumentError("sm", ..., f"shape {p.shape}; give (labels, …)")
     check_finite("sm", p)
     _warn_of_logits(p)
     if scale is not None:
         if not 0 < scale <= 1:
-            raise ValueError(f"scale={scale!r}: must be greater than 0 and at most 1")
+            raise ArgumentError("scale", scale, "must be greater than 0 and at most 1")
         p = scale * p + (1 - scale) / p.shape[0]
     if clip is not None:
         if not np.isfinite(clip):
-            raise ValueError(f"clip={clip!r}: must be a finite number, or None")
+            raise ArgumentError("clip", clip, "must be a finite number, or None")
         p = np.clip(p, clip, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.ascontiguousarray(-np.log(p), np.float32).reshape(p.shape[0], -1)
@@ -130,10 +134,10 @@ def unary_from_softmax(
 def _warn_of_logits(p: npt.NDArray[Any]) -> None:
     low, high = float(p.min()), float(p.max())
     if low < -SUM_TOLERANCE or high > 1 + SUM_TOLERANCE:
-        warnings.warn(
-            f"sm: values from {low:g} to {high:g} are not probabilities; apply the softmax first, "
-            "or use densecrf.DenseCRF.from_logits",
-            stacklevel=3,
+        warn(
+            "sm",
+            f"values from {low:g} to {high:g} are not probabilities; apply the softmax first, or "
+            "use densecrf.DenseCRF.from_logits",
         )
 
 
@@ -191,12 +195,16 @@ def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1)
     elif -image.ndim <= check_integer("chdim", chdim, at_least=-(2**31)) < image.ndim:
         channels = np.moveaxis(image, chdim, 0)
     else:
-        raise ValueError(f"chdim={chdim}: img has axes 0 … {image.ndim - 1}; -1 for no channels")
+        raise ArgumentError(
+            "chdim", chdim, f"img has axes 0 … {image.ndim - 1}; -1 for no channels"
+        )
     spatial = channels.shape[1:]
     if np.ndim(sdims) == 1 and len(sdims) == len(spatial) - 1 and chdim == -1:
-        raise ValueError(
-            f"sdims={sdims!r}: img of shape {image.shape} with chdim=-1 has no channel axis; name "
-            f"it, for example chdim={image.ndim - 1}"
+        raise ArgumentError(
+            "sdims",
+            sdims,
+            f"img of shape {image.shape} with chdim=-1 has no channel axis; name "
+            f"it, for example chdim={image.ndim - 1}",
         )
     axes = scales("sdims", sdims, len(spatial), "axes of img", also="fewer")
     what = "channels of img (chdim names their axis)"

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from densecrf.pydensecrf.densecrf import DenseCRF2D
 from densecrf.pydensecrf.utils import unary_from_softmax
-from densecrf.validation import as_real_array
+from densecrf.validation import ArgumentError, as_real_array
 
 __all__ = ["densecrf"]
 
@@ -38,11 +38,13 @@ def densecrf(I: Any, P: Any, param: Sequence[float]) -> npt.NDArray[np.uint8]:
     """
     image, p = as_real_array("I", I), as_real_array("P", P)
     if image.ndim not in (2, 3) or p.ndim != 3 or p.shape[:2] != image.shape[:2]:
-        raise ValueError(
-            f"P: shape {p.shape} for an image of shape {image.shape}; give (height, width, labels)"
+        raise ArgumentError(
+            "P",
+            ...,
+            f"shape {p.shape} for an image of shape {image.shape}; give (height, width, labels)",
         )
     if len(param) != 6:
-        raise ValueError(f"param={param!r}: give (w1, alpha, beta, w2, gamma, it)")
+        raise ArgumentError("param", param, "give (w1, alpha, beta, w2, gamma, it)")
     w1, alpha, beta, w2, gamma, iterations = param
     height, width, labels = p.shape
     crf = DenseCRF2D(width, height, labels)

@@ -12,7 +12,7 @@ from densecrf.pydensecrf.utils import (
     create_pairwise_gaussian,
     unary_from_softmax,
 )
-from densecrf.validation import as_real_array
+from densecrf.validation import ArgumentError, as_real_array
 
 __all__ = ["densecrf3d"]
 
@@ -58,15 +58,17 @@ def densecrf3d(I: Any, P: Any, param: Mapping[str, Any]) -> npt.NDArray[np.uint8
     if volume.ndim == 3:
         volume = volume[..., None]
     if volume.ndim != 4 or p.ndim != 4 or p.shape[:3] != volume.shape[:3]:
-        raise ValueError(
-            f"P: shape {p.shape} for a volume of shape {volume.shape}; give "
-            "(depth, height, width, labels)"
+        raise ArgumentError(
+            "P",
+            ...,
+            f"shape {p.shape} for a volume of shape {volume.shape}; give "
+            "(depth, height, width, labels)",
         )
     if missing := [name for name in PARAMETERS if name not in param]:
-        raise ValueError(f"param: lacks {', '.join(missing)}")
+        raise ArgumentError("param", ..., f"lacks {', '.join(missing)}")
     if param.get("ModalityNum", volume.shape[3]) != volume.shape[3]:
-        raise ValueError(
-            f"param: ModalityNum={param['ModalityNum']!r} for a volume of {volume.shape[3]}"
+        raise ArgumentError(
+            "param", ..., f"ModalityNum={param['ModalityNum']!r} for {volume.shape[3]} modalities"
         )
     near, similar = (
         tuple(float(param[f"{kind}{axis}Std"]) for axis in "ZRC") for kind in ("Pos", "Bilateral")

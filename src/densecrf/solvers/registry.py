@@ -2,7 +2,6 @@
 
 import inspect
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,8 @@ from densecrf.validation import (
     check_integer,
     check_non_negative,
     check_threads,
+    mention,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -288,10 +289,10 @@ def _starting_point(
         return Step(problem.indicator(problem.from_numpy(crf.check_labels(init)))), ""
     y = crf.check_marginals("init", init)
     if y.min() < -1e-3 or np.abs(y.sum(0) - 1).max() > 1e-3:
-        warnings.warn(
-            "init: not in the product of simplices (negative values, or columns that do not add "
-            "up to 1); its projection is used",
-            stacklevel=4,
+        warn(
+            "init",
+            "not in the product of simplices (negative values, or columns that do not add up to "
+            "1); its projection is used",
         )
     return Step(problem.project(problem.from_numpy(y))), ""
 
@@ -336,19 +337,18 @@ def _warn_of_constants(
     problem: Problem, method: str, outcome: Outcome, best: int, constant: float
 ) -> None:
     """Say so where the pairwise weights are so strong that one label everywhere is best."""
-    remedy = "the pairwise weights dominate; lower them"
+    remedy = "the pairwise weights dominate; lower "
+    remedy += f"{mention('bilateral_weight')} and {mention('weight')}"
     if problem.crf.normalization == "none":
         remedy += ', or normalise the kernels (normalization="symmetric")'
     if constant < outcome.energy:
-        warnings.warn(
+        warn(
+            "kernels",
             f"the constant labelling {best} has energy {constant:,.1f}, below the "
             f"{outcome.energy:,.1f} of {method!r}: {remedy}",
-            stacklevel=5,
         )
     elif bool((outcome.labels == outcome.labels[0]).all()) and method == "lp":
         alone = problem.argmax(-problem.unary)
         if bool((alone != alone[0]).any()):
-            warnings.warn(
-                f"the constant labelling {best} is the best that {method!r} found: {remedy}",
-                stacklevel=5,
-            )
+            found = f"the constant labelling {best} is the best that {method!r} found"
+            warn("kernels", f"{found}: {remedy}")

@@ -6,50 +6,62 @@ from typing import Any
 
 import torch
 
+from densecrf.validation import ArgumentError
+
 
 def as_tensor(name: str, value: Any) -> torch.Tensor:
     """Return a plain tensor, sharing the memory of other libraries' arrays where they are."""
     if isinstance(value, torch.Tensor):
         return value if type(value) is torch.Tensor else value.as_subclass(torch.Tensor)
     if not hasattr(value, "__dlpack__"):
-        raise ValueError(f"{name}: a {type(value).__name__}; give a tensor")
+        raise ArgumentError(name, ..., f"a {type(value).__name__}; give a tensor")
     try:
         shared: torch.Tensor = torch.utils.dlpack.from_dlpack(value)
         return shared
     except (BufferError, RuntimeError, TypeError) as error:
-        raise ValueError(f"{name}: cannot be shared with torch ({error})") from error
+        raise ArgumentError(name, ..., f"cannot be shared with torch ({error})") from error
 
 
 def check_scores(logits: torch.Tensor) -> None:
     """Refuse what is no batch of scores (N, C, *spatial)."""
     _check_tensor("logits", logits, "(N, C, *spatial)")
     if not logits.is_floating_point():
-        raise ValueError(
-            f"logits: dtype {logits.dtype} holds whole numbers; give scores, not labels (labels "
-            "have no gradient)"
+        raise ArgumentError(
+            "logits",
+            ...,
+            f"dtype {logits.dtype} holds whole numbers; give scores, not labels (labels "
+            "have no gradient)",
         )
     if logits.shape[1] < 2:
-        raise ValueError(f"logits: shape {tuple(logits.shape)} has fewer than 2 classes on axis 1")
+        raise ArgumentError(
+            "logits", ..., f"shape {tuple(logits.shape)} has fewer than 2 classes on axis 1"
+        )
 
 
 def check_image(image: torch.Tensor, logits: torch.Tensor) -> None:
     """Refuse images (N, k, *spatial) that do not go with the logits."""
     _check_tensor("image", image, "(N, k, *spatial)")
     if image.device != logits.device:
-        raise ValueError(
-            f"image: on {image.device}, but logits on {logits.device}; move one of them, for "
-            "example image.to(logits.device)"
+        raise ArgumentError(
+            "image",
+            ...,
+            f"on {image.device}, but logits on {logits.device}; move one of them, for "
+            "example image.to(logits.device)",
         )
     if image.shape[0] != logits.shape[0]:
-        raise ValueError(f"image: {image.shape[0]} images for {logits.shape[0]} items of logits")
+        raise ArgumentError(
+            "image", ..., f"{image.shape[0]} images for {logits.shape[0]} items of logits"
+        )
     if image.shape[2:] != logits.shape[2:]:
-        raise ValueError(
-            f"image: shape {tuple(image.shape)} for logits of shape {tuple(logits.shape)}; bring "
+        raise ArgumentError(
+            "image",
+            ...,
+            f"shape {tuple(image.shape)} for logits of shape {tuple(logits.shape)}; bring "
             "them to one size, for example torch.nn.functional.interpolate(logits, "
-            f"size={tuple(image.shape[2:])}, mode='bilinear')"
+            f"size={tuple(image.shape[2:])}, mode='bilinear')",
         )
     if image.is_complex():
-        raise ValueError(f"image: dtype {image.dtype} holds no real numbers")
+        raise ArgumentError("image", ..., f"dtype {image.dtype} holds no real numbers")
 
 
 def check_mask(name: str, mask: Any, logits: torch.Tensor) -> torch.Tensor:
@@ -59,20 +71,22 @@ def check_mask(name: str, mask: Any, logits: torch.Tensor) -> torch.Tensor:
     if tuple(mask.shape) == (grid[0], 1, *grid[1:]):
         mask = mask[:, 0]
     if tuple(mask.shape) != grid:
-        raise ValueError(f"{name}: shape {tuple(mask.shape)}; give {grid}")
+        raise ArgumentError(name, ..., f"shape {tuple(mask.shape)}; give {grid}")
     if mask.device != logits.device:
-        raise ValueError(f"{name}: on {mask.device}, but logits on {logits.device}")
+        raise ArgumentError(name, ..., f"on {mask.device}, but logits on {logits.device}")
     inside: torch.Tensor = mask != 0
     return inside
 
 
 def _check_tensor(name: str, value: torch.Tensor, form: str) -> None:
     if value.ndim < 3:
-        raise ValueError(
-            f"{name}: shape {tuple(value.shape)}; give {form} (unsqueeze a batch axis)"
+        raise ArgumentError(
+            name, ..., f"shape {tuple(value.shape)}; give {form} (unsqueeze a batch axis)"
         )
     if value.numel() == 0:
-        raise ValueError(f"{name}: shape {tuple(value.shape)} holds nothing; skip empty batches")
+        raise ArgumentError(
+            name, ..., f"shape {tuple(value.shape)} holds nothing; skip empty batches"
+        )
 
 
 def check_finite(name: str, value: torch.Tensor) -> None:
@@ -82,9 +96,10 @@ def check_finite(name: str, value: torch.Tensor) -> None:
     finite = torch.isfinite(value)
     if not bool(finite.all()):
         index = tuple((~finite).nonzero()[0].tolist())
-        raise ValueError(
-            f"{name}[{', '.join(map(str, index))}] = {float(value[index])} is not finite; clean it "
-            "first (torch.nan_to_num)"
+        raise ArgumentError(
+            f"{name}[{', '.join(map(str, index))}]",
+            float(value[index]),
+            "is not finite; clean it first (torch.nan_to_num)",
         )
 
 

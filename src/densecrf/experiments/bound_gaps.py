@@ -1,4 +1,4 @@
-"""How far each method ends above the best bound, image by image, from the lines of a table."""
+"""The distance of each method's energy from the best bound, over the images of a table."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-__all__ = ["draw_spread", "excesses"]
+__all__ = ["bound_gaps", "draw_bound_gaps"]
 
 _LEAST = 1e-3  # per cent; energies are sums of float32 terms, closer than this says nothing
 
 
-def excesses(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64]]:
-    """Read ``table-*-images.csv``: per cent of its energy above the best bound, a value an image.
+def bound_gaps(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64]]:
+    """Read ``table-*-images.csv``: per cent above the best bound, one value per method and image.
 
-    The best bound of an image is the largest that any method has proven. Images without a bound,
-    or that some method has not done, are left out.
+    The best bound of an image is the largest that any method has proven; the distance is relative
+    to the method's own energy. Images without a bound, or that some method has not done, are left
+    out.
 
     Raises
     ------
@@ -54,7 +55,7 @@ def excesses(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64]]:
     }  # fmt: skip
 
 
-def draw_spread(found: dict[str, NDArray[np.float64]]) -> Figure:
+def draw_bound_gaps(found: dict[str, NDArray[np.float64]]) -> Figure:
     """Draw, for each method, the share of images that end within so many per cent."""
     figure = new_figure(6.4, 3.8)
     axis = figure.subplots()
