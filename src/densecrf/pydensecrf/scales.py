@@ -81,10 +81,10 @@ def divided(name: str, values: npt.NDArray[Any], sigma: np.float32) -> FloatArra
     if not largest <= LARGEST_FEATURE * abs(float(sigma)):
         raise ArgumentError(
             name,
-            float(sigma),
+            float(f"{sigma:.6g}"),
             f"values up to {largest:g} are then more than {LARGEST_FEATURE:g} standard deviations "
             "from zero, further than can be filtered; give "
-            f"{name} of {largest / LARGEST_FEATURE:.3g} or greater",
+            f"{largest / LARGEST_FEATURE:.3g} or greater",
         )
     return np.asarray(single / sigma, np.float32)
 
