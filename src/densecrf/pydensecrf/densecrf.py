@@ -291,7 +291,9 @@ class DenseCRF:
         if costs is None and weight < 0:
             # The model knows costs and rewards by its compatibility, not by negative weights.
             weight, costs = 1.0, np.diag(np.full(self._labels, -weight, np.float32))
-        self._terms.append(Term(make(weight), as_features(features), weight, costs, way))
+        made = make(weight)
+        made.check(self._grid)
+        self._terms.append(Term(made, as_features(features), weight, costs, way))
 
     def _marginals(self, q: Any) -> FloatArray:
         array = as_real_array("Q", q)
