@@ -10,13 +10,14 @@ PACKAGE = ROOT / "src" / "densecrf"
 
 # From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
 LAYERS = (
-    ("validation", "cached", "deadline", "resample"),
-    ("native",),
-    ("kernels", "compatibility", "projections", "filters", "unaries", "layouts"),
-    ("pairwise", "problem"),
+    ("validation", "cached", "deadline"),
+    ("native", "resample"),
+    ("kernels", "compatibility", "projections", "filters", "unaries"),
+    ("pairwise", "problem", "layouts"),
     ("result", "rounding"),
     ("io", "plotting", "certificates", "solvers"),
-    ("presets", "torch", "model"),
+    ("presets", "model"),
+    ("torch",),
     ("refinement", "pydensecrf"),
     ("scribbles",),
     ("densecrf",),  # the public names, loaded on first use
