@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -393,10 +393,4 @@ class SolveOptions:
 
     def keywords(self) -> dict[str, Any]:
         """Return the keyword arguments."""
-        return {
-            "gap": self.gap,
-            "time_limit": self.time_limit,
-            "max_iterations": self.max_iterations,
-            "threads": self.threads,
-            "device": self.device,
-        }
+        return {name: value for name, value in asdict(self).items() if name != "method"}
