@@ -144,3 +144,18 @@ def test_pages_are_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8")
     for page in DOCS.rglob("*.md"):
         assert str(page.relative_to(DOCS).as_posix()) in navigation
+
+
+def test_the_architecture_page_and_the_tree_agree():
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    package = ROOT / "src" / "densecrf"
+    named = re.findall(r"`([\w/]+(?:\.py|\.cpp|/))`", page)
+    for name in named:
+        assert (package / name).exists() or (ROOT / name).exists(), f"{name} is no file or folder"
+    modules = {path.name for path in package.glob("*.py")}
+    modules |= {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    assert modules <= set(named), f"the page does not name {sorted(modules - set(named))}"
+    picture = (DOCS / "images" / "architecture.svg").read_text("utf-8")
+    words = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"<text[^>]*>([^<]*)<", picture))))
+    missing = {module.rstrip("/").removesuffix(".py") for module in modules} - words
+    assert missing <= {"__init__", "__main__", "native", "validation"}, missing
