@@ -3,7 +3,8 @@
 # what is installed; the package is installed editable, so only a change of native/, CMakeLists.txt
 # or pyproject.toml makes anything here run again.
 #
-#   make demo | gallery | test | test-slow | lint | format | native-test | native-tsan | bench | docs | docs-outputs
+#   make demo | gallery | test | test-slow | lint | format | bench | docs | docs-outputs
+#   make native-test | native-tsan | native-clang | native-aarch64
 #   make clean | distclean
 
 PYTHON ?= python3
@@ -25,7 +26,8 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.[ch]pp')
 SANITIZER_BUILD := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDENSECRF_BUILD_PYTHON=OFF \
 	-DDENSECRF_BUILD_TESTS=ON -DDENSECRF_WERROR=ON
 
-.PHONY: help demo gallery test test-slow lint format native-test native-tsan bench docs docs-outputs clean distclean
+.PHONY: help demo gallery test test-slow lint format native-test native-tsan native-clang native-aarch64 bench docs docs-outputs \
+	clean distclean
 .DELETE_ON_ERROR:
 
 help:
@@ -83,6 +85,22 @@ native-tsan: $(VENV)/.tools
 	$(BIN)/cmake --build build/native-tsan
 	$$(setarch -R true 2>/dev/null && echo setarch -R) \
 		$(BIN)/ctest --test-dir build/native-tsan --output-on-failure --no-tests=error
+
+# With another compiler, and for another processor: cross-compiled, run in an emulator. Plain Release
+# builds, whose warnings are errors.
+PLAIN_BUILD := $(SANITIZER_BUILD) -DCMAKE_BUILD_TYPE=Release
+
+native-clang: $(VENV)/.tools
+	$(BIN)/cmake -S . -B build/native-clang $(PLAIN_BUILD) -DCMAKE_CXX_COMPILER=clang++
+	$(BIN)/cmake --build build/native-clang
+	$(BIN)/ctest --test-dir build/native-clang --output-on-failure --no-tests=error
+
+native-aarch64: $(VENV)/.tools
+	$(BIN)/cmake -S . -B build/native-aarch64 $(PLAIN_BUILD) -DCMAKE_SYSTEM_NAME=Linux \
+		-DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
+		-DCMAKE_CROSSCOMPILING_EMULATOR='qemu-aarch64;-L;/usr/aarch64-linux-gnu'
+	$(BIN)/cmake --build build/native-aarch64
+	$(BIN)/ctest --test-dir build/native-aarch64 --output-on-failure --no-tests=error
 
 clean:
 	rm -rf build dist site out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov

@@ -21,7 +21,7 @@ def run(scale: str) -> Section:
     repeat = 3 if scale == "small" else 7
     columns = ("one pass", "literal", "literal / one pass")
     crf = published().model()
-    y = np.ascontiguousarray(crf.solve("lp").marginals.reshape(crf.labels, -1))
+    y = np.ascontiguousarray(crf.solve("lp").marginals.reshape(crf.n_labels, -1))
     problem = Problem(crf, threads=1)
     levels = Levels(10, 0.0, 9.0, hard=True)
     ours, literal = in_turn(

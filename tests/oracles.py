@@ -23,14 +23,14 @@ def dense_pairwise(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
 def label_costs(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
     """Return the compatibility matrix, Potts included."""
     if crf.compatibility is None:
-        return 1.0 - np.eye(crf.labels)
+        return 1.0 - np.eye(crf.n_labels)
     return crf.compatibility.astype(np.float64)
 
 
 def energies(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
     """Return the energy of every labelling, one axis a pixel."""
     k, mu = dense_pairwise(crf), label_costs(crf)
-    total = np.zeros((crf.labels,) * crf.n)
+    total = np.zeros((crf.n_labels,) * crf.n)
     for a in range(crf.n):
         total += _along(crf.unary[:, a].astype(np.float64), crf.n, a)
         for b in range(a):
@@ -57,10 +57,10 @@ def linear_program(crf: densecrf.DenseCRF) -> float:
 
     Variables are y (n × labels) and, for each pair and node T, a z of at least |y_T(a) - y_T(b)|.
     """
-    tree = crf.tree if crf.tree is not None else densecrf.LabelTree(crf.labels)
+    tree = crf.tree if crf.tree is not None else densecrf.LabelTree(crf.n_labels)
     nodes = [(m > 0, float(s)) for m, s in zip(tree.members, tree.lengths, strict=True) if s > 0]
     k = dense_pairwise(crf)
-    n, labels = crf.n, crf.labels
+    n, labels = crf.n, crf.n_labels
     costs = list(crf.unary.T.astype(np.float64).ravel())
     rows, columns, values = [], [], []
     row = 0

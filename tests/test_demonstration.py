@@ -42,7 +42,7 @@ def test_three_lines_say_what_the_numbers_are(comparisons):
     bounds, gaps, excess = proven(comparisons)
     for done in comparisons:
         lp = done.result("lp")
-        assert f"{done.crf.labels}^{done.crf.n} labellings of {done.scene.name}" in bounds
+        assert f"{done.crf.n_labels}^{done.crf.n} labellings of {done.scene.name}" in bounds
         assert f"below {lp.lower_bound:,.1f}" in bounds
     said_gaps = [float(number) / 100 for number in re.findall(r"([\d.]+) %", gaps)]
     said_excess = [float(number) / 100 for number in re.findall(r"([\d.]+) %", excess)]

@@ -21,7 +21,7 @@ def kernel_matrix(crf: DenseCRF) -> np.ndarray:
 
 
 def brute_force_relaxed(crf: DenseCRF, y: np.ndarray) -> float:
-    y = y.reshape(crf.labels, -1).astype(np.float64)
+    y = y.reshape(crf.n_labels, -1).astype(np.float64)
     differences = np.abs(y[:, :, None] - y[:, None, :]).sum(0)
     pairs = 0.5 * np.triu(kernel_matrix(crf) * differences, 1).sum()
     return float((crf.unary * y).sum() + pairs)

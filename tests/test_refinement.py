@@ -69,7 +69,7 @@ def test_the_image_may_be_grey():
 def test_volumes():
     volume = RNG.integers(0, 256, (5, 6, 7), dtype=np.uint8)
     crf = build(volume, RNG.dirichlet(np.ones(3), (5, 6, 7)))
-    assert (crf.labels, crf.shape) == (3, (5, 6, 7))
+    assert (crf.n_labels, crf.shape) == (3, (5, 6, 7))
 
 
 def test_usual_images_are_preferred_where_shapes_leave_two_readings():
@@ -100,7 +100,7 @@ def test_one_hot_labels_are_probabilities():
 
 def test_a_map_of_the_foreground():
     crf = build(IMAGE, P[1])
-    assert crf.labels == 2
+    assert crf.n_labels == 2
     np.testing.assert_allclose(crf.unary[1], -np.log(P[1]).ravel(), rtol=1e-4)
     np.testing.assert_array_equal(unary(IMAGE, P[1:2]), crf.unary)
     logits = build(IMAGE, LOGITS[1], kind="logits")

@@ -52,8 +52,8 @@ def test_interval_parts_pixels_at_most_twice_as_often_as_the_relaxation():
 def test_expected_energy_of_interval_rounding_is_within_twice_the_pairwise_term():
     for seed in range(6):
         crf = oracles.case(seed).crf
-        y = random_point(crf.labels, crf.shape, seed)
-        unary = float((crf.unary * y.reshape(crf.labels, -1)).sum())
+        y = random_point(crf.n_labels, crf.shape, seed)
+        unary = float((crf.unary * y.reshape(crf.n_labels, -1)).sum())
         pairs = crf.relaxed_energy(y) - unary
         rng = np.random.default_rng(0)
         drawn = [crf.energy(rounding.interval(y, rng)) for _ in range(1000)]
@@ -80,12 +80,12 @@ def test_icm_ends_where_no_single_pixel_gains(kind):
     for seed in range(18):
         case = oracles.case(seed, compatibility=kind)
         crf = case.crf
-        start = np.random.default_rng(seed).integers(crf.labels, size=crf.n)
+        start = np.random.default_rng(seed).integers(crf.n_labels, size=crf.n)
         labels, energy = rounding.icm(Problem(crf), start, max_sweeps=1000)
         assert energy == pytest.approx(crf.energy(labels), abs=case.rounding)
         assert case.map_energy - case.rounding <= energy <= crf.energy(start) + case.rounding
         for pixel in range(crf.n):
-            for label in range(crf.labels):
+            for label in range(crf.n_labels):
                 other = labels.copy()
                 other[pixel] = label
                 assert crf.energy(other) >= energy - case.rounding
@@ -122,7 +122,7 @@ def test_icm_leaves_its_input_alone():
 
 def test_a_descent_can_be_continued():
     crf = oracles.case(2).crf
-    start = np.random.default_rng(2).integers(crf.labels, size=crf.n)
+    start = np.random.default_rng(2).integers(crf.n_labels, size=crf.n)
     for most in range(6):
         descent = rounding.Descent(Problem(crf), start)
         made = sum(descent.sweeps(1) for _ in range(most))

@@ -1,4 +1,4 @@
-"""Check an installed wheel: nothing beside NumPy, a quick import, and a first answer.
+"""Check an installed wheel: nothing beside NumPy, all notices, a quick import, a first answer.
 
 Run by the Python of an environment into which only the wheel was installed, from a folder that
 does not hold the source tree.
@@ -6,9 +6,14 @@ does not hold the source tree.
 
 import subprocess
 import sys
-from importlib.metadata import distributions
+from importlib.metadata import distribution, distributions
 
 IMPORT_LIMIT_MS = 150
+NOTICES = {
+    "LICENSE": "Apache License",
+    "nanobind.txt": "Wenzel Jakob",
+    "robin-map.txt": "Thibaut Goetghebuer-Planchon",
+}
 TIMER = (
     "import numpy, time; t = time.perf_counter(); import densecrf; densecrf.DenseCRF; "
     "print(1e3 * (time.perf_counter() - t))"
@@ -21,6 +26,15 @@ def check_dependencies() -> None:
     extra = names - {"densecrf", "numpy", "pip", "setuptools", "wheel"}
     if extra:
         raise SystemExit(f"the wheel pulled in more than NumPy: {sorted(extra)}")
+
+
+def check_notices() -> None:
+    """Fail if the licence of the package, or of what is compiled into its core, is missing."""
+    files = distribution("densecrf").files or []
+    texts = {path.name: path.read_text() for path in files if "licenses" in path.parts}
+    for name, words in NOTICES.items():
+        if words not in texts.get(name, ""):
+            raise SystemExit(f"the wheel lacks the notice {name} (it has {sorted(texts)})")
 
 
 def check_import_time() -> None:
@@ -63,5 +77,6 @@ def check_answer() -> None:
 
 if __name__ == "__main__":
     check_dependencies()
+    check_notices()
     check_import_time()
     check_answer()

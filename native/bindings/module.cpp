@@ -13,6 +13,7 @@ NB_MODULE(_native, m) {
   densecrf::bind_baselines(m);
   densecrf::bind_lattice_sum(m);
   densecrf::bind_grid(m);
+  densecrf::bind_double_filter(m);
   densecrf::bind_pixelwise(m);
   m.def("available_threads", &densecrf::available_threads);
   m.def("isa", [] { return std::string(densecrf::row_kernels().isa); });

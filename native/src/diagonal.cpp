@@ -21,7 +21,8 @@ struct Axes {
 };
 
 // Follows the one path that steps along these axes; whether it leads from one vertex to the other,
-// none on the way missing. To its end in any case: where most paths break off, none could predict.
+// none on the way missing. To its end in any case: an early exit would be mispredicted where most
+// paths end.
 int leads(const Topology& t, std::int32_t from, std::int32_t to, const Axes& axes, int side) {
   std::int32_t at = from;
   for (int i = 0; i < axes.count; ++i)
@@ -36,7 +37,7 @@ int leads(const Topology& t, std::int32_t from, std::int32_t to, const Axes& axe
 // walks the same paths backwards, so the mean of both orders is the mean of both directions.
 //
 // An edge from k to l belongs to many simplices and to more pixels: which of its paths exist is
-// remembered, by its first vertex and its set of axes, where there is room for it.
+// stored, by its first vertex and its set of axes, where there is room for it.
 class Edges {
  public:
   explicit Edges(const Topology& topology) : t_(topology), corners_(topology.dimension + 1) {

@@ -224,11 +224,11 @@ class DivideAndConquer {
   const Lattice* fixed_;
   Blur blur_;
   std::function<void()> checkpoint_;
-  Team alone_;  // for one filtering, which may be long: it asks the outer team whether to go on
+  Team alone_;  // for one filter call, which may be long: polls the outer team's checkpoint
   PassingLattice<D> passing_;
   std::vector<std::int32_t> sorted_;
   std::vector<float> chosen_, values_;
-  std::int64_t since_check_ = 0;  // pixels; asking costs as much as a small filtering
+  std::int64_t since_check_ = 0;  // pixels; a checkpoint costs as much as a small filter call
 };
 
 }  // namespace

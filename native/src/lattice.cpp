@@ -19,7 +19,7 @@ class KnownSimplices {
   explicit KnownSimplices(int d)
       : corners_(d + 1), entries_(static_cast<std::size_t>(kPlaces * 2 * corners_), kNone) {}
 
-  // Copies the corners and returns true, or makes room for them: see remember().
+  // Copies the corners and returns true, or makes room for them: see store().
   template <class Enclosing>
   bool recall(const Enclosing& simplex, std::int32_t* corner) {
     std::uint32_t hash = 0;
@@ -35,7 +35,7 @@ class KnownSimplices {
     return same;
   }
 
-  void remember(const std::int32_t* corner) { std::copy_n(corner, corners(), entry_ + corners()); }
+  void store(const std::int32_t* corner) { std::copy_n(corner, corners(), entry_ + corners()); }
 
  private:
   static constexpr int kBits = 12, kPlaces = 1 << kBits;
@@ -65,7 +65,7 @@ std::vector<std::int32_t> locate_chunk(const Real* features, std::int64_t begin,
         simplex.key(k, key);
         corner[k] = table.insert(key);
       }
-      known.remember(corner);
+      known.store(corner);
     }
     for (int k = 0; k <= d; ++k) {
       topology.corner[k * n + a] = corner[k];

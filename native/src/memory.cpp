@@ -23,7 +23,7 @@ void* allocate(std::size_t bytes) {
     if (data == MAP_FAILED) throw std::bad_alloc();
 #if defined(MADV_HUGEPAGE)
     // Touching it for the first time is then several times faster, and so is walking through it in
-    // no order. A wish, no more; results do not depend on it.
+    // no order. A hint: results do not depend on it.
     madvise(data, bytes, MADV_HUGEPAGE);
 #endif
     return data;

@@ -6,7 +6,7 @@ For any numbers :math:`\sigma_{abi} \in [-1, 1]` with :math:`\sigma_{abi} = -\si
 .. math:: \tilde E(y) \ge \langle \phi + r, y \rangle \ge \sum_a \min_i (\phi_{ai} + r_{ai}),
 
 because :math:`\tfrac12 \sum_{a<b} K_{ab} \sum_i \sigma_{abi} (y_{ai} - y_{bi})` is at most the
-pairwise term. Every ordered filtering gives such an r (`Problem.dual_point`, `Problem.flow`), so
+pairwise term. Every ordered filter call gives such an r (`Problem.dual_point`, `Problem.flow`), so
 every method on the linear program has a bound at no extra cost, and `certify` finds one for the
 labelling of any other program.
 
@@ -45,7 +45,7 @@ class Certificate:
     better_labels : ndarray, (*spatial)
         The labelling that has it.
     calls : int
-        Ordered filterings spent.
+        Ordered filter calls made.
     seconds : float
         Time spent.
     """
@@ -81,7 +81,7 @@ class Certificate:
                 f"but          at least {100 * self.excess:.3g} % above it: a labelling of energy "
                 f"{self.better_energy:,.3f} was found"
             )
-        lines.append(f"effort       {self.calls} ordered filterings, {self.seconds:.3f} s")
+        lines.append(f"effort       {self.calls} ordered filter calls, {self.seconds:.3f} s")
         return "\n".join(lines)
 
 
@@ -103,7 +103,7 @@ def certify(
     labels : array_like of int, (*spatial)
         The labelling.
     budget : int
-        Most ordered filterings to spend.
+        Most ordered filter calls.
     gap : float
         Stop as soon as the labelling is proven to be within this fraction of the optimum.
     time_limit : float, optional

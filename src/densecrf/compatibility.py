@@ -31,7 +31,7 @@ class LabelTree:
 
     Parameters
     ----------
-    labels : int
+    n_labels : int
         Number of labels.
     groups : iterable of (sequence of int, float)
         Inner nodes: the labels below a node, and its length. Any two groups must be nested or
@@ -51,20 +51,20 @@ class LabelTree:
 
     def __init__(
         self,
-        labels: int,
+        n_labels: int,
         groups: Iterable[tuple[Sequence[int], float]] = (),
         leaf: Any = 1.0,
     ) -> None:
-        self.labels = check_integer("labels", labels, at_least=2)
-        check_fits("labels", (self.labels, self.labels))
+        self.n_labels = check_integer("n_labels", n_labels, at_least=2)
+        check_fits("n_labels", (self.n_labels, self.n_labels))
         leaves = as_real_array("leaf", leaf)
-        if leaves.shape not in ((), (self.labels,)):
+        if leaves.shape not in ((), (self.n_labels,)):
             raise ValueError(f"leaf={leaf!r}: give one number, or one for each label")
         lengths = [
             check_non_negative(f"leaf[{i}]", value)
-            for i, value in enumerate(np.broadcast_to(leaves, (self.labels,)))
+            for i, value in enumerate(np.broadcast_to(leaves, (self.n_labels,)))
         ]
-        members = list(np.eye(self.labels, dtype=bool))
+        members = list(np.eye(self.n_labels, dtype=bool))
         for name, below, length in _named_groups(groups):
             row = self._members_of(name, below)
             for other in members:
@@ -80,9 +80,9 @@ class LabelTree:
 
     def _members_of(self, name: str, below: Sequence[int]) -> npt.NDArray[np.bool_]:
         """Return which labels a group holds."""
-        row = np.zeros(self.labels, bool)
+        row = np.zeros(self.n_labels, bool)
         for label in below:
-            row[check_integer(name, label, at_least=0, at_most=self.labels - 1)] = True
+            row[check_integer(name, label, at_least=0, at_most=self.n_labels - 1)] = True
         return row
 
     def matrix(self) -> npt.NDArray[np.float64]:
@@ -104,21 +104,23 @@ def _named_groups(groups: Any) -> Iterator[tuple[str, Sequence[int], Any]]:
         ) from error
 
 
-def compatibility_matrix(value: Any, labels: int) -> npt.NDArray[np.float32] | None:
+def compatibility_matrix(value: Any, n_labels: int) -> npt.NDArray[np.float32] | None:
     """Return the symmetric matrix of costs of pairs of labels; None stands for Potts."""
     if value is None:
         return None
     if isinstance(value, LabelTree):
-        if value.labels != labels:
-            raise ValueError(f"compatibility: a tree of {value.labels} labels for {labels} labels")
+        if value.n_labels != n_labels:
+            raise ValueError(
+                f"compatibility: a tree of {value.n_labels} labels for {n_labels} labels"
+            )
         return value.matrix().astype(np.float32)
     array = as_float32("compatibility", as_real_array("compatibility", value))
-    if array.shape == (labels,):
+    if array.shape == (n_labels,):
         return -np.diag(array)
-    if array.shape != (labels, labels):
+    if array.shape != (n_labels, n_labels):
         raise ValueError(
-            f"compatibility: shape {array.shape}; give {(labels,)} (what two pixels of one label "
-            f"gain), {(labels, labels)} (what two labels cost), or a LabelTree"
+            f"compatibility: shape {array.shape}; give {(n_labels,)} (what two pixels of one label "
+            f"gain), {(n_labels, n_labels)} (what two labels cost), or a LabelTree"
         )
     if not np.allclose(array, array.T, rtol=1e-5, atol=1e-8):
         raise ValueError("compatibility: the matrix is not symmetric; use (C + C.T) / 2")

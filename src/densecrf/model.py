@@ -90,20 +90,20 @@ class DenseCRF:
                 f"unary: shape {array.shape}; give (labels, *spatial), for example "
                 "(21, height, width)"
             )
-        self.labels, self.shape = int(array.shape[0]), tuple(int(s) for s in array.shape[1:])
-        if self.labels < 2:
+        self.n_labels, self.shape = int(array.shape[0]), tuple(int(s) for s in array.shape[1:])
+        if self.n_labels < 2:
             raise ValueError(
-                f"unary: shape {array.shape} has {self.labels} label(s) on its first axis; at "
+                f"unary: shape {array.shape} has {self.n_labels} label(s) on its first axis; at "
                 "least 2 are needed (is the label axis elsewhere? numpy.moveaxis)"
             )
         if array.size == 0:
             raise ValueError(f"unary: shape {array.shape} holds no pixels")
         self.n = math.prod(self.shape)
-        check_pixels("unary", max(self.n, self.labels))
+        check_pixels("unary", max(self.n, self.n_labels))
         converted = as_float32("unary", array)
         theirs = array.flags.writeable and np.may_share_memory(converted, array)
         copied = np.array if theirs or ignore is not None else np.asarray
-        self.unary: FloatArray = copied(converted, order="C").reshape(self.labels, -1)
+        self.unary: FloatArray = copied(converted, order="C").reshape(self.n_labels, -1)
         if ignore is not None:
             self.unary[:, self._mask("ignore", ignore)] = 0
         self.kernels = self._checked_kernels(kernels)
@@ -111,7 +111,7 @@ class DenseCRF:
         self.filter = check_choice("filter", filter, FILTERS)
         self.blur = check_choice("blur", blur, ("symmetric", "forward"))
         self.tree = compatibility if isinstance(compatibility, LabelTree) else None
-        self.compatibility = compatibility_matrix(compatibility, self.labels)
+        self.compatibility = compatibility_matrix(compatibility, self.n_labels)
         if self.filter == "grid":
             self.pairwise  # noqa: B018 - a wrong choice is refused here, not at the first use
 
@@ -244,7 +244,7 @@ class DenseCRF:
             unary, equal = lattices.potts_energy(self.unary, x, threads)
             return unary + 0.5 * (float(self.pairwise.mass.sum(dtype=np.float64)) - equal)
         unary = float(np.take_along_axis(self.unary, x[None, :], 0).sum(dtype=np.float64))
-        counts = np.bincount(x, minlength=self.labels)
+        counts = np.bincount(x, minlength=self.n_labels)
         present = np.flatnonzero(counts)
         own = (np.cumsum(counts > 0) - 1)[x][None, :]
         indicator = (own == np.arange(len(present))[:, None]).astype(np.float32)
@@ -323,10 +323,10 @@ class DenseCRF:
             if (array != np.rint(array)).any():
                 raise ValueError("labels: not whole numbers; give one label index a pixel")
         flat = array.reshape(-1)
-        if flat.min() < 0 or flat.max() >= self.labels:
-            bad = int(flat[(flat < 0) | (flat >= self.labels)][0])
+        if flat.min() < 0 or flat.max() >= self.n_labels:
+            bad = int(flat[(flat < 0) | (flat >= self.n_labels)][0])
             raise ValueError(
-                f"labels: value {bad} is outside 0 … {self.labels - 1}; if it marks void pixels, "
+                f"labels: value {bad} is outside 0 … {self.n_labels - 1}; if it marks void pixels, "
                 "give them some label first"
             )
         return flat.astype(np.int64)
@@ -334,9 +334,9 @@ class DenseCRF:
     def check_marginals(self, name: str, y: Any) -> FloatArray:
         """Return a user's marginals as a float32 array (labels, n), or refuse them."""
         array = as_real_array(name, y)
-        if array.shape not in ((self.labels, *self.shape), (self.labels, self.n)):
-            raise ValueError(f"{name}: shape {array.shape}; give {(self.labels, *self.shape)}")
-        return np.ascontiguousarray(as_float32(name, array)).reshape(self.labels, self.n)
+        if array.shape not in ((self.n_labels, *self.shape), (self.n_labels, self.n)):
+            raise ValueError(f"{name}: shape {array.shape}; give {(self.n_labels, *self.shape)}")
+        return np.ascontiguousarray(as_float32(name, array)).reshape(self.n_labels, self.n)
 
     def _mask(self, name: str, mask: Any) -> npt.NDArray[np.bool_]:
         array = as_real_array(name, mask)
@@ -348,7 +348,7 @@ class DenseCRF:
         """Say what the model is."""
         grid = " × ".join(map(str, self.shape))
         names = ", ".join(type(kernel).__name__ for kernel in self.kernels) or "no kernels"
-        return f"DenseCRF({self.labels} labels, {grid} pixels, {names}, {self.normalization})"
+        return f"DenseCRF({self.n_labels} labels, {grid} pixels, {names}, {self.normalization})"
 
 
 def _final(unary: FloatArray) -> FloatArray:

@@ -18,7 +18,7 @@ from densecrf.validation import FloatArray, IntArray
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
-__all__ = ["Alternatives", "Calls", "Problem"]
+__all__ = ["Calls", "Moves", "Problem"]
 
 
 @dataclass
@@ -29,19 +29,19 @@ class Calls:
     ordered: int = 0
 
 
-class Alternatives(NamedTuple):
-    """What each pixel would rather be.
+class Moves(NamedTuple):
+    """The moves of iterated conditional modes (ICM) from a labelling.
 
     Attributes
     ----------
     labels : array, (n,)
-        Its best label given all others', or its own where that is no worse.
+        Each pixel's best label given all others', or its own where that is no worse.
     gain : array, (n,)
-        By how much moving there alone lowers the energy.
+        By how much this single move lowers the energy.
     movers : int
-        How many gain.
+        How many pixels gain.
     energy : float
-        The energy as it is.
+        The labelling's energy.
     """
 
     labels: Any
@@ -66,7 +66,7 @@ class Problem:
         self.threads = threads
         self.calls = Calls() if calls is None else calls
         self.unary: FloatArray = crf.unary
-        self.labels, self.n = crf.labels, crf.n
+        self.n_labels, self.n = crf.n_labels, crf.n
         self.compatibility: FloatArray | None = crf.compatibility
         self._members: FloatArray | None = None
         self._lengths: FloatArray | None = None
@@ -109,15 +109,15 @@ class Problem:
         return out
 
     def costs(self, y: FloatArray) -> FloatArray:
-        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""
+        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: the expected cost of each label beside `y`."""
         if self.compatibility is None:
             return np.asarray(y.sum(0) - y)
         return np.asarray(self.compatibility @ y)
 
     def messages(self, y: FloatArray) -> FloatArray:
-        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the others' wishes.
+        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the messages.
 
-        This is the gradient of the quadratic relaxation's pairwise term.
+        They are the gradient of the quadratic relaxation's pairwise term.
         """
         filtered = self.apply(y)
         if not self.potts:
@@ -130,9 +130,9 @@ class Problem:
     ) -> FloatArray:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(y_{ai}, y_{bi})`.
 
-        A subgradient of the LP's pairwise term (Eq. 13 of the paper: :math:`A s = -r`), exact or
-        smoothed by the levels, and in any case half of a feasible dual point: see
-        `densecrf.certificates`.
+        Half the ordered filter's output: a subgradient of the LP's pairwise term (Eq. 13 of the
+        paper: :math:`A s = -r`), exact or smoothed by the levels, and in any case dual feasible:
+        see `densecrf.certificates`.
         """
         nodes = self.nodes(y)
         extents = self._extents(nodes)
@@ -173,7 +173,7 @@ class Problem:
     ) -> FloatArray:
         self.calls.ordered += 1
         # Of two labels, one is the mirror image of the other.
-        mirrored = order == "soft" and self.potts and self.labels == 2 == len(nodes)
+        mirrored = order == "soft" and self.potts and self.n_labels == 2 == len(nodes)
         some = _floats(nodes[:1] if mirrored else nodes)
         offsets = None if offsets is None else offsets[: len(some)]
         extents = extents[: len(some)]
@@ -221,11 +221,11 @@ class Problem:
         return 0.5 * float(np.finfo(np.float32).eps) * self.total_mass
 
     @cached_property
-    def stiffness(self) -> FloatArray:
-        r"""Curvature of the LP's pairwise term smoothed over one unit, a bound for each pixel.
+    def lipschitz(self) -> FloatArray:
+        r"""Lipschitz constants of the gradient of the LP's pairwise term, smoothed over one unit.
 
-        :math:`\tfrac12 m_a`, since the Gaussian K is positive semidefinite up to the filter's
-        error; times the largest eigenvalue of the tree's incidence, which is 1 for Potts.
+        For each pixel :math:`\tfrac12 m_a`, since the Gaussian K is positive semidefinite up to the
+        filter's error; times the largest eigenvalue of the tree's incidence, which is 1 for Potts.
         """
         spectrum = 1.0
         if self._members is not None and self._lengths is not None:
@@ -243,12 +243,14 @@ class Problem:
         total, largest = core().difference(_floats(u), _floats(v), self.threads)
         return float(total), float(largest)
 
-    def remember(self, z: FloatArray | None, y: FloatArray, span: float, edge: float) -> FloatArray:
-        """Add `y` to the potentials and squeeze them into `span`, in place.
+    def update_multipliers(
+        self, z: FloatArray | None, y: FloatArray, span: float, edge: float
+    ) -> FloatArray:
+        """Add `y` to the potentials z and compress them into `span`, in place.
 
-        Monotone; each label's two ends of width `edge` are kept: pixels at different ends stay
-        fully apart, those at the same end keep their differences. Labels that no pixel has keep
-        zeros, which take no memory.
+        The multiplier update. Monotone; each label's two ends of width `edge` are kept: pixels at
+        different ends stay fully apart, those at the same end keep their differences. Labels that
+        no pixel has keep zeros, which take no memory.
         """
         nodes = self.nodes(y)
         z = np.zeros(nodes.shape, np.float32) if z is None else z
@@ -282,21 +284,21 @@ class Problem:
         r"""Take a projected gradient step :math:`y = P_\Delta(v - \text{step}\,(\phi + r))`.
 
         Returns y, the `lower_bound` of r, :math:`\langle\phi + r, v\rangle`, and
-        :math:`\langle s(v - y), y - \text{previous}\rangle` with the stiffness s, which is
-        positive where the last move points uphill. With `in_place`, y takes the memory of r.
+        :math:`\langle s(v - y), y - \text{previous}\rangle` with the Lipschitz constants s, which
+        is positive where the last move points uphill. With `in_place`, y takes the memory of r.
         """
         r = _floats(r)
         y = r if in_place else np.empty_like(self.unary)
-        given = (_floats(array) for array in (r, v, step, self.stiffness, previous))
+        given = (_floats(array) for array in (r, v, step, self.lipschitz, previous))
         bound, value, uphill = core().descend(self.unary, *given, y, self.threads)
         return y, bound - self.rounding_allowance, value, uphill
 
-    def alone(self) -> FloatArray:
-        """Return softmax(-unary), what every pixel would say if there were no other."""
+    def unary_marginals(self) -> FloatArray:
+        """Return softmax(-unary), the marginals without pairwise terms."""
         return self._response(self.unary)
 
     def response(self, y: FloatArray, *, self_term: bool = False) -> FloatArray:
-        r"""Return mean field's answer to `y`, :math:`\propto \exp(-\phi - \text{messages})`.
+        r"""Return mean field's update of `y`, :math:`\propto \exp(-\phi - \text{messages})`.
 
         With `self_term`, messages include the pixel's own. For the Potts model they are, up to a
         number that all labels share, what the other pixels send to the label itself.
@@ -313,8 +315,8 @@ class Problem:
         core().mean_field_update(phi, None, None, None, out, self.threads)
         return out
 
-    def ahead(self, y: FloatArray, previous: FloatArray, share: float) -> FloatArray:
-        """Return `y` and the `share` of the last move beyond it."""
+    def extrapolate(self, y: FloatArray, previous: FloatArray, share: float) -> FloatArray:
+        """Return `y` + `share` · (`y` - `previous`)."""
         out = np.empty_like(y)
         core().extrapolate(y, previous, share, out, self.threads)
         return out
@@ -327,12 +329,12 @@ class Problem:
 
     def indicator(self, labels: IntArray) -> FloatArray:
         """Return the labelling as a vertex of the product of simplices."""
-        return np.asarray(np.arange(self.labels)[:, None] == labels[None, :], np.float32)
+        return np.asarray(np.arange(self.n_labels)[:, None] == labels[None, :], np.float32)
 
-    def linearise(
+    def lmo(
         self, linear: FloatArray, received: FloatArray, diagonal: FloatArray, y: FloatArray
     ) -> tuple[IntArray, float, float]:
-        r"""Find the vertex that the gradient of a quadratic points to.
+        r"""Linear minimisation oracle: the vertex that minimises the gradient of a quadratic.
 
         For :math:`F(y) = \langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`
         with :math:`Hy` = `received`: its labels, the Frank-Wolfe gap, and F(y).
@@ -350,21 +352,21 @@ class Problem:
         received: FloatArray,
         diagonal: FloatArray,
     ) -> float:
-        r"""Return :math:`\langle d, (H + \text{diag}(c)) d\rangle` for the way d to a vertex.
+        r"""Return :math:`\langle d, (H + \text{diag}(c)) d\rangle` for the direction d to a vertex.
 
         `target` and `received` are the products of H with the vertex and with `y`.
         """
         given = (_floats(array) for array in (y, target, received, diagonal))
         return float(core().curvature(labels, *given, self.threads))
 
-    def toward(self, labels: IntArray, y: FloatArray, step: float) -> FloatArray:
+    def step_to_vertex(self, labels: IntArray, y: FloatArray, step: float) -> FloatArray:
         """Return `y` moved by `step` of the way to a vertex."""
         out = np.empty_like(self.unary)
         core().step_to_vertex(labels, _floats(y), step, out, self.threads)
         return out
 
-    def alternatives(self, labels: IntArray) -> Alternatives:
-        r"""Find each pixel's best label given all others, with one filtering.
+    def icm_moves(self, labels: IntArray) -> Moves:
+        r"""Return the ICM move of every pixel, with one filter call.
 
         It is :math:`\arg\min_i \phi_a(i) + \sum_{b \ne a} K_{ab}\, \mu(i, x_b)`.
         """
@@ -375,30 +377,30 @@ class Problem:
             unary, pairs, movers = lattices.potts_alternatives(
                 self.unary, labels, self.mass, self.diagonal, best, gain, self.threads
             )
-            return Alternatives(best, gain, int(movers), unary + 0.5 * pairs)
+            return Moves(best, gain, int(movers), unary + 0.5 * pairs)
         present, received = self._received(labels)
-        others = self.mass - self.diagonal  # what a label that nobody has receives
+        others = self.mass - self.diagonal  # the message to a label that no pixel has
         unary, pairs, movers = core().icm_moves(
             self.unary, received, present, others, labels, best, gain, self.threads
         )
-        return Alternatives(best, gain, int(movers), unary + 0.5 * pairs)
+        return Moves(best, gain, int(movers), unary + 0.5 * pairs)
 
     def _received(self, labels: IntArray) -> tuple[IntArray, FloatArray]:
         """Return the labels whose messages differ from those of all others, and these messages."""
         if not self.potts:
-            return np.arange(self.labels), _floats(self.messages(self.indicator(labels)))
+            return np.arange(self.n_labels), _floats(self.messages(self.indicator(labels)))
         self.calls.plain += 1
-        present = np.flatnonzero(np.bincount(labels, minlength=self.labels))
+        present = np.flatnonzero(np.bincount(labels, minlength=self.n_labels))
         y = np.asarray(present[:, None] == labels[None, :], np.float32)
         filtered = self.crf.pairwise.apply(y, self.threads)
         core().potts_messages(filtered, y, self.diagonal, filtered, self.threads)
         return present, filtered
 
-    def moved(self, labels: IntArray, others: Alternatives, most: int) -> IntArray:
-        """Return `labels` with the alternatives of the pixels that gain most."""
-        movers = np.argsort(-others.gain, kind="stable")[:most]
+    def apply_moves(self, labels: IntArray, moves: Moves, most: int) -> IntArray:
+        """Return `labels` after the `most` moves that gain most."""
+        movers = np.argsort(-moves.gain, kind="stable")[:most]
         out: IntArray = labels.copy()
-        out[movers] = others.labels[movers]
+        out[movers] = moves.labels[movers]
         return out
 
     def best_constant(self) -> tuple[int, float]:

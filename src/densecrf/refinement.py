@@ -218,7 +218,7 @@ def _from_labels(
             ...,
             f"only label {largest} occurs; give {mention('n_labels')}, the number of labels",
         )
-    nobody = min(-1, int(labels.min()) - 1)  # a value that is no label and does not occur
+    nobody = -2 if (labels[~unsure] == -1).any() else -1  # -1 that is not void is refused
     marked = np.where(unsure, nobody, labels)
     unary = unaries.from_labels(marked, count, confidence=confidence, void=nobody)
     unary[[value for value in empty if 0 <= value < count]] = FORBIDDEN

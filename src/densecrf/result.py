@@ -176,7 +176,7 @@ class Result:
         lines.append(
             f"  effort       {self.seconds:.3f} s, {self.iterations} iterations, "
             f"{self.trace.ordered_calls[last]} ordered and {self.trace.plain_calls[last]} plain "
-            "filterings"
+            "filter calls"
         )
         lines.append(f"  ended        {self.message}")
         return "\n".join(lines)

@@ -81,10 +81,10 @@ def interval(y: Any, seed: Any = None) -> IntArray:
 
 
 def icm(problem: Problem, labels: IntArray, max_sweeps: int = 10) -> tuple[IntArray, float]:
-    r"""Let pixels change their minds while that lowers the energy (iterated conditional modes).
+    r"""Lower the energy by iterated conditional modes (ICM).
 
     A sweep finds each pixel's best label given all others,
-    :math:`\arg\min_i \phi_a(i) + \sum_{b \ne a} K_{ab}\, \mu(i, x_b)`, with one filtering, and
+    :math:`\arg\min_i \phi_a(i) + \sum_{b \ne a} K_{ab}\, \mu(i, x_b)`, with one filter call, and
     moves all pixels that gain at once. Moves made together can undo each other's gains; if they
     raise the energy, the half that gains most is tried, then a quarter, down to a single pixel,
     whose gain is real.
@@ -115,7 +115,7 @@ def icm(problem: Problem, labels: IntArray, max_sweeps: int = 10) -> tuple[IntAr
 
 
 class Descent:
-    """A labelling on its way down by iterated conditional modes, which can be continued.
+    """Iterated conditional modes from a labelling, which can be continued.
 
     Attributes
     ----------
@@ -125,13 +125,13 @@ class Descent:
 
     def __init__(self, problem: Problem, labels: Any) -> None:
         self.problem, self.labels = problem, labels
-        self._others = problem.alternatives(labels)
+        self._moves = problem.icm_moves(labels)
         self._settled = False
 
     @property
     def energy(self) -> float:
         """The labelling's energy."""
-        return self._others.energy
+        return self._moves.energy
 
     def sweeps(self, most: int) -> int:
         """Make sweeps, at most so many, while they lower the energy; return how many did."""
@@ -143,14 +143,16 @@ class Descent:
 
     def _sweep(self) -> bool:
         """Move the pixels that gain; return whether the energy fell."""
-        others = self._others
-        movers = others.movers
+        moves = self._moves
+        movers = moves.movers
         while movers:
-            everyone = movers == others.movers
-            trial = others.labels if everyone else self.problem.moved(self.labels, others, movers)
-            then = self.problem.alternatives(trial)
-            if then.energy < others.energy:
-                self.labels, self._others = trial, then
+            everyone = movers == moves.movers
+            trial = (
+                moves.labels if everyone else self.problem.apply_moves(self.labels, moves, movers)
+            )
+            then = self.problem.icm_moves(trial)
+            if then.energy < moves.energy:
+                self.labels, self._moves = trial, then
                 return True
             movers //= 2
         return False

@@ -11,43 +11,9 @@ import time
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from densecrf.cli.app import app
+from command_line import COLORS, TRUTH, H, L, W, densecrf, probabilities, said
 from densecrf.io import read_labels, write_image, write_labels
-
-H, W, L = 24, 32, 3
-TRUTH = np.repeat([0, 1, 2], [10, 12, 10])[None].repeat(H, 0)
-COLORS = np.array([(30, 30, 30), (200, 40, 40), (60, 90, 220)], np.uint8)
-
-
-def probabilities(seed):
-    rng = np.random.default_rng(seed)
-    logits = 2.0 * (np.arange(L)[:, None, None] == TRUTH) + rng.normal(0, 0.7, (L, H, W))
-    return (np.exp(logits) / np.exp(logits).sum(0)).astype(np.float32)
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """Three images with probabilities, as a user has them; the working directory."""
-    (tmp_path / "images").mkdir()
-    (tmp_path / "probs").mkdir()
-    for seed, name in enumerate("abc"):
-        write_image(tmp_path / "images" / f"{name}.png", COLORS[TRUTH])
-        np.save(tmp_path / "probs" / f"{name}.npy", probabilities(seed))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    return tmp_path
-
-
-def densecrf(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def said(result):
-    """All that was printed, in one line of single spaces without the frames."""
-    return " ".join((result.stdout + result.stderr).replace("│", " ").split())
-
 
 # --- help ----------------------------------------------------------------------------
 
@@ -219,7 +185,7 @@ def test_a_page_of_many_is_asked_for(folder):
     pages = [Image.fromarray(COLORS[TRUTH])] * 2
     pages[0].save(folder / "pages.tif", save_all=True, append_images=pages[1:])
     command = ["segment", "pages.tif", "--probs", "probs/a.npy", "--method", "mf5"]
-    assert "has 2 pages; choose one with" in said(densecrf(*command))
+    assert "has 2 pages; choose one with --page 0 to 1" in said(densecrf(*command))
     assert densecrf(*command, "--page", 1).exit_code == 0
 
 
@@ -252,7 +218,7 @@ def test_warnings_speak_of_options(folder):
     np.save(folder / "weak.npy", np.stack([weak, 1 - weak]))
     command = ["segment", "images/a.png", "--probs", "weak.npy", "--method", "unary"]
     result = densecrf(*command, "--bilateral-weight", 300, "--weight", 300)
-    assert "the constant labelling 0 has energy" in said(result)
+    assert "label 0 everywhere has energy" in said(result)
     assert "lower --bilateral-weight and --weight" in said(result)
     assert "normalization=" not in said(result)
 
@@ -265,7 +231,10 @@ def test_warnings_speak_of_options(folder):
         (["nowhere/*.png", "--probs", "probs"], "no such file, folder or match: nowhere/*.png"),
         (["probs", "--probs", "probs"], "no images in folder probs"),
         (["images", "--probs", "probs/a.npy"], "give a folder, or a pattern with {name}"),
-        (["images", "images/a.png", "--probs", "probs"], "would both be written as 'a'"),
+        (
+            ["images", "images/a.png", "--probs", "probs"],
+            "would both be written to",
+        ),
         (["images", "--probs", "probs", "--out", "o.png"], "one file, but there are 3 images"),
         (["images", "--probs", "probs", "--method", "mff"], "Did you mean 'mf'?"),
         (["images", "--probs", "probs", "--preset", "deeplap"], "Did you mean 'deeplab'?"),
@@ -287,7 +256,7 @@ def test_misunderstood_commands_say_why_and_exit_with_2(folder, arguments, messa
         (["--probs", "probs/a.npy", "--sigma-xy", "1e-8"], "--sigma-xy 1e-08"),
         (["--probs", "probs/a.npy", "--n-labels", "9"], "the array holds 3 labels"),
         (["--probs", "probs/a.npy", "--scribbles", "probs/a.npy"], "has shape (3, 24, 32)"),
-        (["--labels", "images/a.png"], "is a colour image; name the palette"),
+        (["--labels", "images/a.png"], "name the palette that its labels use, --palette"),
         (["--scribbles", "strokes.png"], "say which value means 'no stroke', for example --void 0"),
     ],
 )
@@ -298,12 +267,12 @@ def test_unusable_input_says_what_to_do_and_exits_with_1(folder, arguments, mess
     assert message in said(result)
 
 
-def test_an_unwritable_place_is_a_failure_not_a_traceback(folder):
+def test_an_unwritable_place_is_refused_before_any_work(folder):
     (folder / "taken").write_text("a file")
     command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--method", "mf5"]
     result = densecrf(*command, "--out", "taken")
-    assert result.exit_code == 1
-    assert "cannot write" in said(result)
+    assert result.exit_code == 2
+    assert "a part of its path is a file, not a folder" in said(result)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")

@@ -128,13 +128,13 @@ def test_an_empty_folder_is_named(tiny, tmp_path):
     assert "holds no images" in said(result)
 
 
-def test_a_table_that_cannot_be_written_keeps_the_records(tiny, tmp_path):
+def test_a_table_that_cannot_be_written_is_refused_before_any_run(tiny, tmp_path):
     arguments = ("--data", tiny, "--methods", "unary", "--images", "a", "--threads", 1, "--quiet")
     (tmp_path / "out" / "table-shared-usual.txt").mkdir(parents=True)
     result = densecrf("reproduce", "table", *arguments, "--out", "out")
-    assert result.exit_code == 1
-    assert "table-shared-usual.txt: cannot write" in said(result)
-    assert len(list((tmp_path / "out" / "records").rglob("a.json"))) == 1
+    assert result.exit_code == 2
+    assert "out/table-shared-usual.txt cannot be written: it is a folder" in said(result)
+    assert not (tmp_path / "out" / "records").exists()
 
 
 def test_speedup_needs_colours(tiny, tmp_path):

@@ -50,15 +50,13 @@ def test_opens_the_documented_layout(tmp_path: Path) -> None:
     assert data.palette.classes == ("x", "y", "z")
     assert data.names() == NAMES
     assert data.names("val") == ("c", "a")
-    samples = list(data.samples())
-    assert [sample.name for sample in samples] == list(NAMES)
-    first = samples[0]
+    first = data.items["a"].load()
+    assert first.name == "a"
     assert first.image.shape == (8, 12, 3)
     assert first.labels is not None
     assert (first.labels[0] == 255).all()
     assert first.scores.kind == "logits"
     assert first.scores.values.shape == (3, 8, 12)
-    assert [sample.name for sample in data.samples("val")] == ["c", "a"]
 
 
 def test_scores_are_resized_with_half_pixel_centres(tmp_path: Path) -> None:
@@ -74,19 +72,18 @@ def test_the_folder_says_the_kind(tmp_path: Path, scores: str, key: str, kind: s
     assert Dataset.open(make(tmp_path, scores, key)).items["a"].load().scores.kind == kind
 
 
-def test_broken_items_are_named_and_the_others_go_on(tmp_path: Path) -> None:
+def test_broken_and_missing_items_are_named(tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / "images" / "b.png").write_bytes(b"broken")
     edit_meta(tmp_path, splits={"val": ["a", "b", "missing", "c"]})
-    errors: list[ItemError] = []
-    names = [sample.name for sample in Dataset.open(tmp_path).samples("val", errors.append)]
-    assert names == ["a", "c"]
-    assert [error.name for error in errors] == ["b", "missing"]
-    assert str(tmp_path / "images" / "b.png") in errors[0].reason
-    assert "missing.png: No such file" in errors[1].reason
-    assert str(pickle.loads(pickle.dumps(errors[0]))) == str(errors[0])
-    with pytest.raises(ItemError, match=r"^b: .*b\.png"):
-        list(Dataset.open(tmp_path).samples())
+    data = Dataset.open(tmp_path)
+    assert data.names("val") == ("a", "b", "missing", "c")
+    assert data.items["c"].load().name == "c"
+    with pytest.raises(ItemError, match=r"^b: .*images.b\.png: not an image") as broken:
+        data.items["b"].load()
+    assert str(pickle.loads(pickle.dumps(broken.value))) == str(broken.value)
+    with pytest.raises(ItemError, match=r"^missing: .*missing\.png: No such file"):
+        data.items["missing"].load()
 
 
 def test_items_whose_files_do_not_fit_are_named(tmp_path: Path) -> None:
@@ -119,7 +116,7 @@ def test_labels_and_scores_may_be_absent_altogether(tmp_path: Path) -> None:
 
 def test_several_kinds_of_scores_need_a_choice(tmp_path: Path) -> None:
     make(make(tmp_path), "unaries", "unary")
-    with pytest.raises(FileFormatError, match="choose kind='logits' or 'energies'"):
+    with pytest.raises(FileFormatError, match="choose kind='logits' or kind='energies'"):
         Dataset.open(tmp_path)
     assert Dataset.open(tmp_path, kind="energies").items["a"].load().scores.kind == "energies"
     with pytest.raises(FileFormatError, match="has no folder of probabilities"):
@@ -198,10 +195,11 @@ def test_reads_the_reference_data(shared_data: Path) -> None:
 def test_reads_the_published_images_with_their_scores(shared_data: Path) -> None:
     folder = shared_data / "msrc_paper"
     with pytest.raises(ItemError, match="holds probs and unary"):
-        next(Dataset.open(folder, classes="msrc").samples())
+        Dataset.open(folder, classes="msrc").items["2_14_s"].load()
     for kind in ("probabilities", "energies"):
-        samples = list(Dataset.open(folder, classes="msrc", kind=kind).samples())
-        assert [sample.name for sample in samples] == ["2_14_s", "4_11_s"]
+        data = Dataset.open(folder, classes="msrc", kind=kind)
+        assert data.names() == ("2_14_s", "4_11_s")
+        samples = [item.load() for item in data.items.values()]
         assert all(sample.scores.kind == kind for sample in samples)
         assert all(sample.image.shape[:2] == sample.scores.values.shape[1:] for sample in samples)
 

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import struct
 import sys
+import zipfile
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,9 +22,12 @@ from densecrf.io import (
     overlay,
     read_image,
     read_labels,
+    read_npy,
+    read_npz,
     write_image,
     write_labels,
 )
+from densecrf.validation import ArgumentWarning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +67,61 @@ def test_sixteen_bit_grey_is_put_on_the_scale_of_eight(tmp_path: Path, suffix: s
     np.testing.assert_allclose(read, DEEP / 257.0, rtol=1e-6)
 
 
+def test_twelve_bits_in_a_sixteen_bit_file_are_recognised(tmp_path: Path) -> None:
+    """They would be black otherwise: 4095 / 257 is 16 of 255."""
+    Image.fromarray(DEEP >> 4).save(tmp_path / "a.png")
+    with pytest.warns(ArgumentWarning, match=r"taken for 12 bits, white at 4095.*image_range=\(0"):
+        read = read_image(tmp_path / "a.png")
+    np.testing.assert_allclose(read, (DEEP >> 4) * (255 / 4095), rtol=1e-6)
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png", native=True), DEEP >> 4)
+    Image.fromarray(GREY.astype(np.uint16)).save(tmp_path / "b.png")
+    np.testing.assert_array_equal(read_image(tmp_path / "b.png"), GREY)
+
+
+@pytest.mark.parametrize("bits", [12, 16])
+def test_colours_of_twelve_bits_are_refused(tmp_path: Path, bits: int) -> None:
+    """Pillow would keep four of their bits; it cannot write such files either."""
+    colors = rng.integers(0, 2**bits, (4, 5, 3)).astype(">u2")
+    rows = b"".join(b"\0" + row.tobytes() for row in colors)
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", 5, 4, 16, 2, 0, 0, 0)),
+        (b"IDAT", zlib.compress(rows)),
+    )
+    data = b"\x89PNG\r\n\x1a\n"
+    for name, body in (*chunks, (b"IEND", b"")):
+        check = struct.pack(">I", zlib.crc32(name + body))
+        data += struct.pack(">I", len(body)) + name + body + check
+    (tmp_path / "c.png").write_bytes(data)
+    if bits == 16:
+        np.testing.assert_array_equal(read_image(tmp_path / "c.png"), colors >> 8)
+    else:
+        with pytest.raises(FileFormatError, match=r"c\.png: has 16-bit colours with values below"):
+            read_image(tmp_path / "c.png")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
+def test_pipes_and_folders_are_refused_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p.png")
+    os.mkfifo(tmp_path / "p.npy")
+    os.mkfifo(tmp_path / "p.npz")
+    for read, name in ((read_image, "p.png"), (read_labels, "p.png"), (read_npy, "p.npy")):
+        with pytest.raises(FileFormatError, match=rf"{name}: is a named pipe, not a file"):
+            read(tmp_path / name)
+    with pytest.raises(FileFormatError, match="is a named pipe"):
+        read_npz(tmp_path / "p.npz", ["probs"])
+    with pytest.raises(FileFormatError, match="is a folder, not a file"):
+        read_image(tmp_path)
+
+
+def test_a_bomb_of_a_header_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """A small archive whose array claims a header of gigabytes."""
+    header = b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**22)
+    with zipfile.ZipFile(tmp_path / "b.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("probs.npy", header + b" " * 2**22)
+    with pytest.raises(FileFormatError, match=r"b\.npz: holds 0\.0 GiB, above the limit"):
+        read_npz(tmp_path / "b.npz", ["probs"], max_bytes=2**20)
+
+
 def test_alpha_is_dropped_not_composited(tmp_path: Path) -> None:
     alpha = rng.integers(0, 256, (5, 7, 1), dtype=np.uint8)
     Image.fromarray(np.concatenate([COLOR, alpha], 2)).save(tmp_path / "a.png")
@@ -96,7 +158,7 @@ def test_pages_must_be_chosen(tmp_path: Path) -> None:
     path = tmp_path / "m.tif"
     pages = [Image.fromarray(GREY), Image.fromarray(255 - GREY)]
     pages[0].save(path, save_all=True, append_images=pages[1:])
-    with pytest.raises(FileFormatError, match=r"m\.tif: has 2 pages; choose one with page=0\.\.1"):
+    with pytest.raises(FileFormatError, match=r"m\.tif: has 2 pages; choose one with page=0 to 1"):
         read_image(path)
     np.testing.assert_array_equal(read_image(path, page=1), 255 - GREY)
     with pytest.raises(FileFormatError, match="has no page 2"):

@@ -75,8 +75,8 @@ def test_without_kernels_each_pixel_takes_its_best_label(method):
 @pytest.mark.parametrize("method", densecrf.METHODS)
 def test_labels_may_be_permuted(method):
     case = oracles.case(7)
-    order = np.array([2, 0, 1]) if case.crf.labels == 3 else np.arange(case.crf.labels)[::-1]
-    unary = case.crf.unary.reshape(case.crf.labels, *case.crf.shape)[order]
+    order = np.array([2, 0, 1]) if case.crf.n_labels == 3 else np.arange(case.crf.n_labels)[::-1]
+    unary = case.crf.unary.reshape(case.crf.n_labels, *case.crf.shape)[order]
     other = densecrf.DenseCRF(unary, case.crf.kernels, case.crf.normalization, "exact")
     one, two = case.crf.solve(method), other.solve(method)
     np.testing.assert_array_equal(one.labels, order[two.labels])
@@ -87,5 +87,5 @@ def test_relaxed_energy_is_the_linear_programs_objective():
         for kind in ("potts", "tree"):
             case = oracles.case(seed, compatibility=kind)
             labels, energy = oracles.brute_force(case.crf)
-            y = np.eye(case.crf.labels)[labels].T
+            y = np.eye(case.crf.n_labels)[labels].T
             assert case.crf.relaxed_energy(y) == pytest.approx(energy, abs=case.rounding)

@@ -81,7 +81,7 @@ def test_few_and_many_labels(labels):
 def test_certify_bounds_a_bad_labelling_from_both_sides():
     case = oracles.case(11)
     rng = np.random.default_rng(0)
-    labels = rng.integers(0, case.crf.labels, case.crf.shape)
+    labels = rng.integers(0, case.crf.n_labels, case.crf.shape)
     certificate = densecrf.certify(case.crf, labels, budget=80)
     energy = case.crf.energy(labels)
     assert certificate.energy == pytest.approx(energy)

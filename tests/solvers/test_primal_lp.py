@@ -41,7 +41,7 @@ def test_a_threshold_that_nobody_reaches_keeps_the_highest_label():
 def test_tree_metrics_keep_all_labels():
     crf = oracles.case(5, labels=4, compatibility="tree").crf
     y = np.eye(4, dtype=np.float32)[:, np.zeros(crf.n, int)]
-    assert without_idle_labels(Problem(crf), y, 0.01).problem.labels == 4
+    assert without_idle_labels(Problem(crf), y, 0.01).problem.n_labels == 4
 
 
 def test_line_search_takes_the_first_of_the_lowest():

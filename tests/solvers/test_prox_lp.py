@@ -41,8 +41,8 @@ def weights(crf: DenseCRF) -> np.ndarray:
 
 def smallest_energy(crf: DenseCRF) -> float:
     """The energy of the best of all labellings, over an explicit matrix."""
-    x = np.array(list(itertools.product(range(crf.labels), repeat=crf.n)))
-    costs = 1 - np.eye(crf.labels) if crf.compatibility is None else crf.compatibility
+    x = np.array(list(itertools.product(range(crf.n_labels), repeat=crf.n)))
+    costs = 1 - np.eye(crf.n_labels) if crf.compatibility is None else crf.compatibility
     unary = crf.unary.astype(np.float64)[x, np.arange(crf.n)].sum(1)
     k = weights(crf).astype(np.float64)
     pairs = sum(
@@ -85,7 +85,7 @@ def test_multiplicative_updates_find_the_projection(labels: int, lam: float, sca
 
 def test_inner_solvers_lead_to_the_same_solution() -> None:
     crf = tiny(4)
-    centre = marginals(4, crf.labels, crf.n)
+    centre = marginals(4, crf.n_labels, crf.n)
     exact = list(iterations(crf, centre, order="soft", T=5))
     updated = list(iterations(crf, centre, order="soft", T=5, inner="multiplicative"))
     for one, other in zip(exact, updated, strict=True):
@@ -105,7 +105,7 @@ def test_a_few_multiplicative_updates_still_give_a_labelling() -> None:
 def test_the_analytic_step_is_the_best_one(seed: int) -> None:
     lam = 0.3
     crf = tiny(seed)
-    centre = marginals(seed, crf.labels, crf.n).astype(np.float64)
+    centre = marginals(seed, crf.n_labels, crf.n).astype(np.float64)
     w, y = np.zeros_like(centre), simplex((centre - lam * crf.unary).astype(np.float32))
     for iterate in iterations(crf, centre, lam=lam, T=4):
         fixed = (y - centre) / lam - w  # Bβ + γ - φ by Eq. 9
@@ -128,7 +128,7 @@ def test_the_analytic_step_is_the_best_one(seed: int) -> None:
 def test_the_dual_gap_is_primal_minus_dual_and_falls(seed: int) -> None:
     lam = 0.2
     crf = tiny(seed)
-    centre = marginals(seed, crf.labels, crf.n)
+    centre = marginals(seed, crf.n_labels, crf.n)
     w, y, before = np.zeros_like(centre), simplex(centre - lam * crf.unary), -np.inf
     for iterate in iterations(crf, centre, lam=lam):
         primal = crf.relaxed_energy(y) + float(((y - centre) ** 2).sum()) / (2 * lam)
@@ -143,7 +143,7 @@ def test_the_dual_gap_is_primal_minus_dual_and_falls(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_solved_proximal_steps_never_raise_the_objective(seed: int) -> None:
     crf = tiny(seed)
-    lam, y = 0.3, marginals(seed, crf.labels, crf.n)
+    lam, y = 0.3, marginals(seed, crf.n_labels, crf.n)
     for _ in range(5):
         *_, last = iterations(crf, y, lam=lam, T=400)
         moved = float(((last.y - y) ** 2).sum()) / (2 * lam)

@@ -34,7 +34,7 @@ def tangents(labels, n):
 
 
 def random_point(crf, seed=0):
-    weights = np.random.default_rng(seed).exponential(size=(crf.labels, crf.n))
+    weights = np.random.default_rng(seed).exponential(size=(crf.n_labels, crf.n))
     return (weights / weights.sum(0)).astype(np.float32)
 
 
@@ -43,7 +43,7 @@ def test_expected_energy_is_the_energy_at_labellings(kind):
     for seed in range(12):
         case = oracles.case(seed, compatibility=kind)
         problem = Problem(case.crf)
-        labels = np.random.default_rng(seed).integers(case.crf.labels, size=case.crf.n)
+        labels = np.random.default_rng(seed).integers(case.crf.n_labels, size=case.crf.n)
         y = problem.indicator(labels)
         value = expected_energy(problem, y, problem.messages(y))
         assert value == pytest.approx(case.crf.energy(labels), abs=case.rounding)
@@ -53,8 +53,8 @@ def test_expected_energy_is_the_energy_at_labellings(kind):
 def test_convexifier_is_enough(kind):
     for seed in range(12):
         crf = oracles.case(seed, compatibility=kind).crf
-        c = np.tile(convexifier(Problem(crf)), crf.labels)
-        t = tangents(crf.labels, crf.n)
+        c = np.tile(convexifier(Problem(crf)), crf.n_labels)
+        t = tangents(crf.n_labels, crf.n)
         values = np.linalg.eigvalsh(t.T @ (hessian(crf) + np.diag(c)) @ t)
         assert values[0] >= -1e-5 * max(1, values[-1])
 
@@ -62,7 +62,7 @@ def test_convexifier_is_enough(kind):
 def test_potts_has_unit_eigenvalues():
     potts = oracles.case(1)
     matrix = densecrf.DenseCRF(
-        potts.crf.unary.reshape(potts.crf.labels, *potts.crf.shape),
+        potts.crf.unary.reshape(potts.crf.n_labels, *potts.crf.shape),
         potts.crf.kernels,
         filter="exact",
         compatibility=oracles.label_costs(potts.crf),
@@ -85,7 +85,7 @@ def test_frank_wolfe_steps_are_exact_line_searches(kind):
 
         def objective(step, crf=crf, c=c, y=y, vertex=vertex):
             z = ((1 - step) * y.astype(np.float64) + step * vertex).ravel()
-            quadratic = hessian(crf) + np.diag(np.tile(c.astype(np.float64), crf.labels))
+            quadratic = hessian(crf) + np.diag(np.tile(c.astype(np.float64), crf.n_labels))
             linear = (crf.unary - 0.5 * c).astype(np.float64).ravel()
             return linear @ z + 0.5 * z @ quadratic @ z
 
@@ -125,7 +125,7 @@ def test_stationary_points(method):
         case = oracles.case(seed)
         problem = Problem(case.crf)
         result = case.crf.solve(method, iterations=3000, tolerance=0.0)
-        y = result.marginals.reshape(case.crf.labels, -1)
+        y = result.marginals.reshape(case.crf.n_labels, -1)
         gradient = case.crf.unary + problem.messages(y)
         slack = (gradient * y).sum(0) - gradient.min(0)
         assert slack.max() <= 0.02 * (1 + np.abs(gradient).max())
@@ -147,7 +147,7 @@ def test_potts_as_a_matrix_gives_the_same_labels(method):
     for seed in range(9):
         crf = oracles.case(seed).crf
         matrix = densecrf.DenseCRF(
-            crf.unary.reshape(crf.labels, *crf.shape),
+            crf.unary.reshape(crf.n_labels, *crf.shape),
             crf.kernels,
             crf.normalization,
             "exact",

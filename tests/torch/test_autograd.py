@@ -106,7 +106,7 @@ def test_final_step_with_the_order_held_fixed(method, generator):
     weights = torch.tensor([0.8], dtype=torch.float64)
     y = torch.softmax(-3 * unary, 0)
     fixed = TorchProblem(unary, Pairwise([features], weights, unary))
-    strength = fixed.diagonal if method == "dc-neg" else 4 * fixed.stiffness
+    strength = fixed.diagonal if method == "dc-neg" else 4 * fixed.lipschitz
 
     def step(unary, weights):
         """The same step with everything that is held fixed in plain sight."""

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from densecrf.torch.pixelwise import (
-    alternatives,
     balanced,
     descend,
+    icm_moves,
     inner,
     lower_bound,
     mean_field_update,
@@ -63,23 +63,23 @@ def test_descend(labels, engine, device, generator):
     v, previous, phi, r = (
         torch.randn(labels, 120, generator=generator).to(device) for _ in range(4)
     )
-    step, stiffness = (torch.rand(120, generator=generator).to(device) for _ in range(2))
-    y, sums = descend(v, phi, r, previous, step, stiffness, engine=engine)
+    step, lipschitz = (torch.rand(120, generator=generator).to(device) for _ in range(2))
+    y, sums = descend(v, phi, r, previous, step, lipschitz, engine=engine)
     expected = project_simplex(v - step * (phi + r), engine="torch")
     torch.testing.assert_close(y, expected, rtol=1e-5, atol=1e-6)
-    turn = (stiffness * (v - expected) * (expected - previous)).double().sum()
+    turn = (lipschitz * (v - expected) * (expected - previous)).double().sum()
     wanted = [lower_bound(phi, r)[0], ((phi + r) * v).double().sum(), turn]
     torch.testing.assert_close(sums, torch.stack(wanted), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [1, -1, 0, -1, -1]])
-def test_alternatives(rows, engine, device, generator):
+def test_icm_moves(rows, engine, device, generator):
     phi = torch.randn(5, 130, generator=generator).to(device)
     received = torch.rand(max(rows) + 1, 130, generator=generator).to(device)
     labels = torch.randint(0, 5, (130,), generator=generator).to(device)
     row = torch.tensor(rows, dtype=torch.int32, device=device)
     itself = torch.rand(130, generator=generator).to(device)
-    best, gain, sums = alternatives(phi, received, itself, row, labels, engine=engine)
+    best, gain, sums = icm_moves(phi, received, itself, row, labels, engine=engine)
     agreeing = torch.stack([received[i] if i >= 0 else 0 * received[0] for i in rows])
     for pixel, label in enumerate(labels.tolist()):
         agreeing[label, pixel] -= itself[pixel]

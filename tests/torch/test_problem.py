@@ -43,18 +43,18 @@ def test_operations(both):
     tz, ty, tl = (ours.from_numpy(x) for x in (z, y, labels))
     agree(ours.mass, plain.mass)
     agree(ours.diagonal, plain.diagonal)
-    agree(ours.stiffness, plain.stiffness)
+    agree(ours.lipschitz, plain.lipschitz)
     agree(ours.rounding_allowance, plain.rounding_allowance)
     for name in ("apply", "messages", "project", "argmax", "nodes"):
         agree(getattr(ours, name)(tz), getattr(plain, name)(z))
     for name in ("indicator", "energy"):
         agree(getattr(ours, name)(tl), getattr(plain, name)(labels))
     agree(ours.inner(tz, ty), plain.inner(z, y))
-    agree(ours.alone(), plain.alone())
+    agree(ours.unary_marginals(), plain.unary_marginals())
     for before in (None, 2 * plain.nodes(y)):
         given = None if before is None else ours.from_numpy(before)
-        got = ours.remember(given, 4 * ty, 5.0, 2.0)
-        agree(got, plain.remember(before, 4 * y, 5.0, 2.0))
+        got = ours.update_multipliers(given, 4 * ty, 5.0, 2.0)
+        agree(got, plain.update_multipliers(before, 4 * y, 5.0, 2.0))
     agree(ours.lower_bound(tz), plain.lower_bound(z))
     assert ours.best_constant() == pytest.approx(plain.best_constant())
     agree(ours.constant(2), plain.constant(2))
@@ -75,26 +75,26 @@ def test_ordered_operations(both):
     assert not ours.dual_point(0 * ty).any()
 
 
-def test_alternatives(both):
+def test_icm_moves(both):
     plain, ours = both
     rng = np.random.default_rng(2)
     for kept in (LABELS, 2, LABELS):  # labels that did not occur before may occur now
         labels = rng.integers(0, kept, plain.n)
-        theirs, mine = plain.alternatives(labels), ours.alternatives(ours.from_numpy(labels))
+        theirs, mine = plain.icm_moves(labels), ours.icm_moves(ours.from_numpy(labels))
         agree(mine.labels, theirs.labels)
         agree(mine.gain, theirs.gain)
         assert mine.movers == theirs.movers
         assert mine.energy == pytest.approx(theirs.energy, rel=1e-6)
-        moved = ours.moved(ours.from_numpy(labels), mine, theirs.movers // 2)
-        agree(moved, plain.moved(labels, theirs, theirs.movers // 2))
+        moved = ours.apply_moves(ours.from_numpy(labels), mine, theirs.movers // 2)
+        agree(moved, plain.apply_moves(labels, theirs, theirs.movers // 2))
 
 
 def test_descend(both):
     plain, ours = both
     rng = np.random.default_rng(3)
     v, r, previous = rng.normal(size=(3, *plain.unary.shape)).astype(np.float32)
-    theirs = plain.descend(v, r, 1 / plain.stiffness, previous)
-    arguments = (ours.from_numpy(x) for x in (v, r, 1 / plain.stiffness, previous))
+    theirs = plain.descend(v, r, 1 / plain.lipschitz, previous)
+    arguments = (ours.from_numpy(x) for x in (v, r, 1 / plain.lipschitz, previous))
     for mine, want in zip(ours.descend(*arguments), theirs, strict=True):
         agree(mine, want, rtol=1e-4, atol=1e-4)
 
@@ -102,7 +102,7 @@ def test_descend(both):
 def test_two_labels_mirror_each_other(device):
     crf = model(labels=2)
     plain, ours = Problem(crf), problem_on(crf, device)
-    y = plain.alone()
+    y = plain.unary_marginals()
     agree(ours.dual_point(ours.from_numpy(y)), plain.dual_point(y))
 
 

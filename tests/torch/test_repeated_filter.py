@@ -6,7 +6,7 @@ import torch
 from densecrf.torch import Lattice
 from densecrf.torch.dispatch import has_triton
 from densecrf.torch.lattice import Levels
-from densecrf.torch.pixelwise import alternatives, balanced, descend, mean_field_update
+from densecrf.torch.pixelwise import balanced, descend, icm_moves, mean_field_update
 from densecrf.torch.triton.plans import Plans
 
 if not has_triton():
@@ -63,16 +63,16 @@ def test_presence(lattice, device, generator):
 
 def test_pixelwise_work(device, generator):
     plans = Plans()
-    phi, step, stiffness = scores(device, generator), *scores(device, generator)[:2]
+    phi, step, lipschitz = scores(device, generator), *scores(device, generator)[:2]
     for _ in range(3):
         v, r, y = (scores(device, generator) for _ in range(3))
         labels = torch.randint(0, LABELS, (PIXELS,), generator=generator).to(device)
         row = torch.arange(LABELS, dtype=torch.int32, device=device).roll(1)
         calls = [
-            (descend, (v, phi, r, y, step, stiffness)),
-            (descend, (v, phi, r, v, step, stiffness)),  # one tensor in two roles
+            (descend, (v, phi, r, y, step, lipschitz)),
+            (descend, (v, phi, r, v, step, lipschitz)),  # one tensor in two roles
             (mean_field_update, (phi, r, y, step)),
-            (alternatives, (phi, r, step, row, labels)),
+            (icm_moves, (phi, r, step, row, labels)),
         ]
         for function, arguments in calls:
             got = function(*arguments, engine="triton", plans=plans)

@@ -10,7 +10,7 @@
 
 namespace densecrf {
 
-// The paper's Algorithm 3, literally: one filtering for [y_a >= y_b], one for [y_a <= y_b], each
+// The paper's Algorithm 3, literally: one filter call for [y_a >= y_b], one for [y_a <= y_b], each
 // splatting a pixel to all levels above (below) its own. Scores within [0, 1].
 void filter_algorithm3(const Lattice& lattice, const float* scores, float* out, int channels,
                        int levels, Blur blur, Team& team);
@@ -24,7 +24,7 @@ void filter_adaptive(const Lattice& lattice, const float* scores, float* out, in
 // Divide and conquer (Desmaison et al. 2016): sort by score, recurse on the halves, filter from
 // each half into the other on a lattice of the pixels involved, built anew each time, as there. A
 // small lattice misses vertices of the large one, so it is another operator; with `fixed` not null
-// that lattice is used throughout: the exact order, but O(n) for each of the n filterings.
+// that lattice is used throughout: the exact order, but O(n) for each of the n filter calls.
 void filter_divide_and_conquer(const float* features, std::int64_t n, int d, const float* weights,
                                const Lattice* fixed, const float* scores, float* out, int channels,
                                Blur blur, Team& team);

@@ -1,4 +1,4 @@
-// Gaussian filtering on the lattice: plain, and ordered by scores in one pass.
+// Gaussian filters on the lattice: plain, and ordered by scores in one pass.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 """The command line, ``densecrf``; its parts are installed by ``pip install "densecrf[cli]"``."""
 
+import os
 import sys
 
 __all__ = ["main"]
@@ -17,4 +18,23 @@ def main() -> None:
             )
             raise SystemExit(2) from error
         raise
-    app(prog_name="densecrf")
+    # A shell can start a program without them (>&-); then nobody wants to read.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    try:
+        try:
+            app(prog_name="densecrf")
+        finally:
+            sys.stdout.flush()
+    except OSError as error:  # commands report those of files; these are of the terminal or pipe
+        _give_up_output(error)
+        raise SystemExit(1) from error
+
+
+def _give_up_output(error: OSError) -> None:
+    """Say why standard output could not be written, unless its reader has gone, and leave it."""
+    if not isinstance(error, BrokenPipeError):
+        reason = error.strerror or error
+        print(f"Error: cannot write to standard output: {reason}", file=sys.stderr)
+    # Python would fail once more when it flushes at the end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,26 +1,16 @@
 """Many images: several at once, progress and time left, failures kept apart, Ctrl-C."""
 
 import threading
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from densecrf.cli.progress import progress_bar
+from densecrf.cli.reports import describe
 
-from densecrf.cli.reports import console, describe
-
-__all__ = ["Batch", "Interrupted", "Watch", "run_batch", "warnings_by_thread"]
+__all__ = ["Batch", "Interrupted", "Watch", "run_batch"]
 
 Item = TypeVar("Item")
 
@@ -87,9 +77,13 @@ def run_batch(
     """
     batch = Batch()
     with (
-        _bar(len(items), progress) as (advance, say),
+        progress_bar("images", progress) as tell,
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
+
+        def say(text: str) -> None:
+            tell(len(batch.results) + len(batch.failures), len(items), text)
+
         watch = Watch(threading.Event(), say)
         pending: dict[Future[dict[str, Any]], str] = {
             pool.submit(work, item, watch): name(item) for item in items
@@ -99,8 +93,9 @@ def run_batch(
                 # A short wait keeps Ctrl-C prompt on every system.
                 done, _ = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
-                    _collect(batch, pending.pop(future), future)
-                    advance()
+                    finished = pending.pop(future)
+                    _collect(batch, finished, future)
+                    say(f"{finished}: done")
         except KeyboardInterrupt:
             watch.stop.set()
             batch.interrupted = True
@@ -117,39 +112,5 @@ def _collect(batch: Batch, name: str, future: Future[dict[str, Any]]) -> None:
             batch.results[name] = future.result()
     except (OSError, ValueError, MemoryError, ImportError) as error:
         batch.failures[name] = describe(error)
-
-
-@contextmanager
-def _bar(total: int, shown: bool) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
-    """Show a bar; yield what advances it, and what puts words beside it."""
-    several = (MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
-    bar = Progress(
-        SpinnerColumn(),
-        BarColumn(24),
-        *(several if total > 1 else ()),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=console,
-        transient=True,
-        disable=not (shown and console.is_terminal),
-    )
-    with bar:
-        task = bar.add_task("", total=total if total > 1 else None)
-        yield lambda: bar.advance(task), lambda text: bar.update(task, description=text)
-
-
-@contextmanager
-def warnings_by_thread() -> Iterator[Callable[[], list[str]]]:
-    """Collect warnings; the yielded function returns, once, those of the calling thread."""
-    heard: dict[int, list[str]] = {}
-
-    def hear(message: Warning | str, *_: Any, **__: Any) -> None:
-        texts = heard.setdefault(threading.get_ident(), [])
-        text = describe(message) if isinstance(message, Warning) else message
-        if text not in texts:
-            texts.append(text)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = hear
-        yield lambda: heard.pop(threading.get_ident(), [])
+    except Exception as error:  # the others must be done and reported all the same
+        batch.failures[name] = f"internal error, please report it: {error!r}"

@@ -6,10 +6,22 @@ from typing import Annotated
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.batch import warnings_by_thread
-from densecrf.cli.inputs import Job, Loaded, Sources, find_job, load
+from densecrf.cli.inputs import Sources, find_job, load
+from densecrf.cli.outputs import check_outputs
 from densecrf.cli.panel import write_panel
-from densecrf.cli.reports import console, describe, fail, number, output, percent, print_json, table
+from densecrf.cli.progress import collecting_warnings, progress_bar
+from densecrf.cli.reports import (
+    console,
+    describe,
+    fail,
+    number,
+    output,
+    percent,
+    print_json,
+    print_notes,
+    print_table,
+    solved_columns,
+)
 from densecrf.result import Result, relative_gap
 from densecrf.solvers import METHODS
 from densecrf.validation import check_choice
@@ -51,14 +63,25 @@ def compare(
     """
     chosen = _methods(methods)
     job = find_job(image, Sources(probs, labels, scribbles))
+    if out is not None:
+        if out.suffix.lower() != ".png":
+            raise typer.BadParameter(f"{out}: give a name that ends in .png", param_hint="--out")
+        params = None if model.params is None else Path(model.params)
+        check_outputs([(out, image)], [*job.files, params], "choose another --out")
+    results: list[Result] = []
     try:
-        loaded = load(job, model)
-        results = _solve_all(job, loaded, chosen, time_limit, threads)
+        with collecting_warnings() as heard_here, progress_bar("methods", not as_json) as tell:
+            with heard_here() as heard:
+                loaded = load(job, model)
+            for method in chosen:
+                tell(len(results), len(chosen), method)
+                results.append(loaded.crf.solve(method, time_limit=time_limit, threads=threads))
         if out is not None:
             titled = [(_title(result), result.labels) for result in results]
             write_panel(out, loaded.image, titled, model.palette, image.name)
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
+    print_notes(image.name, heard)
     if as_json:
         print_json({"image": str(image), "results": [result.to_dict() for result in results]})
     else:
@@ -74,35 +97,22 @@ def _methods(given: str) -> list[str]:
         raise typer.BadParameter(str(error), param_hint="--methods") from error
 
 
-def _solve_all(
-    job: Job, loaded: Loaded, methods: list[str], time_limit: float | None, threads: int | None
-) -> list[Result]:
-    results = []
-    # Warnings that a constant labelling is better are what the table shows.
-    with warnings_by_thread():
-        for method in methods:
-            with console.status(f"{job.name}: {method} …"):
-                results.append(loaded.crf.solve(method, time_limit=time_limit, threads=threads))
-    return results
-
-
 def _print(results: list[Result]) -> None:
     bounds = [result.lower_bound for result in results if result.lower_bound is not None]
     best = max(bounds, default=None)
-    columns = ("method", "energy", "lower bound", "own gap", "gap to best bound", "seconds", "")
-    rows = table(*columns, right=columns[1:6])
     lowest = number(min(result.energy for result in results))
-    for result in results:
-        rows.add_row(
-            result.method,
-            number(result.energy),
-            number(result.lower_bound),
-            percent(result.gap),
-            percent(relative_gap(result.energy, best)),
-            f"{result.seconds:.2f}",
-            "lowest" if number(result.energy) == lowest else "",
-        )
-    output.print(rows)
+    print_table(
+        [
+            {
+                "method": result.method,
+                **solved_columns(result.to_dict()),
+                "gap to best bound": percent(relative_gap(result.energy, best)),
+                "seconds": f"{result.seconds:.2f}",
+                "": "lowest" if number(result.energy) == lowest else "",
+            }
+            for result in results
+        ]
+    )
     label, constant = results[0].best_constant
     output.print(f"For scale: all pixels labelled {label} has energy {number(constant)}.")
 

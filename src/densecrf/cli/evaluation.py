@@ -1,6 +1,6 @@
 """Options of the commands that run over a data set, and the plan that they describe."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from densecrf.cli import options as o
+from densecrf.cli.outputs import check_outputs
+from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, describe, fail, print_json
 from densecrf.experiments.protocols import PARAMETERS, PROTOCOLS, get_parameters, get_protocol
 from densecrf.experiments.runner import Plan, make_plan
@@ -66,7 +60,11 @@ Classes = Annotated[
 ]
 Gap = Annotated[
     float | None,
-    typer.Option(help="Stop within this fraction of the optimum.", rich_help_panel=o.SOLVER),
+    typer.Option(
+        help="Stop within this fraction of the optimum.",
+        callback=o.check_gap,
+        rich_help_panel=o.SOLVER,
+    ),
 ]
 
 
@@ -118,6 +116,12 @@ class PlanOptions:
         except (OSError, ValueError) as error:
             raise fail(describe(error), 2) from error
 
+    def check_outputs(self, plan: Plan, outputs: Iterable[Path]) -> None:
+        """Refuse to write onto a file of the data set, or onto that of the parameters."""
+        params = None if self.params is None else Path(self.params)
+        made = [(path, self.data) for path in outputs]
+        check_outputs(made, [*plan.dataset.files(), params], "choose another --out")
+
 
 def with_plan(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command have the options of a plan, but for some, and get them as `chosen`."""
@@ -147,25 +151,3 @@ def reporting_errors() -> Iterator[None]:
         yield
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
-
-
-@contextmanager
-def progress_bar(unit: str, shown: bool) -> Iterator[Callable[[int, int, str], None]]:
-    """Show a bar with the time left; the yielded function moves it."""
-    bar = Progress(
-        TextColumn(unit),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(elapsed_when_finished=False),
-        TextColumn("{task.description}"),
-        console=console,
-        transient=True,
-        disable=not shown,
-    )
-    with bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, what: bar.update(
-            task, completed=done, total=total, description=what
-        )

@@ -1,10 +1,8 @@
 """Find the images and what belongs to each, and make their models."""
 
-import errno
 import glob
-import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +14,7 @@ import typer
 from densecrf.cli.options import ModelOptions
 from densecrf.cli.reports import describe
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
+from densecrf.io.opening import open_regular
 from densecrf.io.unaries import KEYS
 from densecrf.model import DenseCRF
 from densecrf.refinement import build, color_range
@@ -64,25 +63,31 @@ class Job:
 
 @dataclass(frozen=True)
 class Loaded:
-    """An image and its model."""
+    """An image for display, (H, W) or (H, W, 3) uint8, and its model."""
 
-    image: npt.NDArray[Any]
+    image: npt.NDArray[np.uint8]
     crf: DenseCRF
 
 
-def find_jobs(images: Sequence[str], sources: Sources) -> list[Job]:
-    """Return a job for each image; what is missing is found when the job is done."""
+def find_jobs(
+    images: Sequence[str], sources: Sources, leave_out: Collection[Path] = ()
+) -> list[Job]:
+    """Return a job for each image; what is missing is found when the job is done.
+
+    Parameters
+    ----------
+    images : sequence of str
+        Files, folders and patterns.
+    sources : Sources
+        What is known of their pixels.
+    leave_out : collection of Path
+        Images that are not meant, as folders and patterns name them.
+    """
     sources.check()
-    named: dict[str, Path] = {}
-    for path, name in _expand(images):
-        if name in named:
-            raise typer.BadParameter(
-                f"{named[name]} and {path} would both be written as {name!r}; rename one, or run "
-                "them apart",
-                param_hint="IMAGE",
-            )
-        named[name] = path
-    alone = len(named) == 1
+    found = [(path, name) for path, name in _expand(images) if path not in leave_out]
+    if not found:
+        raise typer.BadParameter("no images but earlier results", param_hint="IMAGE")
+    alone = len(found) == 1
     return [
         Job(
             name,
@@ -91,7 +96,7 @@ def find_jobs(images: Sequence[str], sources: Sources) -> list[Job]:
             _companion(sources.labels, "--labels", name, LABEL_SUFFIXES, alone),
             _companion(sources.scribbles, "--scribbles", name, LABEL_SUFFIXES, alone),
         )
-        for name, path in named.items()
+        for path, name in found
     ]
 
 
@@ -143,7 +148,7 @@ def _companion(
     path = Path(given)
     if path.is_dir():
         for suffix in suffixes:
-            if (candidate := path / f"{name}{suffix}").is_file():
+            if (candidate := path / f"{name}{suffix}").exists():
                 return candidate
         return path / f"{name}{{{','.join(suffixes)}}}"  # reading it says what is missing
     if not alone:
@@ -163,10 +168,18 @@ def load(job: Job, options: ModelOptions) -> Loaded:
     OSError, ValueError, MemoryError
         With the file or argument, and the reason.
     """
-    for path in job.files:
-        if not path.is_file():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    image = read_image(job.image, page=options.page)
+    for path in job.files:  # what is missing is named before anything is read
+        open_regular(path).close()
+    # Black and white of --image-range are values as stored.
+    image = read_image(job.image, page=options.page, native=options.image_range is not None)
+    pixels = color_range(image, options.image_range)
+    crf = _model(job, options, image, pixels)
+    return Loaded(np.clip(pixels, 0, 255).astype(np.uint8), crf)
+
+
+def _model(
+    job: Job, options: ModelOptions, image: npt.NDArray[Any], pixels: npt.NDArray[Any]
+) -> DenseCRF:
     preset = options.chosen_preset()
     strokes = None if job.scribbles is None else read_labelling(job.scribbles, options.palette)
     if strokes is not None and strokes.shape != image.shape[:2]:
@@ -180,12 +193,12 @@ def load(job: Job, options: ModelOptions) -> Loaded:
             )
         except ValueError as error:
             raise ValueError(f"{job.scribbles}: {describe(error)}") from error
-        pixels = color_range(image, options.image_range)
         factor = preset.factor(image.shape[0] * image.shape[1]) if options.scale_sigmas else 1.0
-        return Loaded(image, DenseCRF(unary, preset.kernels(pixels, factor)))
+        return DenseCRF(unary, preset.kernels(pixels, factor))
     given, kind = _known(job, options)
+    seeds = None if strokes is None else np.where(np.isin(strokes, options.void), -1, strokes)
     try:
-        crf = build(
+        return build(
             image,
             given,
             preset=preset,
@@ -193,15 +206,12 @@ def load(job: Job, options: ModelOptions) -> Loaded:
             axis=options.axis if job.labels is None else None,
             n_labels=options.n_labels,
             void=options.void,
-            seeds=None
-            if strokes is None
-            else np.where(np.isin(strokes, options.void), -1, strokes),
+            seeds=seeds,
             image_range=options.image_range,
             scale_sigmas=options.scale_sigmas,
         )
     except ValueError as error:
         raise ValueError(f"{job.probs or job.labels}: {describe(error)}") from error
-    return Loaded(image, crf)
 
 
 def _known(job: Job, options: ModelOptions) -> tuple[npt.NDArray[Any], str | None]:

@@ -11,12 +11,13 @@ import typer
 
 from densecrf.cli.reports import describe
 from densecrf.io import PALETTES
+from densecrf.io.opening import open_regular
 from densecrf.layouts import KINDS
 from densecrf.presets import NUMBERS, PRESETS, Preset, read_preset
 from densecrf.solvers import METHODS
 from densecrf.validation import check_choice
 
-__all__ = ["ModelOptions", "SolveOptions", "with_model", "with_options"]
+__all__ = ["ModelOptions", "SolveOptions", "check_gap", "with_model", "with_options"]
 
 LP_GAP = 0.01  # what a folder of images can wait for
 INPUT, MODEL, SOLVER, OUTPUT = "Input", "Model", "Solver", "Output"
@@ -37,6 +38,13 @@ def _one_of(name: str, text: str, choices: tuple[str, ...]) -> dict[str, Any]:
         "autocompletion": lambda: list(choices),
         "metavar": name.upper(),
     }
+
+
+def check_gap(gap: float | None) -> float | None:
+    """Return the gap that was given, which is a fraction."""
+    if gap is not None and not 0 <= gap < 1:
+        raise typer.BadParameter(f"{gap:g} is not a fraction from 0 up to 1; for 0.1 % say 0.001")
+    return gap
 
 
 Images = Annotated[
@@ -181,6 +189,7 @@ Gap = Annotated[
     typer.Option(
         help="Stop when proven to be within this fraction of the optimum; 0 for the method's own "
         f"end. Without it {LP_GAP:g} for lp, and the end for the others.",
+        callback=check_gap,
         rich_help_panel=SOLVER,
     ),
 ]
@@ -197,6 +206,14 @@ MaxIterations = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(help="Threads an image; all by default.", min=1, rich_help_panel=SOLVER),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        help="Where to solve: a device of PyTorch such as cpu or cuda; by default the compiled "
+        "core.",
+        rich_help_panel=SOLVER,
+    ),
 ]
 Out = Annotated[
     Path,
@@ -247,7 +264,8 @@ def _parse_axis(axis: str | None) -> int | None:
 def _from_file(path: Path, given: dict[str, Any]) -> dict[str, float]:
     """Return the parameters of a file, except those that are given one by one."""
     try:
-        read = read_preset(path)
+        with open_regular(path):
+            read = read_preset(path)
     except (OSError, ValueError) as error:
         raise typer.BadParameter(describe(error), param_hint="--params") from error
     return {name: getattr(read, name) for name in NUMBERS if given.get(name) is None}
@@ -272,6 +290,7 @@ class ModelOptions:
     bilateral_weight: float | None = None
     confidence: float | None = None
     scale_sigmas: bool = False
+    params: str | None = None
 
     @classmethod
     def of(
@@ -280,7 +299,8 @@ class ModelOptions:
         """Return what the options of `with_model` say."""
         if params is not None:
             given |= _from_file(params, given)
-        return cls(**given, axis=_parse_axis(axis), void=tuple(void or (255,)))
+        file = None if params is None else str(params)
+        return cls(**given, axis=_parse_axis(axis), void=tuple(void or (255,)), params=file)
 
     def chosen_preset(self) -> Preset:
         """Return the preset with the numbers that were given in place of its own."""
@@ -367,6 +387,7 @@ class SolveOptions:
     time_limit: float | None = None
     max_iterations: int | None = None
     threads: int | None = None
+    device: str | None = None
 
     def keywords(self, preset: Preset) -> dict[str, Any]:
         """Return the keyword arguments; mean field makes the preset's iterations."""
@@ -378,4 +399,5 @@ class SolveOptions:
             "time_limit": self.time_limit,
             "max_iterations": most,
             "threads": self.threads,
+            "device": self.device,
         }

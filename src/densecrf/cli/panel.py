@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from densecrf.io import atomic_writer, overlay
-from densecrf.refinement import color_range
 
 __all__ = ["write_panel"]
 
@@ -19,7 +19,7 @@ WIDTH = 3.4  # inches of one picture
 
 def write_panel(
     path: Path,
-    image: Any,
+    image: npt.NDArray[np.uint8],
     labellings: Sequence[tuple[str, Any]],
     palette: str | None = None,
     image_title: str = "image",
@@ -30,7 +30,7 @@ def write_panel(
     ----------
     path : path-like
         The file to write, whole or not at all.
-    image : ndarray, (H, W) or (H, W, 3)
+    image : ndarray, (H, W) or (H, W, 3) uint8
         The image.
     labellings : sequence of (str, ndarray)
         Titles and labels (H, W).
@@ -43,12 +43,11 @@ def write_panel(
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("pictures need matplotlib: pip install 'densecrf[plot]'") from error
-    shown = np.clip(color_range(np.asarray(image), None), 0, 255).astype(np.uint8)
-    pictures = [(image_title, shown)]
-    pictures += [(title, overlay(shown, labels, palette)) for title, labels in labellings]
+    pictures = [(image_title, image)]
+    pictures += [(title, overlay(image, labels, palette)) for title, labels in labellings]
     columns = min(COLUMNS, len(pictures))
     rows = math.ceil(len(pictures) / columns)
-    height = WIDTH * shown.shape[0] / shown.shape[1] + 0.5
+    height = WIDTH * image.shape[0] / image.shape[1] + 0.5
     figure = Figure(figsize=(WIDTH * columns, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis in axes:

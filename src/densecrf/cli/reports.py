@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -25,7 +26,9 @@ __all__ = [
     "percents",
     "print_failures",
     "print_json",
-    "table",
+    "print_notes",
+    "print_table",
+    "solved_columns",
 ]
 
 #: Progress, remarks and errors go to standard error, results to standard output.
@@ -59,7 +62,8 @@ def describe(error: BaseException) -> str:
 OPTIONS = (
     *("axis", "kind", "n_labels", "void", "image_range", "preset", "confidence"),
     *("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
-    *("method", "gap", "time_limit", "max_iterations", "threads"),
+    *("page", "palette", "classes", "split"),
+    *("method", "gap", "time_limit", "max_iterations", "threads", "device"),
 )
 
 
@@ -96,12 +100,29 @@ def percents(interval: "Interval") -> str:
     )
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """Return an empty table, numbers to the right."""
-    out = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        out.add_column(column, justify="right" if column in right else "left")
-    return out
+def solved_columns(result: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns that every table of results has, of a result as a dictionary."""
+    return {
+        "energy": number(result["energy"]),
+        "lower bound": number(result["lower_bound"]),
+        "gap": percent(result["gap"]),
+    }
+
+
+def print_table(rows: Sequence[Mapping[str, str]]) -> None:
+    """Print rows with the same columns: the first to the left, the others to the right."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for place, column in enumerate(rows[0]):
+        shown.add_column(column, justify="right" if column and place else "left")
+    for row in rows:
+        shown.add_row(*map(escape, row.values()))
+    output.print(shown)
+
+
+def print_notes(name: str, notes: Iterable[str]) -> None:
+    """Print remarks about an image."""
+    for note in notes:
+        console.print(f"[yellow]{escape(name)}: {escape(note)}[/]", soft_wrap=True)
 
 
 def print_failures(failures: dict[str, str], done: int) -> None:

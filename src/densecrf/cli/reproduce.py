@@ -15,10 +15,11 @@ from densecrf.cli.evaluation import (
     tell_picture,
     with_plan,
 )
+from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, describe, fail, output, print_failures, print_json
 from densecrf.experiments.records import RecordStore
 from densecrf.experiments.runner import Plan, Run, run
-from densecrf.experiments.tables import FORMATS, compare, write_comparison
+from densecrf.experiments.tables import FORMATS, compare, comparison_files, write_comparison
 from densecrf.io import write_json, write_text
 
 __all__ = ["app"]
@@ -56,16 +57,17 @@ def table(
     if style not in FORMATS:
         raise typer.BadParameter(f"{style!r} is not one of {', '.join(FORMATS)}")
     plan = chosen.plan()
+    stem = f"table-{plan.protocol.name}-{plan.label}"
+    chosen.check_outputs(plan, comparison_files(out, stem))
     with reporting_errors(), progress_bar("images", not (quiet or as_json)) as tell:
         done = run(plan, RecordStore(out / "records"), jobs=jobs, progress=tell)
-    _finish(plan, done, out, None if as_json else style)
+    _finish(plan, done, out, stem, None if as_json else style)
 
 
-def _finish(plan: Plan, done: Run, out: Path, style: str | None) -> None:
+def _finish(plan: Plan, done: Run, out: Path, stem: str, style: str | None) -> None:
     """Write the table, print it (as JSON where `style` is None), and report failures."""
     try:
         comparison = compare(done.outcomes, plan.methods)
-        stem = f"table-{plan.protocol.name}-{plan.label}"
         about = _about(plan, done)
         written = write_comparison(out, stem, comparison, done.outcomes, about)
     except (OSError, ValueError) as error:
@@ -139,6 +141,7 @@ def curves(
     plan = replace(chosen, images=images).plan()
     variants = methods_study(plan.methods) if study == "methods" else STUDIES[study]
     stem = f"curves-{study}-{plan.protocol.name}-{plan.label}"
+    chosen.check_outputs(plan, (out / f"{stem}{end}" for end in (".json", ".png", ".txt")))
     with reporting_errors(), progress_bar("runs", not (quiet or as_json)) as tell:
         found = measure_curves(plan, study, variants, RecordStore(out / "records"), tell)
         write_json(out / f"{stem}.json", [vars(curve) for curve in found])
@@ -170,6 +173,8 @@ def speedup(
     from densecrf.io import read_image
 
     stem = f"speedup-{image.stem}"
+    written = [(out / f"{stem}{end}", image) for end in (".json", ".png", ".txt")]
+    check_outputs(written, [image], "choose another --out")
     with reporting_errors(), progress_bar("measurements", not (quiet or as_json)) as tell:
         picture = read_image(image)
         if picture.ndim != 3:
@@ -209,6 +214,7 @@ def panel(
 
     plan = replace(chosen, images=images).plan()
     stem = f"panel-{plan.protocol.name}-{plan.label}"
+    chosen.check_outputs(plan, (out / f"{stem}{end}" for end in (".png", ".txt")))
     with reporting_errors(), progress_bar("images", not (quiet or as_json)) as tell:
         _write_picture(
             out / f"{stem}.png",
@@ -235,6 +241,8 @@ def gaps(
 
     stem = table.stem.removesuffix("-images").replace("table", "gaps", 1)
     picture = table.with_name(f"{stem}.png")
+    written = [(path, table) for path in (picture, picture.with_suffix(".txt"))]
+    check_outputs(written, [table], "rename the table")
     with reporting_errors():
         found = bound_gaps(table)
         _write_picture(
@@ -257,6 +265,8 @@ def report(
     from densecrf.experiments.report import build_report
 
     target = page or out / "report.html"
+    read = [path for end in ("json", "png", "txt") for path in out.glob(f"*.{end}")]
+    check_outputs([(target, out)], read, "choose another --page")
     with reporting_errors():
         write_text(target, build_report(out))
     if as_json:

@@ -3,28 +3,33 @@
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import typer
-from rich.markup import escape
 
 from densecrf import __version__
 from densecrf.cli import options as o
-from densecrf.cli.batch import Interrupted, Watch, run_batch, warnings_by_thread
-from densecrf.cli.inputs import Job, Sources, find_jobs, load
+from densecrf.cli.batch import Interrupted, Watch, run_batch
+from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
+from densecrf.cli.outputs import check_outputs
+from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
     console,
     number,
-    output,
     percent,
     print_failures,
     print_json,
-    table,
+    print_notes,
+    print_table,
+    solved_columns,
 )
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
+from densecrf.io.opening import open_regular
 from densecrf.result import Result
 from densecrf.solvers.loop import Outcome
 
@@ -45,6 +50,7 @@ def segment(
     time_limit: o.TimeLimit = None,
     max_iterations: o.MaxIterations = None,
     threads: o.Threads = None,
+    device: o.Device = None,
     overlays: o.Overlays = True,
     marginals: o.Marginals = False,
     jobs: o.Jobs = 1,
@@ -66,15 +72,16 @@ def segment(
 
     densecrf segment photo.jpg --scribbles strokes.png --void 0
     """
-    todo = find_jobs(images, Sources(probs, labels, scribbles))
+    todo = find_jobs(images, Sources(probs, labels, scribbles), _earlier_results(out))
     per_image = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
-    solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image)
+    solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image, device)
     if out.suffix.lower() == ".png" and len(todo) > 1:
         raise typer.BadParameter(
             f"{out} is one file, but there are {len(todo)} images: give a folder"
         )
-    with warnings_by_thread() as heard:
-        task = _Segment(model, solver, out, overlays, marginals, force, heard)
+    with collecting_warnings() as heard_here:
+        task = _Segment(model, solver, out, overlays, marginals, force, heard_here)
+        task.check_outputs(todo)
         batch = run_batch(
             todo, lambda job: job.name, task, jobs=jobs, progress=not (quiet or as_json)
         )
@@ -105,7 +112,18 @@ class _Segment:
     overlays: bool
     marginals: bool
     force: bool
-    heard: Any
+    heard_here: Callable[[], AbstractContextManager[list[str]]]
+
+    def check_outputs(self, jobs: list[Job]) -> None:
+        """Refuse jobs that would write onto an input, or onto each other's files."""
+        outputs = [(path, job.image) for job in jobs for path in self._paths(job.name).values()]
+        inputs = [path for job in jobs for path in job.files]
+        if self.model.params is not None:
+            inputs.append(Path(self.model.params))
+        remedy = "choose another --out" + (
+            ", rename one, or run them apart" if len(jobs) > 1 else ""
+        )
+        check_outputs(outputs, inputs, remedy)
 
     def __call__(self, job: Job, watch: Watch) -> dict[str, Any]:
         """Solve and write, unless the same was done before; return what the table shows."""
@@ -114,31 +132,31 @@ class _Segment:
         if not self.force and (before := _done_before(paths, settings)) is not None:
             return {**before, "skipped": True}
         watch.say(f"{job.name}: reading")
-        loaded = load(job, self.model)
+        with self.heard_here() as heard:
+            loaded = load(job, self.model)
+            result = self._solve(job, loaded, watch)
+        # The record comes last: where it is, the other files are whole.
+        write_labels(paths["labels"], result.labels, self.model.palette)
+        if self.overlays:
+            write_image(paths["overlay"], overlay(loaded.image, result.labels, self.model.palette))
+        if self.marginals:
+            write_npz(paths["marginals"], {"marginals": result.marginals})
+        record = _record(result, heard)
+        files = {key: str(path) for key, path in paths.items()}
+        write_json(paths["result"], {**record, "files": files, "settings": settings})
+        return {**record, "files": files}
 
+    def _solve(self, job: Job, loaded: Loaded, watch: Watch) -> Result:
         def follow(so_far: Outcome) -> bool:
             proven = "" if so_far.gap is None else f", gap {percent(so_far.gap)}"
             watch.say(f"{job.name}: iteration {so_far.iterations}{proven}")
             return watch.stop.is_set()
 
-        result = loaded.crf.solve(
-            self.solver.method,
-            callback=follow,
-            **self.solver.keywords(self.model.chosen_preset()),
-        )
+        keywords = self.solver.keywords(self.model.chosen_preset())
+        result = loaded.crf.solve(self.solver.method, callback=follow, **keywords)
         if watch.stop.is_set():
             raise Interrupted
-        # The record comes last: where it is, the other files are whole.
-        write_labels(paths["labels"], result.labels, self.model.palette)
-        if self.overlays:
-            picture = overlay(_for_display(loaded.image), result.labels, self.model.palette)
-            write_image(paths["overlay"], picture)
-        if self.marginals:
-            write_npz(paths["marginals"], {"marginals": result.marginals})
-        record = _record(result, self.heard())
-        files = {key: str(path) for key, path in paths.items()}
-        write_json(paths["result"], {**record, "files": files, "settings": settings})
-        return {**record, "files": files}
+        return result
 
     def _paths(self, name: str) -> dict[str, Path]:
         stem = self.out.with_suffix("") if self.out.suffix.lower() == ".png" else self.out / name
@@ -153,67 +171,72 @@ class _Segment:
         """Return all that the result depends on; equal settings need no second run."""
         solver = {key: value for key, value in asdict(self.solver).items() if key != "threads"}
         files = {str(path): _digest(path) for path in job.files}
-        settings = {"version": __version__, "model": asdict(self.model), "solver": solver}
+        model = asdict(replace(self.model, params=None))  # whose numbers are in the others
+        settings = {"version": __version__, "model": model, "solver": solver}
         return cast("dict[str, Any]", json.loads(json.dumps({**settings, "inputs": files})))
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()[:16]
+    digest = hashlib.sha256()
+    with open_regular(path) as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()[:16]
 
 
 def _done_before(paths: dict[str, Path], settings: dict[str, Any]) -> dict[str, Any] | None:
     if not all(path.is_file() for path in paths.values()):
         return None
+    record = _read_record(paths["result"])
+    return record if record is not None and record.pop("settings") == settings else None
+
+
+def _read_record(path: Path) -> dict[str, Any] | None:
+    """Return what an earlier run wrote beside its label map; None where it is something else."""
     try:
-        record = json.loads(paths["result"].read_text("utf-8"))
-    except (OSError, ValueError):
+        record = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(record, dict) or record.pop("settings", None) != settings:
-        return None
-    return record
+    return record if isinstance(record, dict) and {"settings", "files"} <= record.keys() else None
 
 
-def _record(result: Result, warned: list[str]) -> dict[str, Any]:
+def _earlier_results(out: Path) -> set[Path]:
+    """Return the pictures of earlier runs in the folder, which may lie below that of the images."""
+    records = [path for path in out.rglob("*.json") if path.is_file() and _read_record(path)]
+    return {path.with_suffix(end) for path in records for end in (".png", ".overlay.png")}
+
+
+def _record(result: Result, heard: list[str]) -> dict[str, Any]:
     labels, counts = np.unique(result.labels, return_counts=True)
     used = {str(label): int(count) for label, count in zip(labels, counts, strict=True)}
-    return {**result.to_dict(), "pixels_by_label": used, "warnings": warned}
-
-
-def _for_display(image: Any) -> Any:
-    """Return float images on the scale of the screen; others are there already."""
-    if image.dtype.kind == "f" and image.max() <= 1:
-        return image * 255
-    return image
+    label, constant = result.best_constant
+    cause = "the weights are too strong for what is known; lower --bilateral-weight and --weight"
+    if constant < result.energy:
+        better = f"{number(constant)}, below the {number(result.energy)} of {result.method}"
+        heard = [*heard, f"label {label} everywhere has energy {better}: {cause}"]
+    elif len(used) == 1:
+        heard = [*heard, f"label {labels[0]} everywhere: {cause}"]
+    return {**result.to_dict(), "pixels_by_label": used, "warnings": heard}
 
 
 def _print_results(results: dict[str, dict[str, Any]]) -> None:
     if not results:
         return
-    right = ("energy", "lower bound", "gap", "labels", "seconds")
-    rows = table("image", "energy", "lower bound", "gap", "labels", "seconds", "", right=right)
-    for name, record in results.items():
-        rows.add_row(
-            escape(name),
-            number(record["energy"]),
-            number(record["lower_bound"]),
-            percent(record["gap"]),
-            str(len(record["pixels_by_label"])),
-            f"{record['seconds']:.2f}",
-            "done before" if record.get("skipped") else "",
-        )
-    output.print(rows)
+    print_table(
+        [
+            {
+                "image": name,
+                **solved_columns(record),
+                "labels": str(len(record["pixels_by_label"])),
+                "seconds": f"{record['seconds']:.2f}",
+                "": "done before" if record.get("skipped") else "",
+            }
+            for name, record in results.items()
+        ]
+    )
     console.print(f"Written: {_written(results)}", soft_wrap=True, markup=False)
     for name, record in results.items():
-        notes = list(record["warnings"])
-        if len(record["pixels_by_label"]) == 1:
-            (label,) = record["pixels_by_label"]
-            notes.append(
-                f"label {label} everywhere: the weights are too strong for what is known; lower "
-                "--bilateral-weight and --weight"
-            )
-        for text in notes:
-            console.print(f"[yellow]{escape(name)}: {escape(text)}[/]", soft_wrap=True)
+        print_notes(name, record["warnings"])
 
 
 def _written(results: dict[str, dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ import typer
 from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
 from densecrf.cli.evaluation import open_dataset, progress_bar
+from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import (
     console,
     describe,
@@ -117,6 +118,12 @@ def tune(
     densecrf tune --data msrc --split val --validation test --method lp --out lp.json
     """
     target = sought.target()
+    dataset = target.plan.dataset
+    others = [] if validation is None or validation in dataset.splits else [Path(validation)]
+    inputs = [*dataset.files(), *(file for path in others for file in sought.open(path).files())]
+    written = (out, out.with_suffix(".sqlite"), _history(out))
+    made = [(path, sought.data) for path in written]
+    check_outputs(made, [*inputs, *(sought.start or ())], "choose another --out")
     tuned = _search(target, out, trials, workers, progress=not (quiet or as_json))
     if as_json:
         _print_json(tuned, target.metric, out)
@@ -132,6 +139,11 @@ def tune(
         raise typer.Exit(130)
     if tuned.failures:
         raise typer.Exit(1)
+
+
+def _history(out: Path) -> Path:
+    """Return the picture beside the parameters."""
+    return out.with_name(f"tune-{out.stem}.png")
 
 
 def _search(target: "Target", out: Path, trials: int, workers: int, *, progress: bool) -> "Tuned":
@@ -152,7 +164,7 @@ def _search(target: "Target", out: Path, trials: int, workers: int, *, progress:
                 ),
             )
         tuned.write(out, target)
-        save_figure(out.with_name(f"tune-{out.stem}.png"), draw_history(tuned, target.metric))
+        save_figure(_history(out), draw_history(tuned, target.metric))
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
     return tuned

@@ -26,6 +26,7 @@ __all__ = [
     "Comparison",
     "Row",
     "compare",
+    "comparison_files",
     "differences",
     "outcomes_csv",
     "write_comparison",
@@ -289,9 +290,14 @@ def write_comparison(
     list of Path
         The files.
     """
-    texts = {suffix: comparison.render(style) for style, suffix in _SUFFIXES.items()}
-    texts["-images.csv"] = outcomes_csv(outcomes)
-    for suffix, text in texts.items():
-        write_text(Path(folder, stem + suffix), text)
-    write_json(Path(folder, f"{stem}.json"), {"about": dict(about), **asdict(comparison)})
-    return [Path(folder, stem + suffix) for suffix in (*texts, ".json")]
+    files = comparison_files(folder, stem)
+    texts = [*(comparison.render(style) for style in _SUFFIXES), outcomes_csv(outcomes)]
+    for path, text in zip(files, texts, strict=False):
+        write_text(path, text)
+    write_json(files[-1], {"about": dict(about), **asdict(comparison)})
+    return files
+
+
+def comparison_files(folder: str | os.PathLike[str], stem: str) -> list[Path]:
+    """Return the files that `write_comparison` writes: one per format, the images, and JSON."""
+    return [Path(folder, stem + end) for end in (*_SUFFIXES.values(), "-images.csv", ".json")]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +28,7 @@ from densecrf.io.errors import FileFormatError
 from densecrf.io.images import read_image, read_labels
 from densecrf.io.palettes import PALETTES, Palette, get_palette
 from densecrf.io.unaries import Kind, Scores, read_scores
+from densecrf.validation import mention
 
 if TYPE_CHECKING:
     import numpy as np
@@ -206,28 +207,13 @@ class Dataset:
             )
         return self.splits[split]
 
-    def samples(
-        self, split: str | None = None, on_error: Callable[[ItemError], object] | None = None
-    ) -> Iterator[Sample]:
-        """Load item after item.
-
-        Parameters
-        ----------
-        split
-            Only the items of this split.
-        on_error
-            Called with the error of each item that cannot be loaded; the others go on. Without
-            it the first error is raised.
-        """
-        for name in self.names(split):
-            try:
-                sample = self.items[name].load()
-            except ItemError as error:  # noqa: PERF203 - a file is read in every turn
-                if on_error is None:
-                    raise
-                on_error(error)
-            else:
-                yield sample
+    def files(self) -> Iterator[Path]:
+        """Yield every file of the data set, read or not."""
+        yield self.path / "meta.json"
+        for item in self.items.values():
+            for path in (item.image_path, item.labels_path, item.scores_path):
+                if path is not None:
+                    yield path
 
 
 @dataclass(frozen=True)
@@ -288,7 +274,9 @@ def _score_folder(folder: Path, kind: Kind | None) -> tuple[Path | None, Kind | 
     }
     if len(present) > 1:
         raise FileFormatError(
-            folder, f"has several kinds of scores; choose kind={' or '.join(map(repr, present))}"
+            folder,
+            "has several kinds of scores; choose "
+            + " or ".join(mention("kind", meaning) for meaning in present),
         )
     if kind is not None and not present:
         raise FileFormatError(folder, f"has no folder of {kind}")
@@ -324,7 +312,7 @@ def _read_meta(folder: Path, classes: str | Palette | Sequence[str] | None) -> _
             raise FileFormatError(
                 path,
                 'is missing; write {"name": ..., "classes": [...], "void": 255, "splits": {}}, '
-                "or name the classes",
+                f"or name the classes by {mention('classes')}",
             )
         return _Meta(folder.name, _palette(path, classes, None), {}, "last")
     try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from densecrf.validation import ArgumentError
 
-class FileFormatError(ValueError):
+
+class FileFormatError(ArgumentError):
     """A file that cannot be used, with its path and the reason.
 
     Examples
@@ -17,10 +19,14 @@ class FileFormatError(ValueError):
     """
 
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
-        super().__init__(f"{os.fspath(path)}: {reason}")
-        self.path = os.fspath(path)
-        self.reason = reason
+        super().__init__(os.fspath(path), ..., reason)
+        self.path = self.name
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with the file and what to do."""
+        return self.remedy
 
     def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, str]]:
         """Pickle with both arguments, so that worker processes can hand the error back."""
-        return type(self), (self.path, self.reason)
+        return type(self), (self.path, self.args[2])

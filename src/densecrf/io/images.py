@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from densecrf.io.atomic import atomic_writer
 from densecrf.io.errors import FileFormatError
 from densecrf.io.opening import open_regular
 from densecrf.io.palettes import Palette, get_palette
+from densecrf.validation import ArgumentWarning, mention
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -38,6 +40,7 @@ _TO_MODE = {
     "CMYK": "RGB",
     "YCbCr": "RGB",
 }
+TWELVE_BITS = 2**12 - 1
 _DEEP_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
@@ -59,7 +62,8 @@ def read_image(path: PathLike, *, page: int | None = None, native: bool = False)
 
     * 8-bit images, palettes included: uint8.
     * 16-bit grey: float32 on the scale 0 to 255, so that a colour standard deviation means the
-      same as for 8-bit images; with ``native`` the stored uint16.
+      same as for 8-bit images; with ``native`` the stored uint16. Values below 4096 are taken for
+      those of a 12-bit camera, with a warning.
     * 16-bit colour: uint8, as Pillow keeps the upper eight bits.
     * 32-bit float (TIFF): float32 as stored.
     * An alpha channel is dropped; the stored colours are kept as they are, not composited.
@@ -83,8 +87,22 @@ def read_image(path: PathLike, *, page: int | None = None, native: bool = False)
     """
     values, _ = _decode(path, page, as_labels=False)
     if values.dtype == np.uint16 and not native:
-        return np.asarray(values / np.float32(257), np.float32)
+        return np.asarray(values * np.float32(255 / _white(path, values)), np.float32)
     return values
+
+
+def _white(path: PathLike, values: NDArray[np.uint16]) -> int:
+    """Return the value that means white in 16-bit pixels: cameras of 12 bits store those of 12."""
+    largest = int(values.max())
+    if not 255 < largest <= TWELVE_BITS:
+        return 65535 if largest > 255 else 255
+    what = (
+        f"{os.fspath(path)} has 16 bits with values up to {largest} only: taken for 12 bits, white "
+        f"at {TWELVE_BITS}. If white is another value, say so, for example by "
+        f"{mention('image_range', (0, 65535))}"
+    )
+    warnings.warn(ArgumentWarning("image", ..., what), stacklevel=3)
+    return TWELVE_BITS
 
 
 def _decode(path: PathLike, page: int | None, as_labels: bool) -> tuple[NDArray[Any], str]:
@@ -119,7 +137,8 @@ def _seek(path: PathLike, image: Any, page: int | None) -> None:
     # Phones write JPEGs with an extra preview as MPO: their first frame is the photograph.
     pages = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
     if page is None and pages > 1:
-        raise FileFormatError(path, f"has {pages} pages; choose one with page=0..{pages - 1}")
+        first = mention("page", 0)
+        raise FileFormatError(path, f"has {pages} pages; choose one with {first} to {pages - 1}")
     if page is not None and not 0 <= page < pages:
         raise FileFormatError(path, f"has no page {page}, only 0..{pages - 1}")
     if page:
@@ -143,11 +162,19 @@ def _pixels(path: PathLike, image: Any, as_labels: bool) -> NDArray[Any]:
         if not np.isfinite(real).all():
             raise FileFormatError(path, "holds NaN or infinite values; replace them first")
         return real
+    halved = any("16" in str(part[-1]) for part in image.tile)  # two bytes of which one is kept
     while image.mode in _TO_MODE and _TO_MODE[image.mode] != image.mode:
         image = image.convert(_TO_MODE[image.mode])
     if image.mode not in _TO_MODE:
         raise FileFormatError(path, f"colour mode {image.mode} is not supported; save it as RGB")
-    return np.array(image)
+    pixels = np.array(image)
+    if halved and not as_labels and int(pixels.max()) <= TWELVE_BITS >> 8:
+        raise FileFormatError(
+            path,
+            "has 16-bit colours with values below 4096 only, as of a 12-bit camera, and Pillow "
+            "keeps the upper eight bits; save it with 8 bits a channel",
+        )
+    return pixels
 
 
 def read_labels(path: PathLike, palette: str | Palette | None = None) -> NDArray[np.int32]:
@@ -181,7 +208,9 @@ def read_labels(path: PathLike, palette: str | Palette | None = None) -> NDArray
         if classes is None:
             return labels
     elif classes is None:
-        raise FileFormatError(path, "is a colour image; name the palette that its labels use")
+        raise FileFormatError(
+            path, f"is a colour image; name the palette that its labels use, {mention('palette')}"
+        )
     try:
         return classes.check(labels) if values.ndim == 2 else classes.to_labels(values)
     except ValueError as error:

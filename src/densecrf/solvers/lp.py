@@ -1,4 +1,4 @@
-r"""The certified linear program: accelerated gradients on potentials that remember.
+r"""The certified linear program: the method of multipliers in potentials.
 
 The pairwise term of the LP relaxation (Eq. 4) is a maximum over flows,
 
@@ -7,14 +7,14 @@ The pairwise term of the LP relaxation (Eq. 4) is a maximum over flows,
 
 with one antisymmetric number for each pair and label: too many to store. But a flow that derives
 from potentials, :math:`\sigma_{abi} = s(u_{ai} - u_{bi})` with s a sign rounded off over one
-*cell*, needs only u, and one ordered filtering computes :math:`r_{ai} = \tfrac12\sum_b K_{ab}
+*cell*, needs only u, and one ordered filter call computes :math:`r_{ai} = \tfrac12\sum_b K_{ab}
 \sigma_{abi}`. Whatever u is, :math:`\sum_a \min_i(\phi_{ai} + r_{ai})` is a lower bound.
 
 The method of multipliers then reads, in potentials: for fixed z minimise over y the LP smoothed
-with :math:`u = y + z` (projected gradients, Nesterov's momentum, restarts), then let the
-potentials remember, :math:`z \leftarrow z + y`. The cells stay wide, so every inner problem is
-well conditioned, and yet their width leaves no bias behind: pixels that pull against their
-neighbours build up the potential difference that they need.
+with :math:`u = y + z` (projected gradients, Nesterov's momentum, restarts), then the
+multiplier update, :math:`z \leftarrow z + y`. The cells stay wide, so every inner problem is well
+conditioned, and yet their width leaves no bias: the multipliers build up the potential
+differences between neighbours that the flow needs to saturate.
 """
 
 from collections.abc import Iterator
@@ -30,17 +30,17 @@ from densecrf.validation import check_integer, check_non_negative, check_positiv
 
 __all__ = ["lp", "lp_finish", "lp_start"]
 
-SPAN, EDGE = 5.0, 2.0  # range of the remembered potentials, and of each end that is kept exactly
-SWEEPS = 5  # of a labelling on its way down; most of what there is to gain comes with the first
+SPAN, EDGE = 5.0, 2.0  # range of the multipliers, and of each end that is kept exactly
+SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 
 
 def lp_start(problem: Problem) -> Step:
     """Start where mean field is after five iterations, unless a constant labelling beats it.
 
-    Where one does, mean field is stuck among strong pairwise terms, and the softmax of the
-    unaries is the better place: it has not made up its mind.
+    Where one does, mean field is stuck among strong pairwise terms, and the unary marginals, which
+    are less certain, are the better start.
     """
-    y = problem.alone()
+    y = problem.unary_marginals()
     if not problem.potts:
         return Step(y)
     for step in mean_field(problem, y, iterations=5, tolerance=0.0):
@@ -48,7 +48,7 @@ def lp_start(problem: Problem) -> Step:
     labels = problem.argmax(y)
     energy = problem.energy(labels)
     if problem.best_constant()[1] < energy:
-        y = problem.alone()
+        y = problem.unary_marginals()
     return Step(y, labels=labels, energy=energy)
 
 
@@ -64,7 +64,7 @@ def lp(
     polish: int = 1,
     settle_every: int = 20,
 ) -> Iterator[Step]:
-    r"""Minimise the LP relaxation with a certificate; one iteration is one ordered filtering.
+    r"""Minimise the LP relaxation with a certificate; one iteration is one ordered filter call.
 
     Parameters
     ----------
@@ -75,17 +75,17 @@ def lp(
     cells : float
         Cells a unit of potential: how finely the order of the scores is taken.
     accuracy : float
-        The potentials are updated when the inner problem is solved to this share of the gap
+        The multipliers are updated when the inner problem is solved to this share of the gap
         between the best energy and the best bound.
     least_inner : int
-        Least iterations between two updates of the potentials.
+        Least iterations between two multiplier updates.
     round_every : int
         Iterations between two roundings.
     polish : int
         Sweeps of iterated conditional modes after each rounding.
     settle_every : int
-        Iterations after which the best labelling gets more sweeps, as it does at the end. Long
-        runs end sooner by it.
+        Iterations after which the incumbent gets more sweeps, as it does at the end. Long runs end
+        sooner by it.
     """
     check_integer("iterations", iterations, at_least=0)
     check_integer("round_every", round_every, at_least=1)
@@ -93,7 +93,7 @@ def lp(
     check_integer("settle_every", settle_every, at_least=1)
     check_positive("cells", cells)
     check_non_negative("accuracy", accuracy)
-    step: Any = 1 / (cells * problem.stiffness)
+    step: Any = 1 / (cells * problem.lipschitz)
     best = _Best(problem, polish)
     z: Any = None
     v, momentum, inner, bound = y, 1.0, 0, -float("inf")
@@ -109,7 +109,7 @@ def lp(
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
-        v = problem.ahead(y, previous, (momentum - 1) / following)
+        v = problem.extrapolate(y, previous, (momentum - 1) / following)
         previous = None
         momentum, inner = following, inner + 1
 
@@ -118,7 +118,7 @@ def lp(
         if iteration % settle_every == 0:
             best.settle()
         if inner >= least_inner and left <= accuracy * (best.energy - bound):
-            z = problem.remember(z, y, SPAN, EDGE)
+            z = problem.update_multipliers(z, y, SPAN, EDGE)
             v, momentum, inner = y, 1.0, 0
         yield Step(y, bound=proven, labels=best.labels, energy=best.energy)
 
@@ -129,7 +129,7 @@ def lp_finish(problem: Problem, labels: Any) -> tuple[Any, float]:
 
 
 class _Best:
-    """The best labelling seen, the constant ones among the candidates."""
+    """The incumbent: the best labelling seen, the constant ones among the candidates."""
 
     def __init__(self, problem: Problem, polish: int) -> None:
         self.problem, self.polish = problem, polish
@@ -150,7 +150,7 @@ class _Best:
             self._keep(descent)
 
     def settle(self) -> None:
-        """Let the best labelling go on down."""
+        """Continue the descent of the incumbent."""
         if self._descent is not None and self._descent.sweeps(SWEEPS):
             self._keep(self._descent)
 

@@ -28,7 +28,7 @@ def prox_lp_l(
     momentum: bool = True,
     warm: bool = False,
 ) -> Iterator[Step]:
-    r"""Minimise as `densecrf.solvers.prox_lp.prox_lp`, without labels that no pixel wants.
+    r"""Minimise as ``prox-lp``, without labels whose scores are small everywhere.
 
     Before each proximal step a label is removed for good when its score is below
     `label_threshold` everywhere. The result's `info` has the ``labels_kept``.

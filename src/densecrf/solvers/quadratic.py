@@ -33,7 +33,7 @@ def label_eigenvalues(problem: Problem) -> tuple[float, float]:
     if problem.potts:
         return 1.0, 1.0
     mu = np.asarray(problem.to_numpy(problem.compatibility), np.float64)
-    centre = np.eye(problem.labels) - 1 / problem.labels
+    centre = np.eye(problem.n_labels) - 1 / problem.n_labels
     basis = np.linalg.svd(centre)[0][:, :-1]
     values = np.linalg.eigvalsh(basis.T @ -mu @ basis)
     return float(values[0]), float(values[-1])
@@ -60,7 +60,7 @@ def frank_wolfe(
 ) -> Iterator[Iterate]:
     r"""Minimise :math:`\langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`.
 
-    Frank and Wolfe (1956) with exact line search, from `y` on; one filtering an iteration. Ends
+    Frank and Wolfe (1956) with exact line search, from `y` on; one filter call per iteration. Ends
     only when no direction leads down.
 
     Parameters
@@ -78,12 +78,12 @@ def frank_wolfe(
         The starting point first.
     """
     while True:
-        vertex, gap, objective = problem.linearise(linear, received, diagonal, y)
+        vertex, gap, objective = problem.lmo(linear, received, diagonal, y)
         yield Iterate(y, received, objective, gap)
         if gap <= 0:
             return
         target = problem.messages(problem.indicator(vertex))
         curvature = problem.curvature(vertex, y, target, received, diagonal)
         step = min(1.0, gap / curvature) if curvature > 0 else 1.0
-        y = problem.toward(vertex, y, step)
-        received = problem.ahead(received, target, -step)
+        y = problem.step_to_vertex(vertex, y, step)
+        received = problem.extrapolate(received, target, -step)

@@ -1,4 +1,4 @@
-"""The front door: names, options, starting points, results."""
+"""The table of methods and `solve`: names, options, starting points, results."""
 
 import inspect
 import sys
@@ -40,7 +40,7 @@ __all__ = ["METHODS", "Method", "minimise", "solve"]
 
 @dataclass(frozen=True)
 class Method:
-    """A method and what the front door must know of it.
+    """A method and what `solve` must know of it.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Method:
 
 
 _METHODS: dict[str, Method] = {
-    "unary": Method(unary, "each pixel's own best label"),
+    "unary": Method(unary, "argmin of the unary energies"),
     "mf5": Method(
         mean_field,
         "mean field, 5 iterations",
@@ -192,7 +192,7 @@ def minimise(
     init: Any = None,
     options: dict[str, Any] | None = None,
 ) -> Outcome:
-    """Run a method on a problem, its starting point included; what `solve` does behind the door.
+    """Run a method on a problem, its starting point included; what `solve` does on any back end.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def _starting_point(
     if init is None:
         init = method.init
     if init is None:
-        return Step(problem.alone()), ""
+        return Step(problem.unary_marginals()), ""
     if init is method.init and not isinstance(method.init, str):
         return method.init(problem), ""
     if isinstance(init, str):
@@ -318,7 +318,7 @@ def _packed(problem: Problem, method: str, outcome: Outcome, limits: Limits) -> 
     grid = crf.shape
     return Result(
         labels=problem.to_numpy(outcome.labels).reshape(grid),
-        marginals=problem.to_numpy(outcome.y).reshape(crf.labels, *grid),
+        marginals=problem.to_numpy(outcome.y).reshape(crf.n_labels, *grid),
         energy=outcome.energy,
         lower_bound=outcome.lower_bound,
         method=method,
@@ -348,7 +348,7 @@ def _warn_of_constants(
             f"{outcome.energy:,.1f} of {method!r}: {remedy}",
         )
     elif bool((outcome.labels == outcome.labels[0]).all()) and method == "lp":
-        alone = problem.argmax(-problem.unary)
-        if bool((alone != alone[0]).any()):
+        least = problem.argmax(-problem.unary)
+        if bool((least != least[0]).any()):
             found = f"the constant labelling {best} is the best that {method!r} found"
             warn("kernels", f"{found}: {remedy}")

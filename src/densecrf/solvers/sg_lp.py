@@ -29,7 +29,8 @@ def sg_lp(
 
     :math:`\phi + r` is a subgradient of the LP's objective (Eq. 20 of Desmaison et al.) where
     the order of the scores is exact. The step :math:`\eta` is the one with the lowest energy after
-    rounding, of a geometric grid. Every r is also half of a dual point, so its bound is for free.
+    rounding, of a geometric grid. Every r is also dual feasible: its bound needs no
+    further filter call.
 
     Parameters
     ----------

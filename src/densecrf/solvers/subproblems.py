@@ -145,7 +145,7 @@ class SomeLabels:
         self.whole, self.keep = whole, keep
         self.problem = _on_labels(whole, keep)
         self._dual = dual
-        gone = np.setdiff1d(np.arange(whole.labels), keep)
+        gone = np.setdiff1d(np.arange(whole.n_labels), keep)
         self._floors: list[FloatArray] = []
         if len(gone):
             self._floors.append(whole.unary[gone].min(0))
@@ -164,7 +164,7 @@ class SomeLabels:
 
     def full(self, y: FloatArray) -> FloatArray:
         """Return the solution with zeros for the removed labels."""
-        out = np.zeros((self.whole.labels, self.whole.n), np.float32)
+        out = np.zeros((self.whole.n_labels, self.whole.n), np.float32)
         out[self.keep] = y
         return out
 
@@ -179,7 +179,7 @@ class SomeLabels:
 
     def extended(self, r: FloatArray) -> FloatArray:
         """Return `r` completed by what is known of the removed labels."""
-        zero = np.zeros((self.whole.labels, self.whole.n), np.float32)
+        zero = np.zeros((self.whole.n_labels, self.whole.n), np.float32)
         out = zero if self._dual is None else self._dual.copy()
         out[self.keep] = r
         return out
@@ -231,7 +231,7 @@ class SomePixels:
     def _prepare_energy(self) -> None:
         """Store how much mass of each frozen label reaches the pixels, and the frozen energy."""
         problem = self._labels.problem
-        frozen = (np.arange(problem.labels)[:, None] == self._x).astype(np.float32)
+        frozen = (np.arange(problem.n_labels)[:, None] == self._x).astype(np.float32)
         frozen[:, self.pixels] = 0
         self._agreeing = problem.apply(frozen)[:, self.pixels]
         whole = self._labels.whole.energy(self._labels.keep[self._x])
@@ -240,7 +240,7 @@ class SomePixels:
     def _own_energy(self, x: IntArray) -> float:
         """Return the energy but for what concerns frozen pixels alone and disagreement at all."""
         problem = self.problem
-        own = (np.arange(problem.labels)[:, None] == x).astype(np.float32)
+        own = (np.arange(problem.n_labels)[:, None] == x).astype(np.float32)
         # Pairs inside the set are met from both ends, pairs with a frozen pixel from one.
         same = 0.5 * problem.inside.apply(own, problem.threads) + self._agreeing
         return problem.inner(problem.unary - same, own)
@@ -351,7 +351,7 @@ def _on_labels(problem: Problem, keep: IntArray) -> Problem:
     """Return the problem with some labels; its pixelwise and filtering operations are valid."""
     part = copy.copy(problem)
     part.unary = np.ascontiguousarray(problem.unary[keep])
-    part.labels = len(keep)
+    part.n_labels = len(keep)
     if problem._members is not None and problem._lengths is not None:
         below = problem._members[:, keep]
         used = below.any(1)

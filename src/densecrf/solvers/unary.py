@@ -1,4 +1,4 @@
-"""The labels that each pixel would choose alone."""
+"""The labels of least unary energy."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -12,7 +12,7 @@ from densecrf.solvers.registry import minimise
 from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
-from densecrf.validation import check_choice
+from densecrf.validation import ArgumentError, check_choice, mention
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def minimise_on(
         return problem, minimise(problem, method, limits, init, options)
 
     with torch.no_grad(), on_device(where):
-        return within_memory(attempt, f"{crf.n} pixels with {crf.labels} labels")
+        return within_memory(attempt, f"{crf.n} pixels with {crf.n_labels} labels")
 
 
 def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None) -> TorchProblem:
@@ -97,17 +97,16 @@ def checked_device(device: Any) -> torch.device:
     try:
         where = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device={device!r}: {error}") from error
+        raise ArgumentError("device", device, str(error)) from error
     if where.type == "cuda":
         if not torch.cuda.is_available():
-            raise ValueError(
-                f"device={device!r}: this PyTorch sees no CUDA device; use device='cpu', or leave "
-                "device out for the compiled core"
+            remedy = (
+                f"this PyTorch sees no CUDA device; use {mention('device', 'cpu')}, or leave it "
             )
+            raise ArgumentError("device", device, remedy + "out for the compiled core")
         if (where.index or 0) >= torch.cuda.device_count():
-            raise ValueError(
-                f"device={device!r}: there are {torch.cuda.device_count()} CUDA devices"
-            )
+            found = f"there are {torch.cuda.device_count()} CUDA devices"
+            raise ArgumentError("device", device, found)
     return where
 
 

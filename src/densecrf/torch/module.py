@@ -332,7 +332,7 @@ class DenseCRF(nn.Module):
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
         if self.method == "mf":
             problem: Any = self.problem(logits, image, workspace)
-            y = problem.alone()
+            y = problem.unary_marginals()
             for step in mean_field(problem, y, iterations=self.iterations - 1, tolerance=0.0):
                 y = step.y
             # The last update in logarithms, which keep what a probability would round to zero.

@@ -43,7 +43,7 @@ def final_step(problem: TorchProblem, y: Tensor, method: str) -> Tensor:
         strength = max(high, 0.0) * problem.diagonal.detach() + SMALLEST_STRENGTH
         pull = problem.messages(y)
     else:
-        strength = CELLS * problem.stiffness
+        strength = CELLS * problem.lipschitz
         pull = problem.dual_point(y, LEVELS, rescale=False)
     step = problem.project(y - (problem.unary + pull) / strength)
     return y + (step - step.detach())

@@ -2,7 +2,8 @@
 
 Every function runs as one fused Triton kernel where Triton serves, and as plain torch operations
 elsewhere. A batch lies as `items` equal runs of pixels; sums come out per item. Given `plans`,
-which belong to one problem's unaries, self terms and stiffness, a repeated call costs less.
+which belong to one problem's unaries, self terms and Lipschitz constants, a repeated call costs
+less.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def descend(
     r: Tensor,
     previous: Tensor,
     step: Tensor,
-    stiffness: Tensor,
+    lipschitz: Tensor,
     *,
     engine: Engine = "auto",
     plans: Plans | None = None,
@@ -123,7 +124,7 @@ def descend(
     ----------
     v, phi, r, previous : Tensor
         (labels, n).
-    step, stiffness : Tensor
+    step, lipschitz : Tensor
         (n,).
 
     Returns
@@ -131,24 +132,24 @@ def descend(
     y : Tensor
         (labels, n), the projection.
     sums : Tensor
-        (3,) float64: Σ_a min_i G_ai, ⟨G, v⟩, ⟨stiffness (v - y), y - previous⟩.
+        (3,) float64: Σ_a min_i G_ai, ⟨G, v⟩, ⟨lipschitz (v - y), y - previous⟩.
     """
     if not use_triton(v, engine):
         gradient = phi + r
         y = _projected(v - step * gradient)
-        turn = (stiffness * (v - y)).double() * (y - previous).double()
+        turn = (lipschitz * (v - y)).double() * (y - previous).double()
         sums = [gradient.amin(0).double().sum(), (gradient.double() * v.double()).sum(), turn.sum()]
         return y, torch.stack(sums)
     v, phi, r, previous = (x.contiguous() for x in (v, phi, r, previous))
     y = torch.empty_like(v)
 
     def work() -> Tensor:
-        return _Tiles(v).sums(_kernels().descend, (v, phi, r, previous, step, stiffness, y), 3)
+        return _Tiles(v).sums(_kernels().descend, (v, phi, r, previous, step, lipschitz, y), 3)
 
     return y, _run(plans, "descend", (v, r, previous, step, y), work)
 
 
-def alternatives(
+def icm_moves(
     phi: Tensor,
     received: Tensor,
     own_mass: Tensor,
@@ -158,7 +159,7 @@ def alternatives(
     engine: Engine = "auto",
     plans: Plans | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Find each pixel's best label in the Potts model, given all others.
+    """Return the ICM move of each pixel in the Potts model: its best label, given all others.
 
     Parameters
     ----------
@@ -203,7 +204,7 @@ def alternatives(
         return _Tiles(phi).sums(_kernels().alternatives, tensors, 5)
 
     tensors = (received, row, labels, best, gain)
-    return best, gain, _run(plans, "alternatives", tensors, work)
+    return best, gain, _run(plans, "icm moves", tensors, work)
 
 
 def balanced(

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from densecrf.problem import Alternatives, Calls
+from densecrf.problem import Calls, Moves
 from densecrf.torch.autograd import projected
 from densecrf.torch.lattice import Levels
 from densecrf.torch.pixelwise import (
-    alternatives,
     descend,
+    icm_moves,
     inner,
     lower_bound,
     mean_field_update,
@@ -82,7 +82,7 @@ class TorchProblem(QuadraticSteps):
             compatibility,
             crf,
         )
-        self.labels, self.n = int(unary.shape[0]), int(unary.shape[1])
+        self.n_labels, self.n = int(unary.shape[0]), int(unary.shape[1])
         self.calls = Calls()
         self._plans = Plans()
         self._indices: dict[tuple[int, ...], Tensor] = {}
@@ -122,11 +122,11 @@ class TorchProblem(QuadraticSteps):
         return self.pairwise.apply(y)
 
     def costs(self, y: Tensor) -> Tensor:
-        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: what each label would cost beside `y`."""
+        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: the expected cost of each label beside `y`."""
         return y.sum(0) - y if self.compatibility is None else self.compatibility @ y
 
     def messages(self, y: Tensor) -> Tensor:
-        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the others' wishes."""
+        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the messages."""
         self.calls.plain += 1
         return self.costs(self._from_others(y))
 
@@ -166,7 +166,7 @@ class TorchProblem(QuadraticSteps):
         ramps = max(1, ceil((high - low) * cells - 1e-3))
         if self._triton:
             ramps = -(-ramps // _RAMPS) * _RAMPS  # ramps above the highest potential stay empty
-        # Most labels are nowhere to be seen after a while: without an order, r is zero.
+        # Most labels are zero everywhere after a while: without an order, r is zero.
         varied = [row for row in range(len(u)) if least[row] < most[row]]
         if self._triton:
             varied = _rounded_up(varied, len(u))
@@ -181,12 +181,12 @@ class TorchProblem(QuadraticSteps):
     @cached_property
     def _ends(self) -> Tensor:
         """Room for the least and the greatest potential of each node."""
-        nodes = self.labels if self._members is None else len(self._members)
+        nodes = self.n_labels if self._members is None else len(self._members)
         return torch.empty(2, nodes, dtype=self.unary.dtype, device=self.unary.device)
 
     def _ordered(self, nodes: Tensor, levels: Levels) -> Tensor:
         self.calls.ordered += 1
-        if levels.soft and self.potts and self.labels == 2 == len(nodes):
+        if levels.soft and self.potts and self.n_labels == 2 == len(nodes):
             r = self.pairwise.ordered(nodes[:1], levels)  # of two labels, one mirrors the other
             return torch.cat([r, -r])
         return self.leaves(self.pairwise.ordered(nodes, levels))
@@ -205,37 +205,37 @@ class TorchProblem(QuadraticSteps):
 
     def energy(self, labels: Tensor) -> float:
         """Return the energy of a labelling (n,)."""
-        return self.alternatives(labels).energy
+        return self.icm_moves(labels).energy
 
-    def alternatives(self, labels: Tensor) -> Alternatives:
-        """Find each pixel's best label given all others, with one filtering.
+    def icm_moves(self, labels: Tensor) -> Moves:
+        """Return the ICM move of every pixel, with one filter call.
 
-        See `densecrf.problem.Problem.alternatives`.
+        See `densecrf.problem.Problem.icm_moves`.
         """
         self.calls.plain += 1
         if self.compatibility is not None:
-            return self._dear_alternatives(labels)
+            return self._any_moves(labels)
         # Only labels that occur are filtered. They rarely change: those of the last time are taken
         # on trust, which the kernel checks, since looking first would wait for the device.
-        answer = None if self._occurring is None else self._cheap_alternatives(labels)
+        answer = None if self._occurring is None else self._potts_moves(labels)
         if answer is None:
             self._occurring = self._find_occurring(labels)
-            answer = self._cheap_alternatives(labels)
+            answer = self._potts_moves(labels)
         assert answer is not None
         return answer
 
-    def _cheap_alternatives(self, labels: Tensor) -> Alternatives | None:
-        """Return the alternatives in the Potts model; None if some label was not filtered."""
+    def _potts_moves(self, labels: Tensor) -> Moves | None:
+        """Return the moves in the Potts model; None if some label was not filtered."""
         assert self._occurring is not None
         names, row = self._occurring
         received = self._presence(labels, names)
-        best, gain, sums = alternatives(
+        best, gain, sums = icm_moves(
             self.unary, received, self.diagonal, row, labels, plans=self._plans
         )
         unary, agreeing, mass, movers, missing = sums.tolist()
         if missing:
             return None
-        return Alternatives(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
+        return Moves(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
 
     def _presence(self, labels: Tensor, names: Tensor) -> Tensor:
         """Filter the indicators of the labels named."""
@@ -245,11 +245,11 @@ class TorchProblem(QuadraticSteps):
 
     def _find_occurring(self, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Return the labels that occur, and some more, and each label's place among them."""
-        counts = torch.bincount(labels, minlength=self.labels).tolist()
-        names = [label for label in range(self.labels) if counts[label] > 0]
+        counts = torch.bincount(labels, minlength=self.n_labels).tolist()
+        names = [label for label in range(self.n_labels) if counts[label] > 0]
         if self._triton:
-            names = _rounded_up(names, self.labels)
-        row = [names.index(label) if label in names else -1 for label in range(self.labels)]
+            names = _rounded_up(names, self.n_labels)
+        row = [names.index(label) if label in names else -1 for label in range(self.n_labels)]
         return self._index(names), torch.tensor(row, dtype=torch.int32, device=labels.device)
 
     def _index(self, rows: list[int]) -> Tensor:
@@ -259,8 +259,8 @@ class TorchProblem(QuadraticSteps):
             self._indices[key] = torch.tensor(rows, dtype=torch.int64, device=self.unary.device)
         return self._indices[key]
 
-    def _dear_alternatives(self, labels: Tensor) -> Alternatives:
-        """Return the alternatives under any compatibility."""
+    def _any_moves(self, labels: Tensor) -> Moves:
+        """Return the moves under any compatibility."""
         received = self.costs(self._from_others(self.indicator(labels)))
         costs = self.unary + received
         index = labels.unsqueeze(0)
@@ -268,7 +268,7 @@ class TorchProblem(QuadraticSteps):
         gain = costs.gather(0, index)[0] - least
         best = torch.where(gain > 0, best, labels)
         energy = (self.unary + 0.5 * received).gather(0, index).sum(dtype=torch.float64)
-        return Alternatives(best, gain, int((gain > 0).sum()), float(energy))
+        return Moves(best, gain, int((gain > 0).sum()), float(energy))
 
     def lower_bound(self, r: Tensor) -> float:
         r"""Return :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`, a bound on every energy."""
@@ -280,8 +280,8 @@ class TorchProblem(QuadraticSteps):
         return 0.5 * float(np.finfo(np.float32).eps) * float(self.pairwise.total_mass)
 
     @cached_property
-    def stiffness(self) -> Tensor:
-        """Curvature of the LP's pairwise term smoothed over one unit, a bound for each pixel."""
+    def lipschitz(self) -> Tensor:
+        """Lipschitz constants of the gradient of the LP's pairwise term, smoothed over one unit."""
         spectrum = 1.0
         if self._members is not None and self._lengths is not None:
             gram = self._members.T @ (self._lengths.unsqueeze(1) * self._members)
@@ -293,10 +293,10 @@ class TorchProblem(QuadraticSteps):
         """Return the inner product, summed in double."""
         return float(inner(u, v))
 
-    def remember(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
-        """Return `y` added to the potentials, squeezed into `span`.
+    def update_multipliers(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
+        """Return the potentials z + `y`, compressed into `span`.
 
-        See `densecrf.problem.Problem.remember`.
+        See `densecrf.problem.Problem.update_multipliers`.
         """
         z = self.nodes(y) if z is None else z + self.nodes(y)
         top = z.amax(1, keepdim=True)
@@ -332,16 +332,16 @@ class TorchProblem(QuadraticSteps):
         in_place: bool = False,  # noqa: ARG002 - the allocator keeps what is let go
     ) -> tuple[Tensor, float, float, float]:
         """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
-        y, sums = descend(v, self.unary, r, previous, step, self.stiffness, plans=self._plans)
+        y, sums = descend(v, self.unary, r, previous, step, self.lipschitz, plans=self._plans)
         least, value, uphill = sums.tolist()
         return y, least - self.rounding_allowance, value, uphill
 
-    def alone(self) -> Tensor:
-        """Return softmax(-unary), what every pixel would say if there were no other."""
+    def unary_marginals(self) -> Tensor:
+        """Return softmax(-unary), the marginals without pairwise terms."""
         return torch.softmax(-self.unary, 0)
 
     def response(self, y: Tensor, *, self_term: bool = False) -> Tensor:
-        """Return mean field's answer to `y`; see `densecrf.problem.Problem.response`."""
+        """Return mean field's update of `y`; see `densecrf.problem.Problem.response`."""
         if self.compatibility is None and not torch.is_grad_enabled():
             # The softmax does not see what all labels receive alike.
             own = torch.zeros_like(self.diagonal) if self_term else self.diagonal
@@ -349,8 +349,8 @@ class TorchProblem(QuadraticSteps):
         messages = self.costs(self.apply(y)) if self_term else self.messages(y)
         return torch.softmax(-self.unary - messages, 0)
 
-    def ahead(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
-        """Return `y` and the `share` of the last move beyond it."""
+    def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
+        """Return `y` + `share` · (`y` - `previous`)."""
         return torch.lerp(previous, y, 1 + share)
 
     def argmax(self, y: Tensor) -> Tensor:
@@ -359,14 +359,14 @@ class TorchProblem(QuadraticSteps):
 
     def indicator(self, labels: Tensor) -> Tensor:
         """Return the labelling as a vertex of the product of simplices."""
-        names = torch.arange(self.labels, device=labels.device).unsqueeze(1)
+        names = torch.arange(self.n_labels, device=labels.device).unsqueeze(1)
         return (names == labels).to(self.unary.dtype)
 
-    def moved(self, labels: Tensor, others: Alternatives, most: int) -> Tensor:
-        """Return `labels` with the alternatives of the pixels that gain most."""
-        movers = torch.argsort(others.gain, descending=True, stable=True)[:most]
+    def apply_moves(self, labels: Tensor, moves: Moves, most: int) -> Tensor:
+        """Return `labels` after the `most` moves that gain most."""
+        movers = torch.argsort(moves.gain, descending=True, stable=True)[:most]
         out = labels.clone()
-        out[movers] = others.labels[movers]
+        out[movers] = moves.labels[movers]
         return out
 
     def constant(self, label: int) -> Tensor:

@@ -27,7 +27,7 @@ class QuadraticSteps(ABC):
         distance = (u - v).abs()
         return float(distance.sum()), float(distance.max())
 
-    def linearise(
+    def lmo(
         self, linear: Tensor, received: Tensor, diagonal: Tensor, y: Tensor
     ) -> tuple[Tensor, float, float]:
         """Return the gradient's vertex, the Frank-Wolfe gap, and the objective."""
@@ -40,10 +40,10 @@ class QuadraticSteps(ABC):
     def curvature(
         self, labels: Tensor, y: Tensor, target: Tensor, received: Tensor, diagonal: Tensor
     ) -> float:
-        """Return the quadratic's curvature along the way to a vertex."""
+        """Return the quadratic's curvature in the direction of a vertex."""
         direction = self.indicator(labels) - y
         return self.inner(direction, target - received + diagonal * direction)
 
-    def toward(self, labels: Tensor, y: Tensor, step: float) -> Tensor:
+    def step_to_vertex(self, labels: Tensor, y: Tensor, step: float) -> Tensor:
         """Return `y` moved by `step` of the way to a vertex."""
         return y + step * (self.indicator(labels) - y)

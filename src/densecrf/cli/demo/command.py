@@ -6,20 +6,19 @@ from typing import Annotated, Any
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.batch import warnings_by_thread
 from densecrf.cli.demo.picture import write_picture
 from densecrf.cli.demo.proof import proven
 from densecrf.cli.demo.scenes import SCENES, Comparison, Scene
 from densecrf.cli.demo.scenes import compare as compare_scene
+from densecrf.cli.outputs import check_outputs
+from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import (
-    console,
     describe,
     fail,
-    number,
     output,
-    percent,
     print_json,
-    table,
+    print_table,
+    solved_columns,
 )
 
 __all__ = ["demo"]
@@ -42,6 +41,7 @@ def demo(
     Needs scikit-image for the photographs: pip install "densecrf[demo]".
     """
     picture = out / "demo.png"
+    check_outputs([(picture, "the photographs")], [], "choose another --out")
     try:
         comparisons = [_solve(scene, as_json) for scene in SCENES]
         write_picture(picture, comparisons)
@@ -57,11 +57,8 @@ def demo(
 
 
 def _solve(scene: Scene, silent: bool) -> Comparison:
-    # Warnings that a constant labelling is better would only distract here.
-    with warnings_by_thread(), console.status("") as status:
-        done = compare_scene(
-            scene, on_method=lambda method: status.update(f"{scene.name}: {method} …")
-        )
+    with collecting_warnings(), progress_bar(scene.name, not silent) as tell:
+        done = compare_scene(scene, on_method=lambda method: tell(0, None, method))
     if not silent:
         _print(done)
     return done
@@ -74,17 +71,16 @@ def _print(done: Comparison) -> None:
         f"[bold]{scene.name}[/], {w} x {h} pixels, {len(scene.classes)} labels from "
         f"{len(scene.strokes)} strokes: {scene.about}"
     )
-    columns = ("energy", "lower bound", "gap", "seconds")
-    rows = table("method", *columns, right=columns)
-    for result in done.results:
-        rows.add_row(
-            WORDS[result.method],
-            number(result.energy),
-            number(result.lower_bound),
-            percent(result.gap),
-            f"{result.seconds:.2f}",
-        )
-    output.print(rows)
+    print_table(
+        [
+            {
+                "method": WORDS[result.method],
+                **solved_columns(result.to_dict()),
+                "seconds": f"{result.seconds:.2f}",
+            }
+            for result in done.results
+        ]
+    )
     output.print()
 
 

@@ -151,7 +151,7 @@ def _draw_certificate(axes: "Axes", done: Comparison) -> None:
     axes.text(
         bound + 0.03 * span, 0.55,
         f"linear program {lp.energy:,.0f}\nat most {at_most(gap_of(done))} above the best "
-        f"of all {done.crf.labels}$^{{{done.crf.n}}}$ labellings",
+        f"of all {done.crf.n_labels}$^{{{done.crf.n}}}$ labellings",
         color=LP_COLOR, fontsize=11.5, fontweight="bold", va="center",
     )  # fmt: skip
     axes.text(

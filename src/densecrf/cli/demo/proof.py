@@ -46,8 +46,8 @@ def mean_field_excess(done: Comparison) -> float:
 def proven(comparisons: Sequence[Comparison]) -> list[str]:
     """Return in three lines what was just proven."""
     bounds = _listed(
-        f"of the {done.crf.labels}^{done.crf.n} labellings of {done.scene.name} none has an energy "
-        f"below {done.result('lp').lower_bound:,.1f}"
+        f"of the {done.crf.n_labels}^{done.crf.n} labellings of {done.scene.name} none has an "
+        f"energy below {done.result('lp').lower_bound:,.1f}"
         for done in comparisons
     )
     gaps = _listed(at_most(gap_of(done)) for done in comparisons)

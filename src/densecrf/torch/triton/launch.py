@@ -1,14 +1,20 @@
-"""Launching Triton kernels with little work on the host.
+"""Launches of Triton kernels with little work on the host.
 
-A filtering is some ten launches of a few microseconds each, so that Triton's own dispatch, which
-inspects every argument at every launch, would cost more than the kernels. Compiled kernels are kept
-here by what their code depends on, and launched directly, with addresses in the place of tensors.
+A filter call is some ten launches of a few microseconds each, so that Triton's own dispatch, which
+inspects every argument at every launch, would cost more than the kernels. Compiled kernels are
+stored here by what their code depends on, and launched directly, with addresses in the place of
+tensors. That takes private functions of Triton and torch: where they are not the known ones, every
+launch is Triton's public one, with the same result.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -18,8 +24,25 @@ from densecrf.torch.dispatch import interpreted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+# Versions of Triton whose compiled kernels are run by run(x, y, z, stream, function,
+# packed_metadata, launch_metadata, enter_hook, exit_hook, *arguments, *constants).
+DIRECT_VERSIONS = (3, 3), (3, 9)
+
 _compiled: dict[tuple[Any, ...], Any] = {}
 _local = threading.local()
+
+
+@cache
+def direct() -> bool:
+    """Whether kernels are launched directly: the private functions are the known ones."""
+    if interpreted() or not hasattr(torch._C, "_cuda_getCurrentRawStream"):
+        return False
+    major, minor = re.findall(r"\d+", version("triton"))[:2]
+    first, last = DIRECT_VERSIONS
+    if not first <= (int(major), int(minor)) <= last:
+        return False
+    kernel = getattr(import_module("triton.compiler"), "CompiledKernel", None)
+    return hasattr(kernel, "run")
 
 
 class Launch(NamedTuple):
@@ -31,14 +54,14 @@ class Launch(NamedTuple):
     kernel: Any
     grid: tuple[int, int, int]
     arguments: list[Any]
-    constants: Mapping[str, Any]
+    options: Mapping[str, Any]
     values: tuple[Any, ...]
     tensors: list[torch.Tensor]
 
 
 def handle(tensor: torch.Tensor) -> Any:
-    """Return what stands for a tensor in a launch: its address, or itself in the interpreter."""
-    return tensor if interpreted() else tensor.data_ptr()
+    """Return what stands for a tensor in a launch: its address, or itself in a public launch."""
+    return tensor.data_ptr() if direct() else tensor
 
 
 @contextmanager
@@ -54,9 +77,9 @@ def recorded() -> Iterator[list[Launch]]:
 
 def repeat(launches: Sequence[Launch], device: torch.device) -> None:
     """Launch again, on the current stream of the device."""
-    if interpreted():
+    if not direct():
         for each in launches:
-            each.kernel[each.grid](*each.arguments, **each.constants)
+            each.kernel[each.grid](*each.arguments, **each.options)
         return
     stream = torch._C._cuda_getCurrentRawStream(device.index)
     for compiled, grid, arguments, _, values, _ in launches:
@@ -87,10 +110,11 @@ def launch(
         Warps of a program.
     """
     x, y, z = (*grid, 1, 1)[:3]
-    if interpreted():
+    if not direct():
         plain = list(arguments)
-        kernel[x, y, z](*plain, **constants)
-        _record(Launch(kernel, (x, y, z), plain, constants, (), []))
+        options = dict(constants) if interpreted() else {**constants, "num_warps": warps}
+        kernel[x, y, z](*plain, **options)
+        _record(Launch(kernel, (x, y, z), plain, options, (), []))
         return
     plain = []
     kinds: list[Any] = []

@@ -1,0 +1,154 @@
+"""No command writes onto what it reads, or twice onto one file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from command_line import COLORS, TRUTH, densecrf, probabilities, said
+from densecrf.cli.outputs import check_outputs
+from densecrf.io import write_image, write_labels
+from densecrf.presets import PRESETS, write_preset
+from tiny_dataset import make_dataset
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def same(folder: Path) -> Path:
+    """A folder with an image and its probabilities, and nothing else."""
+    (folder / "same").mkdir()
+    write_image(folder / "same" / "a.png", COLORS[TRUTH])
+    np.save(folder / "same" / "a.npy", probabilities(0))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("segment same --probs same --out same", "made from same/a.png, would replace the input"),
+        ("segment same/a.png --probs same/a.npy --out same/a.png", "choose another --out"),
+        ("segment same/a.png --probs same/a.npy --out SAME/A.png", "the input same/a.png"),
+        ("segment images/a.png --labels same/a.png --palette voc --out same", "same/a.png, made"),
+        ("segment images/a.png --scribbles same/a.png --out same", "input same/a.png"),
+        ("segment images --probs same/{name}.npz --out same --marginals", "input same/a.npz"),
+        ("compare images/a.png --probs probs/a.npy --out images/a.png", "choose another --out"),
+        ("compare images/a.png --probs probs/a.npy --out probs/a.npy", "ends in .png"),
+    ],
+)
+def test_no_command_writes_onto_an_input(same, arguments, message):
+    before = contents(same)
+    result = densecrf(*arguments.split())
+    assert result.exit_code == 2
+    assert message in said(result)
+    assert contents(same) == before
+
+
+def test_the_file_of_parameters_is_an_input(folder):
+    write_preset("a.json", PRESETS["deeplab"])
+    command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--params", "a.json"]
+    result = densecrf(*command, "--out", ".")
+    assert result.exit_code == 2
+    assert "would replace the input a.json" in said(result)
+
+
+def test_two_images_may_not_share_an_output(folder):
+    write_image("images/a.overlay.png", COLORS[TRUTH])
+    np.save("probs/a.overlay.npy", probabilities(3))
+    command = ["segment", "images", "--probs", "probs", "--method", "unary"]
+    result = densecrf(*command)
+    assert result.exit_code == 2
+    both = "images/a.overlay.png and images/a.png would both be written to segmented/a.overlay.png"
+    assert both in said(result)
+    assert not Path("segmented").exists()
+    assert densecrf(*command, "--no-overlay").exit_code == 0
+
+
+def test_names_that_differ_in_case_are_one_output(folder):
+    write_image("images/A.png", COLORS[TRUTH])
+    result = densecrf("segment", "images", "--probs", "probs", "--method", "unary")
+    assert result.exit_code == 2
+    assert "images/A.png and images/a.png would both be written to segmented/a.png" in said(result)
+
+
+def test_results_below_the_images_are_no_images(folder):
+    """The same command goes on, or has nothing to do, wherever its results are."""
+    for out in ("images/results", "images"):
+        for image in Path("images").glob("?.png"):
+            image.rename(image.with_suffix(".bmp"))  # read by content, so the suffix is free
+        command = ["segment", "images", "--probs", "probs", "--method", "unary", "--out", out]
+        assert densecrf(*command).exit_code == 0
+        again = densecrf(*command)
+        assert again.exit_code == 0, said(again)
+        assert said(again).count("done before") == 3
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_links_are_the_files_that_they_name(folder, link):
+    link(Path("images/a.png").resolve(), "linked.png")
+    command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--out", "linked.png"]
+    result = densecrf(*command)
+    assert result.exit_code == 2
+    assert "would replace the input images/a.png" in said(result)
+
+
+def test_only_files_are_written(folder):
+    Path("a.png").mkdir()
+    with pytest.raises(typer.BadParameter, match=r"a\.png cannot be written: it is a folder; wait"):
+        check_outputs([(Path("a.png"), "b")], [], "wait")
+    with pytest.raises(typer.BadParameter, match="it is a device"):
+        check_outputs([(Path(os.devnull), "b")], [None], "wait")
+    check_outputs([(Path("x/b.png"), "b"), (Path("x/c.png"), "b")], [Path("none.png")], "")
+
+
+def test_judged_labels_are_only_read(folder):
+    write_labels("mine.png", TRUTH)
+    before = contents(folder)
+    command = ["certify", "images/a.png", "--probs", "probs/a.npy", "--labels", "mine.png"]
+    assert densecrf(*command, "--budget", 1).exit_code == 0
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("tune --data tiny --out tiny/meta.json", "the input tiny/meta.json"),
+        ("tune --data tiny --start mine.json --out mine.json", "the input mine.json"),
+        ("tune --data tiny --out x.sqlite", "would both be written to x.sqlite"),
+        ("reproduce table --data tiny --out link", "input tiny/meta.json"),
+        ("reproduce curves --data tiny --images a --out link", "the input tiny/images/a.png"),
+        ("reproduce panel --data tiny --images a --out link", "the input tiny/images/a.png"),
+        ("reproduce speedup --image link/speedup-a.png --out link", "speedup-a.png"),
+        ("reproduce gaps mine.txt", "would replace the input mine.txt; rename the table"),
+        ("reproduce report --out link --page link/x.png", "choose another --page"),
+        ("demo --out taken", "cannot be written"),
+    ],
+)
+def test_evaluation_writes_onto_no_input(folder, arguments, message):
+    """Links in the results' folder lead where users would not look."""
+    make_dataset(folder / "tiny")
+    write_preset("mine.json", PRESETS["deeplab"])
+    Path("mine.txt").write_text("image,method,energy,lower_bound\na,mf,3,1\n")
+    Path("taken").mkdir()
+    Path("taken/demo.png").mkdir()
+    Path("link").mkdir()
+    for name, file in (
+        ("table-shared-usual.json", "meta.json"),
+        ("curves-methods-shared-usual.png", "images/a.png"),
+        ("panel-shared-usual.png", "images/a.png"),
+        ("speedup-speedup-a.png", "images/a.png"),
+        ("speedup-a.png", "images/a.png"),
+        ("x.png", "images/a.png"),
+    ):
+        Path("link", name).symlink_to(folder / "tiny" / file)
+    before = contents(folder)
+    result = densecrf(*arguments.split())
+    assert result.exit_code == 2
+    assert message in said(result)
+    assert contents(folder) == before

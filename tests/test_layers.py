@@ -1,0 +1,110 @@
+"""The layers of the package: no import goes upwards. No source file is long."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "src" / "densecrf"
+
+# From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
+LAYERS = (
+    ("validation", "native", "resample"),
+    ("kernels", "compatibility", "projections", "filters", "unaries", "layouts", "io"),
+    ("pairwise", "problem", "presets"),
+    ("result", "rounding"),
+    ("plotting", "certificates", "solvers"),
+    ("torch", "model"),
+    ("refinement", "pydensecrf"),
+    ("scribbles",),
+    ("densecrf",),  # the public names, loaded on first use
+    ("experiments",),
+    ("cli",),
+    ("__main__",),
+)
+LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
+
+# Imports inside functions that go upwards all the same, and why.
+LATE = {
+    ("result", "plotting"): "Result.plot draws with the optional extra",
+    ("solvers", "torch"): "solve(device=...) continues on the device",
+}
+
+
+def room(module):
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        yield name.removesuffix(".__init__"), path
+
+
+def imports(path):
+    """Yield (line, module, whether at module level) for each import of the package at run time."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "densecrf":
+            names = [f"densecrf.{alias.name}" for alias in node.names]
+            names = [name if room(name) in LAYER else "densecrf" for name in names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] == "densecrf":
+                yield node.lineno, room(name), node in tree.body
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: str(value)[-40:])
+def test_no_import_goes_upwards(name, path):
+    own = room(name)
+    assert own in LAYER, f"{own}: give it a layer in {Path(__file__).name}"
+    for line, other, at_top in imports(path):
+        assert other in LAYER, f"{name}:{line}: {other} has no layer"
+        downwards = other == own or LAYER[other] < LAYER[own]
+        late = not at_top and (own, other) in LATE
+        assert downwards or late, f"{name}:{line} imports {other}, which is not below {own}"
+
+
+def test_relative_imports_and_unused_exceptions_do_not_hide():
+    late = set()
+    for name, path in modules():
+        source = ast.parse(path.read_text("utf-8"))
+        relative = [n for n in ast.walk(source) if isinstance(n, ast.ImportFrom) and n.level]
+        assert not relative, f"{name}: relative imports"
+        late |= {(room(name), other) for _, other, _ in imports(path)}
+    assert set(LATE) <= late
+
+
+LIMIT = 400  # lines
+LONGER = {"src/densecrf/problem.py", "src/densecrf/torch/problem.py"}  # to be divided
+
+
+def test_no_source_file_is_long():
+    sources = [
+        path
+        for folder in ("src", "native")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".cpp", ".hpp"}
+    ]
+    long = {
+        path.relative_to(ROOT).as_posix()
+        for path in sources
+        if len(path.read_text("utf-8").splitlines()) > LIMIT
+    }
+    assert len(sources) > 100
+    assert long <= LONGER

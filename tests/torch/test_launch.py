@@ -1,0 +1,120 @@
+"""Direct launches by private functions where they are the known ones, Triton's own elsewhere."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from densecrf.torch.lattice import Lattice
+from densecrf.torch.triton import launch as module
+from densecrf.torch.triton.plans import Plans
+
+
+class Compiled:
+    """What Triton returns for a kernel; notes how it is run."""
+
+    function, packed_metadata = "code", "packed"
+
+    def __init__(self):
+        self.runs = []
+
+    def run(self, *arguments):
+        self.runs.append(arguments)
+
+
+class Kernel:
+    """A jitted kernel that only notes its public launches."""
+
+    def __init__(self):
+        self.launches, self.compiled = [], Compiled()
+
+    def __getitem__(self, grid):
+        def run(*arguments, **options):
+            self.launches.append((grid, arguments, options))
+            return self.compiled
+
+        return run
+
+
+@pytest.fixture
+def on_a_device(monkeypatch):
+    """As if there were a GPU: kernels are not interpreted, streams have a number."""
+    decide = module.direct
+    decide.cache_clear()
+    monkeypatch.setattr(module, "interpreted", lambda: False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 77, raising=False)
+    compiler = SimpleNamespace(CompiledKernel=Compiled)
+    monkeypatch.setattr(module, "import_module", lambda _: compiler)
+    yield monkeypatch
+    decide.cache_clear()
+
+
+def launches_of(kernel, tensors, times):
+    plans = Plans()
+    for x in tensors[:times]:
+        work = lambda x=x: module.launch(kernel, (2,), [x, 5], {"BLOCK": 8}, warps=2)  # noqa: E731
+        plans.run("kind", [x], work)
+
+
+@pytest.mark.parametrize("known", ["3.3.0", "3.9.0", "3.4.1+git12"])
+def test_known_versions_launch_directly(on_a_device, known):
+    on_a_device.setattr(module, "version", lambda _: known)
+    assert module.direct()
+
+
+@pytest.mark.parametrize("unknown", ["2.1.0", "3.0.0", "3.2.0", "3.10.0", "4.0.0"])
+def test_other_versions_use_the_public_launch(on_a_device, unknown):
+    on_a_device.setattr(module, "version", lambda _: unknown)
+    assert not module.direct()
+
+
+def test_a_missing_private_function_means_the_public_launch(on_a_device):
+    on_a_device.setattr(module, "version", lambda _: "3.9.0")
+    on_a_device.setattr(module, "import_module", lambda _: SimpleNamespace())
+    assert not module.direct()
+    module.direct.cache_clear()
+    on_a_device.undo()
+    on_a_device.setattr(module, "interpreted", lambda: False)
+    on_a_device.delattr(torch._C, "_cuda_getCurrentRawStream", raising=False)
+    assert not module.direct()
+
+
+def test_direct_launches_pass_addresses_and_constants(on_a_device):
+    on_a_device.setattr(module, "direct", lambda: True)
+    kernel = Kernel()
+    tensors = [torch.zeros(64) for _ in range(3)]
+    launches_of(kernel, tensors, 3)
+    assert len(kernel.launches) == 1  # the first compiles
+    expected = [
+        (2, 1, 1, 77, "code", "packed", None, None, None, x.data_ptr(), 5, 8) for x in tensors[1:]
+    ]
+    assert kernel.compiled.runs == expected
+
+
+def test_public_launches_pass_tensors_and_options(on_a_device):
+    on_a_device.setattr(module, "direct", lambda: False)
+    kernel = Kernel()
+    tensors = [torch.zeros(64) for _ in range(3)]
+    launches_of(kernel, tensors, 3)
+    assert not kernel.compiled.runs
+    assert [grid for grid, _, _ in kernel.launches] == [(2, 1, 1)] * 3
+    for x, (_, arguments, options) in zip(tensors, kernel.launches, strict=True):
+        assert arguments[0] is x
+        assert arguments[1:] == (5,)
+        assert options == {"BLOCK": 8, "num_warps": 2}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_both_ways_compute_the_same_bits(monkeypatch):
+    features = torch.rand(4000, 5, generator=torch.Generator().manual_seed(0)).cuda() * 4
+    values = torch.rand(21, 4000, generator=torch.Generator().manual_seed(1)).cuda()
+    found = []
+    for direct in (True, False):
+        monkeypatch.setattr(module, "direct", lambda direct=direct: direct)
+        lattice = Lattice.build(features)
+        found.append([lattice.apply(values) for _ in range(3)])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
