@@ -5,7 +5,7 @@
 #
 #   make demo | gallery | test | test-slow | lint | format | bench | docs | docs-outputs
 #   make native-test | native-tsan | native-clang | native-aarch64
-#   make clean | distclean
+#   make fuzz N=1000 JOBS=2 SEED=0 | soak | clean | distclean
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,6 +13,11 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+N ?= 1000
+SEED ?= 0
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+FUZZ_ARGS ?=
+SOAK_ARGS ?=
 DEMO_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -27,7 +32,7 @@ SANITIZER_BUILD := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDENSECRF_BUILD_P
 	-DDENSECRF_BUILD_TESTS=ON -DDENSECRF_WERROR=ON
 
 .PHONY: help demo gallery test test-slow lint format native-test native-tsan native-clang native-aarch64 bench docs docs-outputs \
-	clean distclean
+	fuzz soak clean distclean
 .DELETE_ON_ERROR:
 
 help:
@@ -48,6 +53,12 @@ test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch $(VENV)/.peers
 
 test-slow: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
 	$(PY) -m pytest -m slow $(PYTEST_ARGS)
+
+fuzz: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
+	$(PY) tools/fuzz --n $(N) --seed $(SEED) --jobs $(JOBS) $(FUZZ_ARGS)
+
+soak: $(VENV)/.native $(VENV)/.extra-test
+	$(PY) tools/soak.py $(SOAK_ARGS)
 
 bench: $(VENV)/.native $(VENV)/.extra-bench
 	$(PY) -m benchmarks $(BENCH_ARGS)

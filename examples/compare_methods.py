@@ -31,7 +31,7 @@ for place, result in enumerate(results):
     print(f"{result.method:<12} {above:6.2f} % above the bound, {result.seconds:.2f} s")
     certified = result.gap is not None
     axes.barh(place, above, color="#0a7d34" if result.method == "lp" else "0.6")
-    proven = f", own bound {100 * result.gap:.2g} %" if certified else ""
+    proven = f", own gap {100 * result.gap:.2g} %" if certified else ""
     axes.text(above, place, f"  {above:.2f} %{proven}", va="center", fontsize=9)
 axes.set_yticks(range(len(results)), [result.method for result in results])
 axes.invert_yaxis()

@@ -31,18 +31,27 @@ using Strided = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
 template <class T>
 using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Asks Python whether Ctrl-C was pressed; its exception then waits in the thread's state.
-inline bool signalled() {
+// A Python function that raises where this thread's deadline has passed; it is never released.
+inline PyObject* check_deadline = nullptr;
+
+// Asks Python whether Ctrl-C was pressed or the time is up; its exception then waits in the
+// thread's state.
+inline bool stop_asked() {
   nb::gil_scoped_acquire gil;
-  return PyErr_CheckSignals() != 0;
+  if (PyErr_CheckSignals() != 0) return true;
+  if (check_deadline == nullptr) return false;
+  PyObject* answer = PyObject_CallObject(check_deadline, nullptr);
+  Py_XDECREF(answer);
+  return answer == nullptr;
 }
 
-// Runs body(team) without the GIL.
+// Runs body(team) without the GIL, unless the time is up.
 template <class F>
 auto parallel(int threads, F&& body) {
+  if (stop_asked()) throw nb::python_error();
   try {
     nb::gil_scoped_release release;
-    Team team(threads > 0 ? threads : available_threads(), signalled);
+    Team team(threads > 0 ? threads : available_threads(), stop_asked);
     return body(team);
   } catch (const Interrupted&) {
     throw nb::python_error();

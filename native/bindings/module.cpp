@@ -15,6 +15,8 @@ NB_MODULE(_native, m) {
   densecrf::bind_grid(m);
   densecrf::bind_double_filter(m);
   densecrf::bind_pixelwise(m);
+  m.def("set_check",
+        [](nb::object function) { densecrf::check_deadline = function.release().ptr(); });
   m.def("available_threads", &densecrf::available_threads);
   m.def("isa", [] { return std::string(densecrf::row_kernels().isa); });
   m.def("select_isa", [](const std::string& isa) { return densecrf::select_isa(isa.c_str()); });

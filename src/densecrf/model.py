@@ -10,13 +10,13 @@ over ordered pairs, and means what ``compat`` means in pydensecrf.
 import math
 import reprlib
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from densecrf import unaries
+from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree, compatibility_matrix
 from densecrf.kernels import Bilateral, Kernel
 from densecrf.pairwise import Pairwise, build_filter
@@ -114,6 +114,10 @@ class DenseCRF:
         self.compatibility = compatibility_matrix(compatibility, self.n_labels)
         if self.filter == "grid":
             self.pairwise  # noqa: B018 - a wrong choice is refused here, not at the first use
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return everything but the filters, which are built again where they are needed."""
+        return {name: value for name, value in vars(self).items() if name != "pairwise"}
 
     def _checked_kernels(self, kernels: Any) -> tuple[Kernel, ...]:
         given = _as_tuple(kernels)
@@ -277,7 +281,7 @@ class DenseCRF:
     def constant_energies(self) -> npt.NDArray[np.float64]:
         """Return the energy of each constant labelling, (labels,)."""
         sums = self.unary.sum(1, dtype=np.float64)
-        if self.compatibility is None or self.tree is not None:
+        if self.compatibility is None or not self.compatibility.diagonal().any():
             return np.asarray(sums)
         pairs = 0.5 * float((self.pairwise.mass - self.pairwise.diagonal).sum(dtype=np.float64))
         return np.asarray(sums + np.diag(self.compatibility).astype(np.float64) * pairs)

@@ -8,6 +8,8 @@ from functools import cache
 from importlib import import_module
 from types import ModuleType
 
+from densecrf.deadline import check_deadline
+
 __all__ = ["core"]
 
 
@@ -21,9 +23,11 @@ def core() -> ModuleType:
         If the module is missing or cannot be loaded, with what to do about it.
     """
     try:
-        return import_module("densecrf._native")
+        module = import_module("densecrf._native")
     except ImportError as error:
         raise ImportError(_remedy(error), name="densecrf._native") from error
+    module.set_check(check_deadline)
+    return module
 
 
 def _remedy(error: ImportError) -> str:

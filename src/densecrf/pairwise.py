@@ -1,9 +1,10 @@
 r"""The matrix K of pairwise weights, never formed: :math:`K = \sum_c w_c \tilde k_c`."""
 
-from functools import cached_property
+from functools import partial
 
 import numpy as np
 
+from densecrf.cached import cached_property
 from densecrf.filters import ExactFilter, Filter, GridFilter, LatticeFilter
 from densecrf.filters.base import Levels, PixelArray
 from densecrf.filters.lattice_sum import LatticeSum
@@ -31,7 +32,7 @@ def build_filter(
     lattice = LatticeFilter(
         features, "forward" if blur == "forward" else "symmetric", threads or None
     )
-    lattice.forget_features(lambda: kernel.features(shape))
+    lattice.forget_features(partial(kernel.features, shape))
     return lattice
 
 

@@ -5,12 +5,12 @@ the same operations on tensors. Each operation that filters is counted.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from densecrf import projections
+from densecrf.cached import cached_property
 from densecrf.filters.base import Levels
 from densecrf.native import core
 from densecrf.validation import FloatArray, IntArray
@@ -74,6 +74,11 @@ class Problem:
             used = crf.tree.lengths > 0
             self._members = crf.tree.members[used]
             self._lengths = crf.tree.lengths[used]
+
+    @property
+    def filters_built(self) -> bool:
+        """Whether the filters are there already, so that the next call costs no construction."""
+        return "pairwise" in vars(self.crf)
 
     @property
     def mass(self) -> FloatArray:

@@ -2,12 +2,15 @@
 
 import json
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    import os
+
     from matplotlib.figure import Figure
 
     from densecrf.model import DenseCRF
@@ -76,7 +79,7 @@ class Result:
     marginals : ndarray, (labels, *spatial)
         The relaxed solution that it was rounded from.
     energy : float
-        Energy of `labels`.
+        Energy of `labels`; infinite where a limit ended the run before the filters were built.
     lower_bound : float or None
         No labelling whatsoever has an energy below this. None where the method has no certificate.
     method : str
@@ -118,19 +121,25 @@ class Result:
         return relative_gap(self.energy, self.lower_bound)
 
     def to_dict(self, *, arrays: bool = False) -> dict[str, Any]:
-        """Return plain numbers, ready for JSON; with the labels and marginals if asked."""
+        """Return plain numbers, ready for JSON; with the labels and marginals if asked.
+
+        JSON has no infinity: an energy that is not known is None.
+        """
         out: dict[str, Any] = {
             "method": self.method,
-            "energy": self.energy,
+            "energy": _plain(self.energy),
             "lower_bound": self.lower_bound,
             "gap": self.gap,
             "converged": self.converged,
             "message": self.message,
             "seconds": self.seconds,
             "iterations": self.iterations,
-            "best_constant": {"label": self.best_constant[0], "energy": self.best_constant[1]},
+            "best_constant": {
+                "label": self.best_constant[0],
+                "energy": _plain(self.best_constant[1]),
+            },
             "info": _plain(self.info),
-            "trace": self.trace.to_dict(),
+            "trace": _plain(self.trace.to_dict()),
         }
         if arrays:
             out["labels"] = self.labels.tolist()
@@ -140,6 +149,33 @@ class Result:
     def to_json(self, *, arrays: bool = False) -> str:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(arrays=arrays), indent=1)
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write everything but the model to one ``.npz`` file, whole or not at all.
+
+        Arrays are stored as such, the rest as JSON; nothing is pickled.
+        """
+        from densecrf.io.results import write_result
+
+        write_result(path, self)
+
+    @staticmethod
+    def load(path: "str | os.PathLike[str]") -> "Result":
+        """Read what `save` wrote; other, damaged and newer files raise ValueError.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import densecrf
+        >>> result = densecrf.DenseCRF([[0.0, 1.0], [1.0, 0.0]]).solve()
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "result.npz"
+        >>> result.save(path)
+        >>> Result.load(path).labels
+        array([0, 1])
+        """
+        from densecrf.io.results import read_result
+
+        return read_result(path)
 
     def plot(self, image: Any = None, path: Any = None) -> "Figure":
         """Draw the labels over the image, and energy and bound against time.
@@ -159,9 +195,10 @@ class Result:
         """Return a summary for people."""
         grid = " × ".join(map(str, self.labels.shape))
         used = len(np.unique(self.labels))
+        energy = f"{self.energy:,.3f}" if isfinite(self.energy) else "not evaluated"
         lines = [
             f"{self.method}: {grid} pixels, {used} of {self.marginals.shape[0]} labels used",
-            f"  energy       {self.energy:,.3f}",
+            f"  energy       {energy}",
         ]
         if self.lower_bound is None or self.gap is None:
             lines.append("  certificate  none (this method has no bound; try densecrf.certify)")
@@ -183,13 +220,15 @@ class Result:
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` with arrays as lists."""
+    """Return `value` with arrays as lists and None for numbers that are not finite."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return _plain(value.tolist())
     if isinstance(value, np.generic):
-        return value.item()
+        value = value.item()
+    if isinstance(value, float) and not isfinite(value):
+        return None
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return value

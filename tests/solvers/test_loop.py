@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import densecrf
 import oracles
 from densecrf.problem import Problem
 from densecrf.solvers.loop import Limits, Step, drive
@@ -17,8 +18,9 @@ def run(problem, limits, finish, bound=None):
     """Three iterations at a labelling, then the finish."""
     labels = np.zeros(problem.n, np.int64)
     y = problem.indicator(labels)
-    steps = iter([Step(y, labels=labels, energy=10.0, bound=bound) for _ in range(3)])
-    return drive(problem, Step(y, labels=labels, energy=12.0), steps, limits, finish=finish)
+    steps = [Step(y, labels=labels, energy=10.0, bound=bound) for _ in range(3)]
+    start = Step(y, labels=labels, energy=12.0)
+    return drive(problem, lambda: start, lambda _: iter(steps), limits, finish=finish)
 
 
 def better(_, labels):
@@ -58,3 +60,28 @@ def test_ctrl_c_during_it_keeps_the_best(problem):
     outcome = run(problem, Limits(), interrupted)
     assert outcome.interrupted
     assert outcome.energy == 10.0
+
+
+@pytest.mark.parametrize("scale", [1e38, 1e-40])
+@pytest.mark.parametrize("method", densecrf.METHODS)
+def test_marginals_are_distributions_whatever_the_scale(method, scale):
+    u = np.random.default_rng(0).random((3, 5, 5)).astype(np.float32) * np.float32(scale)
+    crf = densecrf.DenseCRF(u, [densecrf.Spatial(2.0, 1.0)])
+    y = crf.solve(method, time_limit=10).marginals
+    assert y.min() >= 0
+    np.testing.assert_allclose(y.sum(0), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("lam", [1e300, float("inf"), 1e-300])
+@pytest.mark.parametrize("method", ["prox-lp", "prox-lp-l", "prox-lp-acc"])
+def test_an_absurd_proximal_constant_is_refused(method, lam):
+    crf = densecrf.DenseCRF(np.zeros((2, 3, 3)), [densecrf.Spatial(1.0)])
+    with pytest.raises(ValueError, match="lam="):
+        crf.solve(method, lam=lam)
+
+
+@pytest.mark.parametrize(("name", "value"), [("callback", "x"), ("cells", 1e300)])
+def test_options_that_cannot_be_used_are_refused(name, value):
+    crf = densecrf.DenseCRF(np.zeros((2, 3, 3)), [densecrf.Spatial(1.0)])
+    with pytest.raises(ValueError, match=f"{name}="):
+        crf.solve("lp", **{name: value})

@@ -48,6 +48,9 @@ DENSECRF_INLINE float exponential(float x) {
   return x < kLeast ? 0.0f : value;
 }
 
+// What overflow left of z, within the range of floats: equal numbers are as good as any.
+DENSECRF_INLINE float finite(float z) { return smaller(larger(z, -kLargest), kLargest); }
+
 // The threshold tau with Σ_i max(z_i - tau, 0) = 1 (Michelot's active sets): from
 // max(z) - 1 <= tau upwards, dropping what falls below, until nothing more does. All relative to
 // max(z): nothing cancels, however large z is.
@@ -58,7 +61,7 @@ DENSECRF_INLINE void thresholds(const float* z, std::int64_t stride, int labels,
     float sum[kTile] = {}, active[kTile] = {};
     for (int i = 0; i < labels; ++i)
       DENSECRF_EACH (a, count) {
-        const float value = z[i * stride + a] - largest[a];
+        const float value = finite(z[i * stride + a]) - largest[a];
         sum[a] += value > tau[a] ? value : 0.0f;
         active[a] += value > tau[a] ? 1.0f : 0.0f;
       }
@@ -74,13 +77,13 @@ DENSECRF_INLINE void thresholds(const float* z, std::int64_t stride, int labels,
 
 void project(const Tile& t, const float* z, float* out) {
   float tau[kTile], largest[kTile];
-  DENSECRF_EACH (a, t.count) largest[a] = z[a];
+  DENSECRF_EACH (a, t.count) largest[a] = finite(z[a]);
   for (int i = 1; i < t.labels; ++i)
-    DENSECRF_EACH (a, t.count) largest[a] = larger(largest[a], z[i * t.n + a]);
+    DENSECRF_EACH (a, t.count) largest[a] = larger(largest[a], finite(z[i * t.n + a]));
   thresholds(z, t.n, t.labels, t.count, largest, tau);
   for (int i = 0; i < t.labels; ++i)
     DENSECRF_EACH (a, t.count)
-      out[i * t.n + a] = larger((z[i * t.n + a] - largest[a]) - tau[a], 0.0f);
+      out[i * t.n + a] = larger((finite(z[i * t.n + a]) - largest[a]) - tau[a], 0.0f);
 }
 
 DENSECRF_INLINE double total(const double* values, int count) {
@@ -97,7 +100,7 @@ void descend(const Tile& t, const float* phi, const float* r, const float* v, co
   for (int i = 0; i < t.labels; ++i)
     DENSECRF_EACH (a, t.count) {
       const float g = phi[i * t.n + a] + r[i * t.n + a];
-      const float z = v[i * t.n + a] - step[a] * g;
+      const float z = finite(v[i * t.n + a] - step[a] * g);
       least[a] = smaller(least[a], g);
       largest[a] = larger(largest[a], z);
       value[a] += static_cast<double>(g) * static_cast<double>(v[i * t.n + a]);

@@ -17,10 +17,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from densecrf import __version__
+from densecrf.cached import cached_property
 from densecrf.experiments.metrics import confusion_matrix
 from densecrf.experiments.protocols import Protocol, get_parameters, get_protocol
 from densecrf.experiments.records import Outcome, RecordStore

@@ -7,12 +7,12 @@ r"""What every filter does, and how scores become levels.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.cached import cached_property
 from densecrf.validation import (
     FloatArray,
     as_float32,

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.deadline import check_deadline
 from densecrf.filters.base import Filter, Levels, PixelArray
 from densecrf.validation import FloatArray, as_features
 
@@ -60,6 +61,7 @@ class ExactFilter(Filter):
     def _blocks(self) -> Iterator[tuple[slice, npt.NDArray[np.float64]]]:
         step = max(1, BLOCK // self.n)
         for begin in range(0, self.n, step):
+            check_deadline()
             some = slice(begin, min(self.n, begin + step))
             kernel = np.zeros((some.stop - begin, self.n))
             for column in self._features.T:  # differences: products would cancel far from zero

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.cached import cached_property
 from densecrf.filters import Filter, LatticeFilter
 from densecrf.kernels import Kernel
 from densecrf.validation import FloatArray, as_real_array, check_finite

@@ -1,7 +1,7 @@
 """The loop that all methods share: trace, best labelling, limits, interruption.
 
 A method is a generator of `Step`: it does its mathematics and yields; everything else, from the
-clock to Ctrl-C, is looked after here.
+clock to Ctrl-C, is looked after here. Both hold inside iterations, too: see `densecrf.deadline`.
 """
 
 import time
@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from densecrf.deadline import OutOfTime, deadline
 from densecrf.problem import Problem
 from densecrf.result import Trace, relative_gap
 
-__all__ = ["Finish", "Limits", "Outcome", "Step", "drive"]
+__all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
@@ -39,6 +40,8 @@ class Step:
         Its energy, where the method knows it already.
     info : dict
         Remarks for the result.
+    cut : Outcome, optional
+        Of a starting point: the run that made it, where a limit ended that run.
     """
 
     y: Any
@@ -47,6 +50,7 @@ class Step:
     labels: Any = None
     energy: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
+    cut: "Outcome | None" = None
 
 
 @dataclass
@@ -62,6 +66,16 @@ class Limits:
     def seconds(self) -> float:
         """Return the time since the start."""
         return time.perf_counter() - self.started
+
+    @property
+    def deadline(self) -> float | None:
+        """The moment at which the time is up."""
+        return None if self.time_limit is None else self.started + self.time_limit
+
+    @property
+    def out_of_time(self) -> str:
+        """What a result says whose time was up."""
+        return f"time limit of {self.time_limit:g} s reached"
 
 
 @dataclass
@@ -103,7 +117,7 @@ class Outcome:
             unchanged = self._scored is not None and bool((labels == self._scored).all())
             energy = self._scored_energy if unchanged else problem.energy(labels)
         self._scored, self._scored_energy = labels, energy
-        if energy < self.energy:
+        if self.labels is None or energy < self.energy:
             self.energy, self.labels = energy, labels
         self.y = step.y
         if step.bound is not None and np.isfinite(step.bound):
@@ -122,8 +136,8 @@ class Outcome:
 
 def drive(
     problem: Problem,
-    start: Step,
-    steps: Iterator[Step],
+    start: Callable[[], Step],
+    steps: Callable[[Any], Iterator[Step]],
     limits: Limits,
     *,
     scored: bool = True,
@@ -131,39 +145,84 @@ def drive(
 ) -> Outcome:
     """Run a method to its end or to a limit; return the best that was seen.
 
-    Ctrl-C, once the starting point is scored, ends the run and keeps its best. Where iterations are
-    not `scored`, only the last one's labelling is, and the trace has this one row. A method that
-    has iterated and has time left may `finish` its best labelling.
+    Ctrl-C and the time limit end the run wherever it is and keep its best: the labelling that was
+    scored last, or, before any was, the argmin of the unary energies.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    start : callable
+        Makes the starting point.
+    steps : callable
+        ``steps(y)`` iterates from marginals.
+    limits : Limits
+        When to stop.
+    scored : bool
+        Whether each iteration's labelling is scored; otherwise only the last one's is, and the
+        trace has this one row.
+    finish : callable, optional
+        What is done to the best labelling of a method that has iterated and has time left.
     """
     outcome = Outcome()
-    last = start
-    if scored:
-        outcome.take(problem, start, limits.seconds())
+    last: Step | None = None
     try:
-        while not _reached(outcome, limits):
-            step = next(steps, None)
-            if step is None:
-                short = limits.gap is not None and outcome.gap is not None
-                outcome.converged = not short
-                outcome.message = "the method's last iteration" if short else "converged"
-                break
-            outcome.iterations += 1
-            last = step
-            start.y = start.labels = None  # large, and whoever made it still holds the step
+        with deadline(limits.deadline):
+            last = start()
             if scored:
-                outcome.take(problem, step, limits.seconds())
-            if limits.callback is not None and limits.callback(outcome) is True:
-                outcome.message = "stopped by the callback"
-                break
-        if finish is not None and outcome.iterations and not _late(limits):
-            outcome.improve(problem, finish, limits.seconds)
-            _within(outcome, limits)
+                outcome.take(problem, last, limits.seconds())
+            if last.cut is None:
+                for last in _iterations(steps(last.y), outcome, limits):  # noqa: B020
+                    if scored:
+                        outcome.take(problem, last, limits.seconds())
+                if finish is not None and outcome.iterations and not _late(limits):
+                    outcome.improve(problem, finish, limits.seconds)
+                    _within(outcome, limits)
+            else:
+                outcome.message, outcome.interrupted = last.cut.message, last.cut.interrupted
+            if not scored:
+                outcome.take(problem, last, limits.seconds())
+    except OutOfTime:
+        outcome.message = outcome.message or limits.out_of_time
     except KeyboardInterrupt:
-        outcome.interrupted = True
+        outcome.interrupted, outcome.converged = True, False
         outcome.message = "interrupted: this is the best so far"
-    if not scored:
+    if outcome.labels is None and last is not None and problem.filters_built:
         outcome.take(problem, last, limits.seconds())
+    return outcome if outcome.labels is not None else unscored(problem, limits, outcome)
+
+
+def unscored(problem: Problem, limits: Limits, outcome: Outcome) -> Outcome:
+    """Let the outcome of a run that scored nothing be the argmin of the unary energies.
+
+    Its energy is known where that takes no more than one filter call, and infinite otherwise.
+    """
+    outcome.message += "; nothing was scored: this is the argmin of the unary energies"
+    labels = problem.argmax(-problem.unary)
+    energy = None if problem.filters_built else float("inf")
+    step = Step(problem.indicator(labels), labels=labels, energy=energy)
+    outcome.take(problem, step, limits.seconds())
     return outcome
+
+
+def _iterations(steps: Iterator[Step], outcome: Outcome, limits: Limits) -> Iterator[Step]:
+    """Pass the steps on until one of the limits, which the outcome then has."""
+    while not _reached(outcome, limits):
+        step = next(steps, None)
+        if step is None:
+            short = limits.gap is not None and outcome.gap is not None
+            outcome.converged = not short
+            outcome.message = "the method's last iteration" if short else "converged"
+            return
+        outcome.iterations += 1
+        yield step
+        del step  # large
+        if limits.callback is not None:
+            with deadline(None):  # a callback may take its time
+                stop = limits.callback(outcome) is True
+            if stop:
+                outcome.message = "stopped by the callback"
+                return
 
 
 def _reached(outcome: Outcome, limits: Limits) -> bool:
@@ -173,7 +232,7 @@ def _reached(outcome: Outcome, limits: Limits) -> bool:
         outcome.message = f"iteration limit of {limits.max_iterations} reached"
         return True
     if _late(limits):
-        outcome.message = f"time limit of {limits.time_limit:g} s reached"
+        outcome.message = limits.out_of_time
         return True
     return False
 

@@ -31,6 +31,7 @@ from densecrf.validation import check_integer, check_non_negative, check_positiv
 __all__ = ["lp", "lp_finish", "lp_start"]
 
 SPAN, EDGE = 5.0, 2.0  # range of the multipliers, and of each end that is kept exactly
+MOST_CELLS = 1000.0
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 
 
@@ -92,6 +93,8 @@ def lp(
     check_integer("polish", polish, at_least=0)
     check_integer("settle_every", settle_every, at_least=1)
     check_positive("cells", cells)
+    if cells > MOST_CELLS:
+        raise ValueError(f"cells={cells!r}: at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
     step: Any = 1 / (cells * problem.lipschitz)
     best = _Best(problem, polish)

@@ -3,6 +3,7 @@ r"""The block (β, γ) of PROX-LP by multiplicative updates (Appendix A.2; Xiao 
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.deadline import check_deadline
 from densecrf.validation import FloatArray
 
 __all__ = ["MultiplicativeBlock"]
@@ -57,6 +58,7 @@ class MultiplicativeBlock:
             self._until_solved(gamma, h)
         else:
             for _ in range(self._steps):
+                check_deadline()
                 gamma = _updated(gamma, h, lam)
         self._gamma = gamma
         return np.asarray(_gradient(gamma, h, lam), np.float32)
@@ -67,6 +69,7 @@ class MultiplicativeBlock:
         for _ in range(MOST_STEPS):
             if not len(going):
                 return
+            check_deadline()
             wanted = h[:, going]
             better = _updated(gamma[:, going], wanted, self._lam)
             gamma[:, going] = better

@@ -28,6 +28,8 @@ from densecrf.validation import check_choice, check_integer, check_non_negative,
 
 __all__ = ["Iterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
 
+LARGEST_LAM = 1e20
+
 
 @dataclass(frozen=True)
 class Proximal:
@@ -46,6 +48,11 @@ class Proximal:
 
     def __post_init__(self) -> None:
         check_positive("lam", self.lam)
+        if self.lam > LARGEST_LAM:
+            raise ValueError(
+                f"lam={self.lam!r}: λ times an energy leaves the range of float32; use at most "
+                f"{LARGEST_LAM:g}"
+            )
         check_integer("K", self.K, at_least=1)
         check_integer("T", self.T, at_least=1)
         check_integer("levels", self.levels, at_least=2)
@@ -252,7 +259,7 @@ def _block(problem: Problem, centre: Any, lam: float, settings: Proximal) -> Cal
         if not isinstance(centre, np.ndarray):
             raise ValueError("inner='multiplicative': on NumPy arrays alone; use 'projection'")
         block = MultiplicativeBlock(centre, lam, settings.inner_steps)
-        return lambda w: block(w - problem.unary)
+        return lambda w: problem.project(block(w - problem.unary))  # within its tolerance
     return lambda w: problem.project(lam * (w - problem.unary) + centre)
 
 

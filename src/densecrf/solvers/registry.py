@@ -4,15 +4,17 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from densecrf.deadline import OutOfTime
 from densecrf.problem import Problem
 from densecrf.result import Result
 from densecrf.solvers.cg_lp import cg_lp
 from densecrf.solvers.dc_neg import dc_neg
-from densecrf.solvers.loop import Finish, Limits, Outcome, Step, drive
+from densecrf.solvers.loop import Finish, Limits, Outcome, Step, drive, unscored
 from densecrf.solvers.lp import lp, lp_finish, lp_start
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.prox_lp import prox_lp
@@ -166,6 +168,8 @@ def solve(
     Result
         The best labelling seen. Ctrl-C and limits also return it, marked as not converged.
     """
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback={callback!r}: give a function of the best so far")
     limits = Limits(
         gap=None if gap is None else check_non_negative("gap", gap),
         time_limit=None if time_limit is None else check_non_negative("time_limit", time_limit),
@@ -212,13 +216,15 @@ def minimise(
     keywords = {**chosen.presets, **_checked_options(method, chosen, options or {})}
     if limits.gap is None:
         limits.gap = chosen.gap
-    start, cut_short = _starting_point(problem, chosen, init, limits)
-    steps = iter(()) if cut_short else chosen.steps(problem, start.y, **keywords)
     scored = chosen.scored or limits.callback is not None
-    outcome = drive(problem, start, steps, limits, scored=scored, finish=chosen.finish)
-    if cut_short:
-        outcome.converged, outcome.message = False, cut_short
-    return outcome
+    return drive(
+        problem,
+        _start(problem, chosen, init, limits),
+        lambda y: chosen.steps(problem, y, **keywords),
+        limits,
+        scored=scored,
+        finish=chosen.finish,
+    )
 
 
 def _on_device(
@@ -235,7 +241,14 @@ def _on_device(
             "pip install 'densecrf[torch]', or leave device out",
             name="torch",
         ) from error
-    return minimise_on(crf, device, method, limits, init, options)
+    try:
+        return minimise_on(crf, device, method, limits, init, options)
+    except (OutOfTime, KeyboardInterrupt) as error:  # while the model was brought to the device
+        interrupted = isinstance(error, KeyboardInterrupt)
+        message = "interrupted" if interrupted else limits.out_of_time
+        problem = Problem(crf)
+        outcome = Outcome(message=message, interrupted=interrupted)
+        return problem, unscored(problem, limits, outcome)
 
 
 def _check_compatibility(problem: Problem, name: str, method: Method) -> None:
@@ -257,36 +270,24 @@ def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict
     return options
 
 
-def _starting_point(
-    problem: Problem, method: Method, init: Any, limits: Limits
-) -> tuple[Step, str]:
-    """Return the starting point and, where a limit cut its making short, why."""
+def _start(problem: Problem, method: Method, init: Any, limits: Limits) -> Callable[[], Step]:
+    """Return the function that makes the starting point; what is given is checked at once."""
     if init is None:
         init = method.init
     if init is None:
-        return Step(problem.unary_marginals()), ""
+        return lambda: Step(problem.unary_marginals())
     if init is method.init and not isinstance(method.init, str):
-        return method.init(problem), ""
+        return partial(method.init, problem)
     if isinstance(init, str):
         name = check_choice("init", init, tuple(_METHODS))
-        inner = _METHODS[name]
-        step, cut_short = _starting_point(problem, inner, None, limits)
-        if cut_short:
-            return step, cut_short
-        own = Limits(time_limit=limits.time_limit, started=limits.started)
-        steps = inner.steps(problem, step.y, **inner.presets)
-        first = drive(problem, step, steps, own, scored=inner.scored, finish=inner.finish)
-        info = {"init": name}
-        return (
-            Step(first.y, labels=first.labels, energy=first.energy, info=info),
-            first.message if first.interrupted or not first.converged else "",
-        )
+        return partial(_start_of_method, problem, name, limits)
     crf = problem.crf
     if isinstance(init, Result):
         init = init.marginals
     init = as_real_array("init", init)
     if init.shape in (crf.shape, (crf.n,)):
-        return Step(problem.indicator(problem.from_numpy(crf.check_labels(init)))), ""
+        labels = crf.check_labels(init)
+        return lambda: Step(problem.indicator(problem.from_numpy(labels)))
     y = crf.check_marginals("init", init)
     if y.min() < -1e-3 or np.abs(y.sum(0) - 1).max() > 1e-3:
         warn(
@@ -294,7 +295,24 @@ def _starting_point(
             "not in the product of simplices (negative values, or columns that do not add up to "
             "1); its projection is used",
         )
-    return Step(problem.project(problem.from_numpy(y))), ""
+    return lambda: Step(problem.project(problem.from_numpy(y)))
+
+
+def _start_of_method(problem: Problem, name: str, limits: Limits) -> Step:
+    """Run another method, to its end or to the time limit, for its last marginals."""
+    method = _METHODS[name]
+    own = Limits(time_limit=limits.time_limit, started=limits.started)
+    found = drive(
+        problem,
+        _start(problem, method, None, own),
+        lambda y: method.steps(problem, y, **method.presets),
+        own,
+        scored=method.scored,
+        finish=method.finish,
+    )
+    cut = None if found.converged and not found.interrupted else found
+    info = {"init": name}
+    return Step(found.y, labels=found.labels, energy=found.energy, info=info, cut=cut)
 
 
 def _with_progress(
@@ -341,7 +359,7 @@ def _warn_of_constants(
     remedy += f"{mention('bilateral_weight')} and {mention('weight')}"
     if problem.crf.normalization == "none":
         remedy += ', or normalise the kernels (normalization="symmetric")'
-    if constant < outcome.energy:
+    if constant < outcome.energy < float("inf"):
         warn(
             "kernels",
             f"the constant labelling {best} has energy {constant:,.1f}, below the "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
+from densecrf.deadline import deadline
 from densecrf.solvers.registry import minimise
 from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
@@ -51,7 +52,8 @@ def minimise_on(
     check_choice(f"method on device {str(where)!r}", method, METHODS)
 
     def attempt(workspace: int | None) -> tuple[TorchProblem, Outcome]:
-        problem: Any = problem_on(crf, where, workspace)
+        with deadline(limits.deadline):
+            problem: Any = problem_on(crf, where, workspace)
         return problem, minimise(problem, method, limits, init, options)
 
     with torch.no_grad(), on_device(where):

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from densecrf.deadline import check_deadline
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
@@ -149,6 +151,7 @@ def build_topologies(
     simplices = [_engine(triton).embed(f) for f in features]
     extents = [torch.stack(torch.aminmax(s.base, dim=0)) for s in simplices]
     values = torch.cat([extent.reshape(-1) for extent in extents]).tolist()
+    check_deadline()
     digits = []
     for f in features:
         d = f.shape[1]
@@ -161,6 +164,7 @@ def build_topologies(
         for engine, s, each in zip(engines, simplices, digits, strict=True)
     ]
     counts = torch.stack([each.number[-1] for each in corners]).tolist()
+    check_deadline()
     return [
         engine.index(s, each, c, count + 1)
         for engine, s, each, c, count in zip(

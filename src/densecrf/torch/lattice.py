@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from densecrf.cached import cached_property
 from densecrf.torch.dispatch import Engine, use_triton
 from densecrf.torch.geometry import MAX_DIMENSION, Topology, build_topologies
 

@@ -3,11 +3,12 @@ r"""The matrix K of pairwise weights on torch tensors: :math:`K = \sum_c w_c \ti
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 
+from densecrf.cached import cached_property
+from densecrf.deadline import check_deadline
 from densecrf.torch.autograd import barycentric, filtered
 from densecrf.torch.lattice import SMALLEST_MASS, Lattice, Levels
 from densecrf.torch.lattice_sum import merge
@@ -196,6 +197,7 @@ class Pairwise:
 
     def apply(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
+        check_deadline()
         if self.merged is None:
             return torch.zeros_like(values)
         if self._by_kernel():
@@ -210,6 +212,7 @@ class Pairwise:
         Balanced: without the rounding errors that keep a label's row from adding up to 0. With
         `names`, (some,) int64, only those labels are filtered, and the others zero.
         """
+        check_deadline()
         scores = scores.detach()
         if self.merged is None:
             return torch.zeros_like(scores)

@@ -7,7 +7,6 @@ are made of (`apply`, `messages`, `softmax`, `project`, `dual_point`) pass them 
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import islice
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from densecrf.cached import cached_property
 from densecrf.problem import Calls, Moves
 from densecrf.torch.autograd import projected
 from densecrf.torch.lattice import Levels
@@ -93,6 +93,8 @@ class TorchProblem(QuadraticSteps):
             used = tree.lengths > 0
             self._members = self.from_numpy(tree.members[used])
             self._lengths = self.from_numpy(tree.lengths[used])
+
+    filters_built = True
 
     @property
     def mass(self) -> Tensor:

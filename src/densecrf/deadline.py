@@ -1,0 +1,44 @@
+"""The time limit of a solve, kept inside filter calls, inner loops and construction.
+
+`solve` sets the deadline of its thread. The compiled core checks it when a call begins and every
+50 ms while one runs, and so do the filters and loops that it does not run; past it they raise
+`OutOfTime`, which the loop of the methods turns into the best result so far.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
+from time import perf_counter
+
+__all__ = ["OutOfTime", "check_deadline", "deadline"]
+
+_deadline: ContextVar[float] = ContextVar("deadline", default=inf)
+
+
+class OutOfTime(Exception):  # noqa: N818 - a limit, not an error
+    """The deadline has passed."""
+
+
+@contextmanager
+def deadline(moment: float | None) -> Iterator[None]:
+    """Set the deadline, on the clock of `time.perf_counter`; None: there is none.
+
+    Examples
+    --------
+    >>> with deadline(perf_counter() - 1):
+    ...     check_deadline()
+    Traceback (most recent call last):
+    densecrf.deadline.OutOfTime
+    """
+    token = _deadline.set(inf if moment is None else moment)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def check_deadline() -> None:
+    """Raise `OutOfTime` where this thread's deadline has passed."""
+    if perf_counter() >= _deadline.get():
+        raise OutOfTime

@@ -1,0 +1,114 @@
+"""Results in files: one ``.npz`` of plain arrays, with JSON inside for everything else.
+
+Nothing is pickled, so a file from a stranger can be loaded: at worst it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.io.arrays import read_npz
+from densecrf.io.atomic import write_npz
+from densecrf.io.errors import FileFormatError
+from densecrf.result import Result, Trace
+
+if TYPE_CHECKING:
+    import os
+
+    from numpy.typing import NDArray
+
+__all__ = ["read_result", "write_result"]
+
+FORMAT, VERSION = "densecrf.Result", 1
+HEAD = "densecrf"  # the member with the JSON, as bytes
+KNOWN_ENERGIES = ("energy", "current_energy")  # JSON has no infinity: None is one
+
+
+def write_result(path: str | os.PathLike[str], result: Result) -> None:
+    """Write a result to a file, whole or not at all."""
+    arrays = {"labels": result.labels, "marginals": result.marginals}
+    named = {key: value for key, value in result.info.items() if isinstance(value, np.ndarray)}
+    head = {"format": FORMAT, "version": VERSION, **result.to_dict(), "arrays": list(named)}
+    for key in named:
+        del head["info"][key]
+    arrays |= {f"info.{key}": value for key, value in named.items()}
+    text = json.dumps(head, allow_nan=False).encode()
+    write_npz(path, {HEAD: np.frombuffer(text, np.uint8), **arrays})
+
+
+def read_result(path: str | os.PathLike[str]) -> Result:
+    """Read a result from a file that `write_result` made.
+
+    Raises
+    ------
+    FileFormatError
+        A ValueError that names the file: not a result, damaged, or of another version.
+    """
+    try:
+        head = json.loads(read_npz(path, [HEAD])[HEAD].tobytes())
+        form, version = head["format"], head["version"]
+    except (FileFormatError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FileFormatError(path, f"not a file of Result.save ({error})") from error
+    if form != FORMAT:
+        raise FileFormatError(path, f"holds {form!r}, not {FORMAT!r}")
+    if version != VERSION:
+        raise FileFormatError(
+            path,
+            f"version {version!r}; this densecrf reads version {VERSION}: use the one it is of",
+        )
+    try:
+        return _result(path, head)
+    except FileFormatError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        raise FileFormatError(path, f"damaged: {type(error).__name__}: {error}") from error
+
+
+def _result(path: str | os.PathLike[str], head: dict[str, Any]) -> Result:
+    names = [f"info.{key}" for key in head["arrays"]]
+    arrays = read_npz(path, ["labels", "marginals", *names])
+    labels, marginals = _grid(arrays["labels"], arrays["marginals"])
+    info = {**head["info"], **{name[5:]: np.array(arrays[name]) for name in names}}
+    constant = head["best_constant"]
+    return Result(
+        labels=labels,
+        marginals=marginals,
+        energy=_energy(head["energy"]),
+        lower_bound=None if head["lower_bound"] is None else float(head["lower_bound"]),
+        method=str(head["method"]),
+        converged=bool(head["converged"]),
+        message=str(head["message"]),
+        seconds=float(head["seconds"]),
+        iterations=int(head["iterations"]),
+        best_constant=(int(constant["label"]), _energy(constant["energy"])),
+        trace=_trace(head["trace"]),
+        info=info,
+    )
+
+
+def _grid(
+    labels: NDArray[Any], marginals: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    if labels.dtype.kind != "i" or marginals.shape[1:] != labels.shape:
+        raise ValueError(f"labels of shape {labels.shape}, marginals of {marginals.shape}")
+    if labels.min() < 0 or labels.max() >= len(marginals):
+        raise ValueError(f"labels from {labels.min()} to {labels.max()}, of {len(marginals)}")
+    return np.array(labels, np.int64), np.array(marginals, np.float32)
+
+
+def _energy(value: float | None) -> float:
+    return inf if value is None else float(value)
+
+
+def _trace(columns: dict[str, list[Any]]) -> Trace:
+    trace = Trace(**columns)
+    for name in KNOWN_ENERGIES:
+        setattr(trace, name, [_energy(value) for value in columns[name]])
+    if len({len(getattr(trace, each.name)) for each in fields(trace)}) != 1:
+        raise ValueError("columns of the trace differ in length")
+    return trace

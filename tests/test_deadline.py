@@ -1,0 +1,156 @@
+"""Time limits and Ctrl-C inside starts, inner loops, filter calls and construction."""
+
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import densecrf
+import densecrf.deadline
+
+MOST_CHECKS_LATER = 6  # argmin, row sums and energy of what is returned, and no more
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Let the time run out, or Ctrl-C be pressed, at the k-th check of the deadline."""
+
+    class Clock:
+        def __init__(self):
+            self.checks, self.last, self.press = 0, None, None
+            self.later = 0
+
+        def __call__(self):
+            limited = densecrf.deadline._deadline.get() < float("inf")
+            self.checks += limited
+            if self.last is None or self.checks <= self.last:
+                return 0.0
+            if self.press is not None and limited and self.checks == self.last + 1:
+                raise self.press
+            self.later += 1
+            return 1e12 if self.press is None else 0.0
+
+    clock = Clock()
+    monkeypatch.setattr(densecrf.deadline, "perf_counter", clock)
+    return clock
+
+
+def model(engine="auto", n_labels=4, **options):
+    rng = np.random.default_rng(5)
+    image = rng.random((8, 9, 3)) * 255
+    kernels = [densecrf.Spatial(2.0, 1.0), densecrf.Bilateral(image, 5.0, 60.0, 2.0)]
+    u = rng.standard_normal((n_labels, 8, 9)) * 2
+    return densecrf.DenseCRF(u, kernels, filter=engine, **options)
+
+
+def check(result, crf):
+    """Whatever ended the run, the result is a labelling with what is known of it."""
+    assert result.labels.shape == crf.shape
+    assert result.marginals.min() >= 0
+    np.testing.assert_allclose(result.marginals.sum(0), 1, atol=1e-4)
+    least = crf.unary.argmin(0).reshape(crf.shape)
+    if "nothing was scored" in result.message:
+        np.testing.assert_array_equal(result.labels, least)
+        assert result.lower_bound is None
+    if np.isfinite(result.energy):
+        assert result.energy == pytest.approx(crf.energy(result.labels), rel=1e-6)
+    assert str(result)
+    assert "NaN" not in result.to_json()
+    assert "Infinity" not in result.to_json()
+
+
+def solve(crf, method, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return crf.solve(method, time_limit=1e6, **options)
+
+
+def cut_short(clock, method, ending, points, engine="auto", **options):
+    """Check runs that end at some of the checks that a whole run makes."""
+    clock.checks, clock.last = 0, None
+    solve(model(engine), method, **options)
+    count = clock.checks
+    for last in sorted({*range(0, count, max(1, count // points)), count - 1}):
+        crf = model(engine)
+        clock.checks, clock.later, clock.last = 0, 0, last
+        result = solve(crf, method, **options)
+        if last < count // 2 or not result.converged:
+            assert result.message.startswith(ending)
+            assert not result.converged
+        assert clock.later <= MOST_CHECKS_LATER
+        clock.last = None
+        check(result, crf)
+
+
+CASES = [(method, {}) for method in densecrf.METHODS]
+CASES += [("prox-lp", {"inner": "multiplicative"}), ("lp", {"init": "prox-lp-acc"})]
+
+
+@pytest.mark.parametrize(("method", "options"), CASES)
+def test_the_time_may_be_up_anywhere(clock, method, options):
+    cut_short(clock, method, "time limit of 1e+06 s reached", 10, **options)
+
+
+@pytest.mark.parametrize("method", ["mf5", "prox-lp", "lp"])
+def test_and_between_blocks_of_the_exact_filter(clock, method):
+    cut_short(clock, method, "time limit of 1e+06 s reached", 10, "exact")
+
+
+@pytest.mark.parametrize("method", densecrf.METHODS)
+def test_ctrl_c_may_come_anywhere(clock, method):
+    clock.press = KeyboardInterrupt()
+    cut_short(clock, method, "interrupted", 5)
+
+
+@pytest.mark.parametrize("method", ["mf5", "dc-neg", "prox-lp", "lp"])
+def test_on_torch_tensors_too(clock, method):
+    pytest.importorskip("torch")
+    cut_short(clock, method, "time limit of 1e+06 s reached", 5, device="cpu")
+
+
+def test_a_used_model_has_the_energy_of_the_argmin(clock):
+    crf = model()
+    crf.energy(np.zeros(crf.shape, int))
+    clock.last = clock.checks
+    result = solve(crf, "lp")
+    assert "nothing was scored" in result.message
+    assert result.energy == crf.energy(crf.unary.argmin(0))
+
+
+def test_without_the_filters_the_energy_is_not_known():
+    result = model().solve("lp", time_limit=0)
+    assert result.energy == float("inf")
+    assert result.gap is None
+    assert "energy       not evaluated" in str(result)
+    assert result.to_dict()["energy"] is None
+
+
+def test_construction_ends_at_the_limit():
+    rng = np.random.default_rng(0)
+    image = rng.random((500, 500, 3)) * 255  # noise: as many lattice points as there can be
+    crf = densecrf.DenseCRF(np.zeros((2, 500, 500)), [densecrf.Bilateral(image, 5.0, 5.0)])
+    result = crf.solve("lp", time_limit=0.02, threads=1)
+    assert "nothing was scored" in result.message
+    assert "pairwise" not in vars(crf)
+
+
+def test_multiplicative_updates_keep_the_limit():
+    u = np.random.default_rng(0).random((5, 20, 20)) * 1e5
+    crf = densecrf.DenseCRF(u, [densecrf.Spatial(3.0, 1.0)])
+    started = time.perf_counter()
+    crf.solve("prox-lp", inner="multiplicative", lam=2.0, time_limit=0.3)
+    assert time.perf_counter() - started < 5  # one update takes far less than a second
+
+
+def test_a_callback_may_take_its_time():
+    crf = model()
+    energies = []
+
+    def callback(outcome):
+        time.sleep(0.06)
+        energies.append(crf.energy(outcome.labels))
+
+    result = crf.solve("mf", time_limit=0.05, tolerance=0.0, callback=callback)
+    assert result.message == "time limit of 0.05 s reached"
+    assert len(energies) == result.iterations == 1
