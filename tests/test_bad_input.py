@@ -283,7 +283,7 @@ def test_features_of_a_million_standard_deviations_work(d, magnitude):
     assert (np.diag(matrix) > 0).all()
 
 
-@pytest.mark.parametrize("value", [1.1e6, -1e7, 1e300, np.finfo(np.float32).max])
+@pytest.mark.parametrize("value", [1.1e6, -1e7, np.finfo(np.float32).max])
 def test_features_beyond_are_refused(value):
     points = POINTS.copy()
     points[3, 1] = value

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import typing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import densecrf
-from densecrf.presets import PRESETS, get_preset
-from densecrf.refinement import FORBIDDEN, build, color_range
+from densecrf import ArgumentError
+from densecrf.layouts import color_range
+from densecrf.presets import PRESETS, Preset, get_preset
+from densecrf.refinement import build
+from densecrf.solvers import registry
+from densecrf.unaries import FORBIDDEN
 
 H, W, L = 12, 17, 4
 RNG = np.random.default_rng(1)
@@ -76,7 +82,7 @@ def test_usual_images_are_preferred_where_shapes_leave_two_readings():
     """Nobody has an image of 40 channels and as many labels; many have three of both."""
     volume = RNG.integers(0, 256, (5, 6, 7), dtype=np.uint8)
     assert build(volume, RNG.random((5, 6, 7))).shape == (5, 6, 7)
-    assert build(IMAGE, np.moveaxis(LOGITS[:3], 0, -1)).labels == 3
+    assert build(IMAGE, np.moveaxis(LOGITS[:3], 0, -1)).n_labels == 3
     assert build(np.moveaxis(IMAGE, -1, 0), LOGITS[:3]).shape == (H, W)
 
 
@@ -112,7 +118,7 @@ def test_low_resolution_logits_need_the_axis_by_name():
     with pytest.raises(ValueError, match="is resized when you name its label axis"):
         build(IMAGE, small)
     assert build(IMAGE, small, axis=2).shape == (H, W)
-    assert build(IMAGE, np.moveaxis(small, 2, 0)[None], axis=1).labels == L
+    assert build(IMAGE, np.moveaxis(small, 2, 0)[None], axis=1).n_labels == L
 
 
 SQUARE = RNG.normal(size=(3, 3, 3))
@@ -133,7 +139,7 @@ def test_sums_settle_what_shapes_leave_open():
 def test_two_label_axes_are_refused_with_both_readings():
     with pytest.raises(ValueError, match=r"2 ways.*labels on axis=0.*; or .*labels on axis=2"):
         build(IMAGE[:3, :3, :2], SQUARE)
-    assert build(IMAGE[:3, :3, :2], SQUARE, axis=0).labels == 3
+    assert build(IMAGE[:3, :3, :2], SQUARE, axis=0).n_labels == 3
 
 
 def test_scores_between_logits_and_energies_are_refused_with_both_readings():
@@ -152,8 +158,8 @@ def test_a_whole_float_map_is_refused_with_both_readings():
     mask = (P[1] > 0.5).astype(float)
     with pytest.raises(ValueError, match=r"labels \(kind='labels'\).*certain foreground"):
         build(IMAGE, mask)
-    assert build(IMAGE, mask, kind="labels").labels == 2
-    assert build(IMAGE, mask, kind="probabilities").labels == 2
+    assert build(IMAGE, mask, kind="labels").n_labels == 2
+    assert build(IMAGE, mask, kind="probabilities").n_labels == 2
 
 
 def test_a_map_of_logits_is_refused_with_both_readings():
@@ -268,11 +274,11 @@ def test_a_mask_of_seeds_is_foreground():
 
 def test_the_range_of_colours():
     white = np.array([[0.0, 255.0]])
-    np.testing.assert_allclose(color_range(white / 255, None), white)
-    np.testing.assert_allclose(color_range((white * 257).astype(np.uint16), None), white)
-    np.testing.assert_allclose(color_range(np.array([[False, True]]), None), white)
-    np.testing.assert_allclose(color_range(np.array([[-1000, 400]]), (-1000, 400)), white)
-    np.testing.assert_array_equal(color_range(IMAGE, None), IMAGE)
+    np.testing.assert_allclose(color_range(white / 255, None)[0], white)
+    np.testing.assert_allclose(color_range((white * 257).astype(np.uint16), None)[0], white)
+    np.testing.assert_allclose(color_range(np.array([[False, True]]), None)[0], white)
+    np.testing.assert_allclose(color_range(np.array([[-1000, 400]]), (-1000, 400))[0], white)
+    np.testing.assert_array_equal(color_range(IMAGE, None)[0], IMAGE)
 
 
 def test_a_standardised_image_is_refused():
@@ -291,21 +297,15 @@ def test_sigmas_scale_with_the_image():
 
 def test_presets_are_those_that_people_copy():
     rows = {
-        "pydensecrf": (3, 3, 80, 13, 10, 5),
-        "deeplab": (1, 3, 67, 3, 4, 10),
-        "afa": (3, 3, 64, 5, 4, 10),
-        "cam": (3, 3, 50, 5, 10, 10),
+        "pydensecrf": (3, 3, 80, 13, 10),
+        "deeplab": (1, 3, 67, 3, 4),
+        "afa": (3, 3, 64, 5, 4),
+        "cam": (3, 3, 50, 5, 10),
     }
     for name, row in rows.items():
         p = get_preset(name)
-        kernels = (p.sigma, p.weight, p.sigma_xy, p.sigma_color, p.bilateral_weight)
-        assert (*kernels, p.iterations) == row
+        assert (p.sigma, p.weight, p.sigma_xy, p.sigma_color, p.bilateral_weight) == row
     assert get_preset("cam").confidence == 0.7
-
-
-def test_mean_field_makes_the_presets_iterations():
-    assert densecrf.refine(IMAGE, P, method="mf", preset="pydensecrf").iterations <= 5
-    assert densecrf.refine(IMAGE, P, method="mf", max_iterations=2).iterations == 2
 
 
 def test_the_result_has_the_shape_of_the_image():
@@ -319,3 +319,186 @@ def test_one_label_results_come_with_a_warning():
     weak = 0.25 + 0.01 * (P - 0.25)
     with pytest.warns(UserWarning, match="the pairwise weights dominate"):
         densecrf.refine(IMAGE, weak, method="unary")
+
+
+# --- PyTorch's layouts ------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("image", [IMAGE, IMAGE.transpose(2, 0, 1), IMAGE.transpose(2, 0, 1)[None]])
+def test_tensors_and_arrays_may_be_mixed(image, dtype):
+    torch = pytest.importorskip("torch")
+    logits = torch.from_numpy(LOGITS[None]).to(getattr(torch, dtype)).requires_grad_()
+    expected = unary(IMAGE, LOGITS)
+    for some in (image, torch.from_numpy(image.copy())):
+        np.testing.assert_allclose(unary(some, logits), expected, atol=0.1)
+    result = densecrf.refine(torch.from_numpy(image.copy()), logits, method="unary")
+    assert type(result.labels) is np.ndarray
+    assert result.labels.shape == (H, W)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4])
+def test_batches_of_one_have_the_image_s_shape(classes):
+    logits = LOGITS[None, :classes]
+    for image in (IMAGE.transpose(2, 0, 1)[None], IMAGE.transpose(2, 0, 1)):
+        crf = build(image, logits)
+        assert crf.unary.shape == (classes, H * W)
+        np.testing.assert_array_equal(crf.unary, unary(IMAGE, logits, axis=1))
+    assert build(IMAGE.transpose(2, 0, 1)[None], HARD).shape == (H, W)
+    assert build(IMAGE.transpose(2, 0, 1)[None], P[1]).shape == (H, W)
+    assert build(IMAGE[None], np.moveaxis(P, 0, -1)[None], axis=3, channel_axis=-1).shape == (H, W)
+
+
+# --- alpha ------------------------------------------------
+
+
+def with_alpha(alpha):
+    return np.concatenate([IMAGE, np.full((H, W, 1), alpha, np.uint8)], -1)
+
+
+def test_an_opaque_alpha_channel_is_left_out():
+    for image in (with_alpha(255), np.moveaxis(with_alpha(255), -1, 0)):
+        np.testing.assert_array_equal(build(image, P).kernels[1].image, IMAGE)
+
+
+def test_an_alpha_channel_that_varies_is_refused_with_both_readings():
+    image = with_alpha(255)
+    image[0, 0, 3] = 7
+    with pytest.raises(ArgumentError, match=r"2 ways: .*alpha.*or four channels \(channel_axis=-1"):
+        build(image, P)
+    assert build(image, P, channel_axis=-1).kernels[1].image.shape == (H, W, 4)
+
+
+# --- what is recognised rather than misread ------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [None, "probabilities"])
+def test_percentages_are_recognised(kind):
+    with pytest.raises(ArgumentError, match=r"percentages.* divide by 100"):
+        build(IMAGE, 100 * P, kind=kind)
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+def test_swapped_height_and_width_are_not_resized(axis):
+    with pytest.raises(ArgumentError, match="height and width look swapped"):
+        build(IMAGE, P.transpose(0, 2, 1), axis=axis)
+
+
+@pytest.mark.parametrize(("white", "suggested"), [(4000, 4095), (1000, 1023), (16000, 16383)])
+def test_images_of_fewer_than_16_bits_in_uint16_are_refused(white, suggested):
+    image = (IMAGE.astype(np.float64) * white / 255).astype(np.uint16)
+    with pytest.raises(ArgumentError, match=rf"image_range=\(0, {suggested}\), or .*\(0, 65535\)"):
+        build(image, P)
+    assert build(image, P, image_range=(0, white)).kernels[1].image.max() == pytest.approx(255, 0.1)
+
+
+# --- keywords ------------------------------------------------
+
+
+def test_numbers_of_the_preset_are_keywords():
+    crf = build(IMAGE, P, bilateral_weight=3, sigma_color=5, sigma_xy=(40, 60), weight=1, sigma=2)
+    spatial, bilateral = crf.kernels
+    assert (spatial.sigma, spatial.weight) == (2, 1)
+    assert (bilateral.sigma_xy, bilateral.sigma_color, bilateral.weight) == ((40, 60), 5, 3)
+    assert build(IMAGE, P, preset="deeplab", weight=7).kernels[1].sigma_xy == 67
+    scaled = build(IMAGE, P, sigma_xy=(40, 60), scale_sigmas=0.5).kernels[1]
+    np.testing.assert_array_equal(scaled.sigma_xy, (20, 30))
+
+
+@pytest.mark.parametrize("name", ["sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"])
+def test_wrong_numbers_are_refused_by_the_keyword(name):
+    with pytest.raises(ArgumentError) as caught:
+        densecrf.refine(IMAGE, P, **{name: -1})
+    assert caught.value.name == name
+
+
+def test_every_parameter_of_refine_is_explicit_and_documented():
+    parameters = inspect.signature(densecrf.refine).parameters
+    assert not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters.values())
+    text = densecrf.refine.__doc__
+    assert all(f"    {name} : " in text for name in parameters)
+    shared = inspect.signature(build).parameters
+    assert {name: p.default for name, p in shared.items()} == {
+        name: p.default for name, p in parameters.items() if name in shared
+    }
+
+
+def test_methods_are_a_literal():
+    assert typing.get_type_hints(densecrf.refine, vars(registry))["method"] is registry.MethodName
+    assert tuple(registry._METHODS) == densecrf.METHODS
+
+
+def test_refine_on_a_device():
+    pytest.importorskip("torch")
+    here = densecrf.refine(IMAGE, P, method="mf")
+    there = densecrf.refine(IMAGE, P, method="mf", device="cpu")
+    assert (here.labels == there.labels).mean() > 0.95
+
+
+# --- one place for defaults ------------------------------------------------
+
+
+def test_defaults_are_the_same_everywhere():
+    default = PRESETS["default"]
+    assert default == Preset(about=default.about)
+    for function in (densecrf.refine, densecrf.DenseCRF.solve, registry.solve):
+        assert inspect.signature(function).parameters["gap"].default is None
+    assert registry._METHODS["lp"].gap == registry.LP_GAP
+    torch = pytest.importorskip("densecrf.torch")
+    defaults = inspect.signature(torch.DenseCRF).parameters
+    ours = {
+        "spatial_sigma": default.sigma,
+        "spatial_weight": default.weight,
+        "bilateral_sigma_xy": default.sigma_xy,
+        "bilateral_sigma_color": default.sigma_color,
+        "bilateral_weight": default.bilateral_weight,
+    }
+    assert {name: defaults[name].default for name in ours} == ours
+
+
+def test_mf_is_mean_field_to_convergence():
+    crf = build(IMAGE, P)
+    assert densecrf.refine(IMAGE, P, method="mf").iterations == crf.solve("mf").iterations > 5
+    assert densecrf.refine(IMAGE, P, method="mf5").iterations == 5
+    assert densecrf.refine(IMAGE, P, method="mf", max_iterations=2).iterations == 2
+
+
+# --- many ------------------------------------------------
+
+
+def test_many_images_keep_their_order_and_survive_failures():
+    maps = [np.roll(P, shift, 2) for shift in range(5)]
+    maps[3] = maps[3][:, :4]
+    results = list(densecrf.refine_many([IMAGE] * 5, maps, method="mf5", workers=2))
+    for index, each in enumerate(results):
+        if index == 3:
+            assert isinstance(each, densecrf.Failure)
+            assert (each.index, type(each.error), bool(each)) == (3, ArgumentError, False)
+        else:
+            expected = densecrf.refine(IMAGE, maps[index], method="mf5")
+            np.testing.assert_array_equal(each.labels, expected.labels)
+
+
+def test_many_images_are_read_a_bounded_way_ahead():
+    read = []
+
+    def images():
+        for index in range(50):
+            read.append(index)
+            yield IMAGE
+
+    results = densecrf.refine_many(images(), iter([P] * 50), method="unary", workers=2)
+    next(results)
+    assert len(read) <= 6
+    results.close()
+    assert len(read) <= 6
+
+
+def test_many_images_refuse_wrong_keywords_and_lengths_at_once():
+    with pytest.raises(TypeError, match="bilateral_wait"):
+        densecrf.refine_many([], [], bilateral_wait=3)
+    with pytest.raises(ValueError, match="probabilities: fewer than images"):
+        list(densecrf.refine_many([IMAGE, IMAGE], [P], method="unary"))
+    with pytest.raises(ArgumentError, match="workers=0"):
+        densecrf.refine_many([], [], workers=0)
+    assert list(densecrf.refine_many([], [])) == []

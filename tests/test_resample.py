@@ -61,5 +61,5 @@ def test_takes_volumes_any_type_and_any_strides() -> None:
     ("old", "new"), [((4,), ()), ((2, 3, 4), (5,)), ((2, 3, 4), (0, 4)), ((2, 0, 4), (3, 4))]
 )
 def test_refuses_shapes_that_do_not_fit(old: tuple[int, ...], new: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="cannot be resized"):
+    with pytest.raises(ValueError, match="cannot resize"):
         resize_bilinear(np.zeros(old), new)

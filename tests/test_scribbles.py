@@ -57,5 +57,5 @@ def test_wrong_strokes_say_what_to_do(scribbles, options, message):
 
 
 def test_too_many_channels():
-    with pytest.raises(ValueError, match="4 channels are too many"):
-        scribble_unary(np.zeros((20, 30, 4)), STROKES)
+    with pytest.raises(ValueError, match="5 channels are too many"):
+        scribble_unary(np.zeros((20, 30, 5)), STROKES)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from densecrf.compatibility import LabelTree
     from densecrf.kernels import Bilateral, Features, Spatial
     from densecrf.model import DenseCRF
-    from densecrf.refinement import refine
+    from densecrf.refinement import Failure, refine, refine_many
     from densecrf.result import Result, Trace
     from densecrf.solvers import METHODS
     from densecrf.validation import ArgumentError, ArgumentWarning
@@ -27,6 +27,7 @@ __all__ = [
     "ArgumentWarning",
     "Bilateral",
     "DenseCRF",
+    "Failure",
     "Features",
     "LabelTree",
     "Result",
@@ -40,6 +41,7 @@ __all__ = [
     "presets",
     "pydensecrf",
     "refine",
+    "refine_many",
 ]
 
 _DEFINED_IN = {
@@ -48,6 +50,7 @@ _DEFINED_IN = {
     "ArgumentWarning": "densecrf.validation",
     "Bilateral": "densecrf.kernels",
     "DenseCRF": "densecrf.model",
+    "Failure": "densecrf.refinement",
     "Features": "densecrf.kernels",
     "LabelTree": "densecrf.compatibility",
     "Result": "densecrf.result",
@@ -56,6 +59,7 @@ _DEFINED_IN = {
     "certify": "densecrf.certificates",
     # Not "densecrf.refine": importing that module would put it in the function's place.
     "refine": "densecrf.refinement",
+    "refine_many": "densecrf.refinement",
 }
 _SUBMODULES = frozenset({"experiments", "filters", "io", "presets", "pydensecrf", "torch"})
 

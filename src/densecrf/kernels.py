@@ -6,7 +6,7 @@ weight :math:`w`; its part of the pairwise potential is
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from densecrf.validation import (
     check_pixels,
     mention,
     sigmas,
+    warn,
 )
 
 __all__ = ["Bilateral", "Features", "Kernel", "Spatial"]
@@ -42,7 +43,7 @@ class Kernel(Protocol):
         ...
 
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
-        """Return the features (n, d) of a grid of pixels of this shape."""
+        """Return the features (n, d) of a grid of pixels of this shape, which passed `check`."""
         ...
 
 
@@ -84,8 +85,7 @@ class Spatial:
         _check_positions("sigma", self.axis_sigmas(shape), shape)
 
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-        """Return the scaled positions, last axis (x) first."""
-        self.check(shape)
+        """Return the scaled positions, last axis (x) first, of a grid that passed `check`."""
         return _positions(shape, self.axis_sigmas(shape))
 
 
@@ -108,6 +108,8 @@ class Bilateral:
     channel_axis : int, optional
         The axis of `image` that holds the channels; by default the last, where there is one axis
         more than the model's grid has.
+    largest : float, optional
+        The largest absolute value of an image that is known to be finite; saves a scan.
     """
 
     image: Any
@@ -115,15 +117,16 @@ class Bilateral:
     sigma_color: Any
     weight: float = 1.0
     channel_axis: int | None = None
+    largest: InitVar[float | None] = None
+    _largest: float = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, largest: float | None) -> None:
         """Check what does not depend on the model's grid."""
         object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
         image = as_real_array("image", self.image)
         if image.size == 0:
             raise ArgumentError("image", ..., f"shape {image.shape} holds no pixels")
         check_fits("image", image.shape)
-        check_finite("image", image)
         if self.channel_axis is not None:
             axis = check_integer("channel_axis", self.channel_axis, at_least=-image.ndim)
             if axis >= image.ndim:
@@ -131,25 +134,33 @@ class Bilateral:
             image = np.moveaxis(image, axis, -1)
         object.__setattr__(self, "image", image)
         sigmas("sigma_xy", self.sigma_xy, as_real_array("sigma_xy", self.sigma_xy).size, "axes")
-        sigmas(
-            "sigma_color",
-            self.sigma_color,
-            as_real_array("sigma_color", self.sigma_color).size,
-            "channels",
-        )
+        channels = as_real_array("sigma_color", self.sigma_color).size
+        colors = sigmas("sigma_color", self.sigma_color, channels, "channels")
+        if largest is None:
+            low, high = check_finite("image", image)
+            largest = max(-low, high)
+            if image.dtype.kind == "f" and 0 <= low < high <= 1 and (colors >= 1).all():
+                warn(
+                    "image",
+                    f"values from {low:g} to {high:g}, for which {mention('sigma_color')} of "
+                    f"{colors.min():g} sees no edges: give 255 * image, or divide sigma_color by "
+                    "255",
+                )
+        object.__setattr__(self, "_largest", largest)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse an image of another grid, and standard deviations that do not fit it."""
         image = self._channels_last(shape)
         _check_positions("sigma_xy", self._axis_sigmas(shape), shape)
         check_fits("image: its features", (*shape, len(shape) + image.shape[-1]))
-        for c, sigma in enumerate(self._channel_sigmas(image)):
-            plane = image[..., c]
+        colors = self._channel_sigmas(image)
+        if self._largest <= LARGEST_FEATURE * colors.min():
+            return
+        for sigma, plane in zip(colors, np.moveaxis(image, -1, 0), strict=True):
             _check_extent("sigma_color", sigma, max(abs(float(plane.min())), float(plane.max())))
 
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
-        """Return scaled positions (last axis first) and colours."""
-        self.check(shape)
+        """Return scaled positions (last axis first) and colours of a grid that passed `check`."""
         image = self._channels_last(shape)
         d, channels = len(shape), image.shape[-1]
         out = np.empty((math.prod(shape), d + channels), np.float32)

@@ -20,6 +20,7 @@ from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree, compatibility_matrix
 from densecrf.kernels import Bilateral, Kernel
 from densecrf.pairwise import Pairwise, build_filter
+from densecrf.unaries import looks_like_probabilities
 from densecrf.validation import (
     FloatArray,
     IntArray,
@@ -28,6 +29,7 @@ from densecrf.validation import (
     check_choice,
     check_finite,
     check_pixels,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +85,7 @@ class DenseCRF:
         compatibility: Any = None,
         ignore: Any = None,
         blur: str = "symmetric",
+        _finite: bool = False,
     ) -> None:
         array = as_real_array("unary", unary)
         if array.ndim < 2:
@@ -100,7 +103,13 @@ class DenseCRF:
             raise ValueError(f"unary: shape {array.shape} holds no pixels")
         self.n = math.prod(self.shape)
         check_pixels("unary", max(self.n, self.n_labels))
-        converted = as_float32("unary", array)
+        converted = array if _finite else as_float32("unary", array)
+        if not _finite and looks_like_probabilities(converted):
+            warn(
+                "unary",
+                "values from 0 to 1 that add up to 1 over the labels look like probabilities, but "
+                "are taken as energies: use densecrf.DenseCRF.from_probabilities",
+            )
         theirs = array.flags.writeable and np.may_share_memory(converted, array)
         copied = np.array if theirs or ignore is not None else np.asarray
         self.unary: FloatArray = copied(converted, order="C").reshape(self.n_labels, -1)
@@ -111,7 +120,9 @@ class DenseCRF:
         self.filter = check_choice("filter", filter, FILTERS)
         self.blur = check_choice("blur", blur, ("symmetric", "forward"))
         self.tree = compatibility if isinstance(compatibility, LabelTree) else None
-        self.compatibility = compatibility_matrix(compatibility, self.n_labels)
+        self.compatibility = (
+            None if compatibility is None else compatibility_matrix(compatibility, self.n_labels)
+        )
         if self.filter == "grid":
             self.pairwise  # noqa: B018 - a wrong choice is refused here, not at the first use
 
@@ -158,7 +169,7 @@ class DenseCRF:
             Passed to the constructor.
         """
         unary = unaries.from_probabilities(probabilities, axis=axis, clip=clip)
-        return cls(_final(unary), kernels, **options)
+        return cls(_final(unary), kernels, _finite=True, **options)
 
     @classmethod
     def from_logits(
@@ -189,7 +200,7 @@ class DenseCRF:
         kernels = _as_tuple(kernels)
         grid = _image_shape(kernels, logits) if shape is None else shape
         unary = unaries.from_logits(logits, axis=axis, shape=grid)
-        return cls(_final(unary), kernels, **options)
+        return cls(_final(unary), kernels, _finite=True, **options)
 
     @classmethod
     def from_labels(
@@ -220,7 +231,7 @@ class DenseCRF:
             Passed to the constructor.
         """
         unary = unaries.from_labels(labels, n_labels, confidence=confidence, void=void)
-        return cls(_final(unary), kernels, **options)
+        return cls(_final(unary), kernels, _finite=True, **options)
 
     @cached_property
     def pairwise(self) -> Pairwise:

@@ -6,15 +6,17 @@ Every preset has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 
 import json
 import math
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from densecrf.io.atomic import write_json
 from densecrf.io.errors import FileFormatError
 from densecrf.kernels import Bilateral, Spatial
-from densecrf.validation import check_choice
+from densecrf.validation import ArgumentError, check_choice
 
 __all__ = ["PRESETS", "Preset", "get_preset", "read_preset", "write_preset"]
 
@@ -23,7 +25,9 @@ NUMBERS = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight")
 
 @dataclass(frozen=True)
 class Preset:
-    """Parameters of the two usual kernels.
+    """Parameters of the two usual kernels, and what goes with them.
+
+    Its defaults are the defaults of `densecrf.refine`, the command line and `densecrf.torch`.
 
     Attributes
     ----------
@@ -31,8 +35,6 @@ class Preset:
         Standard deviation (pixels) and weight of the spatial kernel.
     sigma_xy, sigma_color, bilateral_weight : float
         Standard deviations (pixels; colours from 0 to 255) and weight of the bilateral kernel.
-    iterations : int
-        Mean-field iterations that its users make; other methods have no use for it.
     confidence : float
         Probability that a hard label is right.
     pixels : int
@@ -49,12 +51,11 @@ class Preset:
     67
     """
 
-    sigma: float = 3
+    sigma: Any = 3
     weight: float = 3
-    sigma_xy: float = 80
-    sigma_color: float = 13
+    sigma_xy: Any = 80
+    sigma_color: Any = 13
     bilateral_weight: float = 10
-    iterations: int = 5
     confidence: float = 0.7
     pixels: int = 375 * 500
     about: str = ""
@@ -63,7 +64,9 @@ class Preset:
         """Return how much longer an image of that many pixels is than those of `pixels`."""
         return sqrt(pixels / self.pixels)
 
-    def kernels(self, image: Any, factor: float = 1.0) -> list[Spatial | Bilateral]:
+    def kernels(
+        self, image: Any, factor: float = 1.0, largest: float | None = None
+    ) -> list[Spatial | Bilateral]:
         """Return the kernels of an image, (*spatial) or (*spatial, channels).
 
         Parameters
@@ -72,20 +75,31 @@ class Preset:
             The image, colours from 0 to 255.
         factor : float
             What the standard deviations of positions are multiplied by.
+        largest : float, optional
+            The largest absolute value of an image that is known to be finite.
         """
-        return [
-            Spatial(self.sigma * factor, self.weight),
-            Bilateral(image, self.sigma_xy * factor, self.sigma_color, self.bilateral_weight),
-        ]
+        spatial = Spatial(_times(self.sigma, factor), self.weight)
+        sigma_xy = _times(self.sigma_xy, factor)
+        try:
+            appearance = Bilateral(
+                image, sigma_xy, self.sigma_color, self.bilateral_weight, largest=largest
+            )
+            return [spatial, appearance]
+        except ArgumentError as error:
+            raise error.renamed(weight="bilateral_weight") from error
+
+
+def _times(sigma: Any, factor: float) -> Any:
+    return sigma if factor == 1 else np.multiply(sigma, factor)
 
 
 #: All presets by name.
 PRESETS: dict[str, Preset] = {
-    "default": Preset(3, 3, 80, 13, 10, about="what most people start from"),
-    "pydensecrf": Preset(about="the example of pydensecrf's documentation"),
-    "deeplab": Preset(1, 3, 67, 3, 4, iterations=10, about="DeepLab, for network outputs"),
-    "afa": Preset(3, 3, 64, 5, 4, iterations=10, about="AFA, weakly supervised segmentation"),
-    "cam": Preset(3, 3, 50, 5, 10, iterations=10, about="class activation maps to pseudo-labels"),
+    "default": Preset(about="what most people start from"),
+    "pydensecrf": Preset(3, 3, 80, 13, 10, about="the example of pydensecrf's documentation"),
+    "deeplab": Preset(1, 3, 67, 3, 4, about="DeepLab, for network outputs"),
+    "afa": Preset(3, 3, 64, 5, 4, about="AFA, weakly supervised segmentation"),
+    "cam": Preset(3, 3, 50, 5, 10, about="class activation maps to pseudo-labels"),
     "tuned": Preset(
         4.33,
         3.0,
@@ -98,11 +112,12 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def get_preset(preset: str | Preset) -> Preset:
-    """Return a preset by its name, or the given one."""
-    if isinstance(preset, Preset):
-        return preset
-    return PRESETS[check_choice("preset", preset, tuple(PRESETS))]
+def get_preset(preset: str | Preset, **changed: Any) -> Preset:
+    """Return a preset by its name, or the given one, with those numbers changed that are given."""
+    if not isinstance(preset, Preset):
+        preset = PRESETS[check_choice("preset", preset, tuple(PRESETS))]
+    given = {name: value for name, value in changed.items() if value is not None}
+    return replace(preset, **given) if given else preset
 
 
 def write_preset(path: str | os.PathLike[str], preset: Preset, **remarks: Any) -> None:

@@ -1,31 +1,25 @@
 """One call from an image and a network's output, or an annotation, to a labelling."""
 
-from collections.abc import Callable
+import inspect
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count, islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from densecrf import unaries
-from densecrf.layouts import Reading, read, settle_kind
+from densecrf.layouts import color_range, read, without_alpha
 from densecrf.model import DenseCRF
 from densecrf.presets import Preset, get_preset
-from densecrf.validation import (
-    ArgumentError,
-    FloatArray,
-    as_real_array,
-    check_integer,
-    check_positive,
-    mention,
-)
+from densecrf.unaries import Kind, energies, plant
+from densecrf.validation import ArgumentError, check_integer, check_positive
 
 if TYPE_CHECKING:
     from densecrf.result import Result
+    from densecrf.solvers.registry import MethodName
 
-__all__ = ["build", "color_range", "refine"]
-
-#: What a forbidden label costs a pixel: more than all its neighbours can pay.
-FORBIDDEN = 1000.0
+__all__ = ["Failure", "build", "refine", "refine_many"]
 
 
 def refine(
@@ -33,41 +27,103 @@ def refine(
     probabilities: Any,
     *,
     preset: str | Preset = "default",
-    method: str = "lp",
+    sigma: Any = None,
+    weight: float | None = None,
+    sigma_xy: Any = None,
+    sigma_color: Any = None,
+    bilateral_weight: float | None = None,
+    scale_sigmas: bool | float = False,
+    kind: Kind | None = None,
+    axis: int | None = None,
+    channel_axis: int | None = None,
+    n_labels: int | None = None,
+    void: Any = 255,
+    ignore: Any = None,
+    seeds: Any = None,
+    confidence: float | None = None,
+    clip: float = 1e-5,
+    image_range: tuple[float, float] | None = None,
+    method: "MethodName" = "lp",
+    gap: float | None = None,
+    time_limit: float | None = None,
     max_iterations: int | None = None,
     threads: int | None = None,
-    time_limit: float | None = None,
-    gap: float | None = None,
+    device: Any = None,
     callback: Callable[[Any], Any] | None = None,
     progress: bool = False,
     method_options: dict[str, Any] | None = None,
-    **reading: Any,
 ) -> "Result":
     """Sharpen a network's output, or an annotation, along the edges of its image.
 
     Parameters
     ----------
-    image : array_like
-        The image or volume: channels last, channels first, or none. Colours from 0 to 255, or from
-        0 to 1 where it holds floating-point numbers; otherwise see `image_range`.
-    probabilities : array_like
-        What is known of the pixels: probabilities or logits with the label axis first or last,
-        one integer label a pixel, or one foreground probability a pixel. Input that can be read
-        in two ways is refused, and both are spelled out.
+    image : array_like or torch.Tensor
+        The image or volume: channels last, channels first, or none, also PyTorch's (1, channels,
+        height, width). Colours from 0 to 255, or from 0 to 1 where it holds floating-point
+        numbers; otherwise see `image_range`. An opaque alpha channel is left out.
+    probabilities : array_like or torch.Tensor
+        What is known of the pixels: probabilities or logits with the label axis first, last or
+        behind a batch axis of one, one integer label per pixel, or one foreground probability per
+        pixel. Input that can be read in two ways is refused, and both are spelled out.
     preset : str or Preset
-        Kernel parameters: ``"default"``, ``"pydensecrf"``, ``"deeplab"``, ``"afa"``, ``"cam"``,
-        or a `densecrf.presets.Preset`.
+        Kernel parameters by name, one of `densecrf.presets.PRESETS`, or as an object.
+    sigma : float or sequence of float, optional
+        Standard deviation of the spatial kernel in pixels, one or one per axis; the preset's by
+        default, as for the next four.
+    weight : float, optional
+        Weight of the spatial kernel.
+    sigma_xy : float or sequence of float, optional
+        Standard deviation of position in the bilateral kernel, in pixels.
+    sigma_color : float or sequence of float, optional
+        Standard deviation of colour in the bilateral kernel, for colours from 0 to 255; one, or
+        one per channel.
+    bilateral_weight : float, optional
+        Weight of the bilateral kernel: the larger, the smoother the labelling.
+    scale_sigmas : bool or float
+        True scales the standard deviations of positions to the size of the image (presets are
+        made for 375 × 500 pixels); a number multiplies them.
+    kind : {"probabilities", "logits", "energies", "labels"}, optional
+        What `probabilities` holds, where it does not show.
+    axis : int, optional
+        The label axis of `probabilities`, where two fit. Scores of a lower resolution are resized
+        to the image, bilinearly, when their label axis is named.
+    channel_axis : int, optional
+        The channel axis of `image`, where two fit; all its channels are used.
+    n_labels : int, optional
+        Number of labels; needed where `probabilities` are labels and some do not occur.
+    void : int, sequence of int or None
+        Values of hard labels that mean "could be anything": 255 by default, 0 for pydensecrf's
+        unsure label. Such pixels have no unary, and no pixel ends with such a label.
+    ignore : array_like of bool, optional
+        Pixels whose probabilities are not to be believed; their labels follow from the others.
+    seeds : array_like, optional
+        Pixels whose label is known: integers of the image's shape, -1 or 255 for the others; or,
+        for two labels, True where the foreground (label 1) is certain.
+    confidence : float, optional
+        Probability that a hard label is right; the preset's by default.
+    clip : float
+        Smallest probability.
+    image_range : (float, float), optional
+        The values of `image` that mean black and white.
     method : str
-        One of `densecrf.METHODS`. ``"lp"`` says how far from optimal the answer is.
-    max_iterations, threads, time_limit, gap, callback, progress
-        See `densecrf.DenseCRF.solve`. Mean field makes the preset's number of iterations unless
-        `max_iterations` says otherwise.
+        One of `densecrf.METHODS`. ``"lp"`` says how far from optimal the answer is; ``"mf"`` is
+        mean field to convergence, ``"mf5"`` five iterations of it.
+    gap : float, optional
+        Relative gap at which a method with a lower bound stops; the method's own by default.
+    time_limit : float, optional
+        Seconds after which the best labelling so far is returned.
+    max_iterations : int, optional
+        Most iterations.
+    threads : int, optional
+        Threads of the compiled core, all by default; the result does not depend on it.
+    device : str or torch.device, optional
+        Where to solve, for example ``"cuda"``; needs PyTorch. The result is NumPy's in any case.
+    callback : callable, optional
+        Called after each iteration with the best so far; returning True stops.
+    progress : bool
+        Whether to print a line that follows the iterations.
     method_options : dict, optional
         The method's own options.
-    **reading
-        How to read the input; see `build`: ``kind``, ``axis``, ``channel_axis``, ``n_labels``,
-        ``void``, ``ignore``, ``seeds``, ``confidence``, ``clip``, ``image_range``,
-        ``scale_sigmas``.
 
     Returns
     -------
@@ -81,19 +137,37 @@ def refine(
     >>> image[:, 3:] = 200
     >>> p = np.where(image[..., :2] < 100, (0.9, 0.1), (0.1, 0.9))  # label axis last
     >>> p[0, 1] = 0.3, 0.7  # a mistake
-    >>> refine(image, p, method="mf").labels[0]
+    >>> refine(image, p, bilateral_weight=5).labels[0]
     array([0, 0, 0, 1, 1, 1])
     """
-    chosen = get_preset(preset)
-    crf = build(image, probabilities, preset=chosen, **reading)
-    if max_iterations is None and method == "mf":
-        max_iterations = chosen.iterations
+    crf = build(
+        image,
+        probabilities,
+        preset=preset,
+        sigma=sigma,
+        weight=weight,
+        sigma_xy=sigma_xy,
+        sigma_color=sigma_color,
+        bilateral_weight=bilateral_weight,
+        scale_sigmas=scale_sigmas,
+        kind=kind,
+        axis=axis,
+        channel_axis=channel_axis,
+        n_labels=n_labels,
+        void=void,
+        ignore=ignore,
+        seeds=seeds,
+        confidence=confidence,
+        clip=clip,
+        image_range=image_range,
+    )
     return crf.solve(
         method,
         gap=gap,
         time_limit=time_limit,
         max_iterations=max_iterations,
         threads=threads,
+        device=device,
         callback=callback,
         progress=progress,
         **(method_options or {}),
@@ -105,6 +179,12 @@ def build(
     probabilities: Any,
     *,
     preset: str | Preset = "default",
+    sigma: Any = None,
+    weight: float | None = None,
+    sigma_xy: Any = None,
+    sigma_color: Any = None,
+    bilateral_weight: float | None = None,
+    scale_sigmas: bool | float = False,
     kind: str | None = None,
     axis: int | None = None,
     channel_axis: int | None = None,
@@ -115,166 +195,122 @@ def build(
     confidence: float | None = None,
     clip: float = 1e-5,
     image_range: tuple[float, float] | None = None,
-    scale_sigmas: bool | float = False,
 ) -> DenseCRF:
-    """Return the model that `refine` solves.
+    """Return the model that `refine` solves; the parameters are those of `refine`."""
+    chosen = get_preset(
+        preset,
+        sigma=sigma,
+        weight=weight,
+        sigma_xy=sigma_xy,
+        sigma_color=sigma_color,
+        bilateral_weight=bilateral_weight,
+        confidence=confidence,
+    )
+    reading, low, high = read(image, probabilities, kind=kind, axis=axis, channel_axis=channel_axis)
+    sure = chosen.confidence
+    unary = energies(
+        reading, low, high, kind=kind, n_labels=n_labels, void=void, confidence=sure, clip=clip
+    )
+    if seeds is not None:
+        plant(unary, seeds)
+    factor = 1.0
+    if scale_sigmas is True:
+        factor = chosen.factor(math.prod(reading.image.grid))
+    elif scale_sigmas is not False:
+        factor = check_positive("scale_sigmas", scale_sigmas)
+    pixels, grid = reading.image.pixels, reading.image.grid
+    if channel_axis is None:
+        pixels = without_alpha(pixels, grid)
+    pixels, largest = color_range(pixels, image_range)
+    unary.setflags(write=False)
+    return DenseCRF(unary, chosen.kernels(pixels, factor, largest), ignore=ignore, _finite=True)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An item of `refine_many` that could not be refined.
+
+    Attributes
+    ----------
+    index : int
+        Which one, counted from 0.
+    error : Exception
+        Why.
+    """
+
+    index: int
+    error: Exception
+
+    def __bool__(self) -> bool:
+        """Return False, so that ``filter(None, ...)`` keeps the results."""
+        return False
+
+
+def refine_many(
+    images: Iterable[Any],
+    probabilities: Iterable[Any],
+    *,
+    workers: int = 2,
+    **options: Any,
+) -> "Iterator[Result | Failure]":
+    """Refine many images at a time; yields a result for each, in their order.
+
+    An item that fails is yielded as a `Failure`, and the others go on. At most ``2 * workers``
+    items are read ahead of the one that is yielded, so that neither input nor output need fit into
+    memory. The iterables are read by the calling thread.
 
     Parameters
     ----------
-    image, probabilities, preset
-        See `refine`.
-    kind : str, optional
-        What `probabilities` holds, where it does not show: ``"probabilities"``, ``"logits"``,
-        ``"energies"`` or ``"labels"``.
-    axis, channel_axis : int, optional
-        The label axis of `probabilities` and the channel axis of `image`, where two readings fit.
-        With `axis` named, scores of a lower resolution are resized to the image, bilinearly.
-    n_labels : int, optional
-        Number of labels; needed where `probabilities` are labels and some do not occur.
-    void : int, sequence of int or None
-        Values of hard labels that mean "could be anything": 255 by default, 0 for pydensecrf's
-        unsure label. Such pixels have no unary, and no pixel ends with such a label.
-    ignore : array_like of bool, optional
-        Pixels whose probabilities are not to be believed; they follow their neighbours.
-    seeds : array_like, optional
-        Pixels whose label is known: integers of the image's shape, -1 or 255 for the others; or,
-        for two labels, True where the foreground (label 1) is certain.
-    confidence : float, optional
-        Probability that a hard label is right; the preset's by default.
-    clip : float
-        Smallest probability.
-    image_range : (float, float), optional
-        The values of `image` that mean black and white.
-    scale_sigmas : bool or float
-        True scales the standard deviations of positions to the size of the image (presets are
-        made for 375 × 500 pixels); a number multiplies them.
+    images, probabilities : iterable of array_like
+        What `refine` takes, one each per item; they must be of one length.
+    workers : int
+        Items that are worked on at a time, each by one thread unless `threads` says otherwise.
+    **options
+        Passed to `refine`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> image, p = np.zeros((4, 6, 3), np.uint8), np.full((2, 4, 6), 0.5)
+    >>> p[0] += 0.4
+    >>> p[1] -= 0.4
+    >>> [type(each).__name__ for each in refine_many([image] * 3, [p, p[:, :3], p])]
+    ['Result', 'Failure', 'Result']
     """
-    chosen = get_preset(preset)
-    reading = read(image, probabilities, kind=kind, axis=axis, channel_axis=channel_axis)
-    unary = _unary(
-        reading,
-        settle_kind(reading, kind),
-        n_labels=n_labels,
-        void=void,
-        confidence=chosen.confidence if confidence is None else confidence,
-        clip=clip,
-    )
-    if seeds is not None:
-        _plant(unary, seeds)
-    pixels = color_range(reading.image, image_range)
-    if scale_sigmas is True:
-        factor = chosen.factor(int(np.prod(reading.grid)))
-    else:
-        factor = check_positive("scale_sigmas", scale_sigmas) if scale_sigmas else 1.0
-    return DenseCRF(unary, chosen.kernels(pixels, factor), ignore=ignore)
+    check_integer("workers", workers, at_least=1)
+    inspect.signature(refine).bind(None, None, **options)  # a wrong keyword fails here, once
+    return _in_order(iter(images), iter(probabilities), workers, {"threads": 1} | options)
 
 
-def _unary(
-    reading: Reading,
-    kind: str,
-    *,
-    n_labels: int | None,
-    void: Any,
-    confidence: float,
-    clip: float,
-) -> FloatArray:
-    """Return the energies (labels, *grid)."""
-    values = reading.values
-    if kind == "labels":
-        return _from_labels(values, n_labels, void, confidence)
-    if reading.content == "map":
-        if kind == "energies":
-            raise ArgumentError(
-                "probabilities", ..., "energies need one map a label, (labels, *pixels)"
-            )
-        zero = np.zeros_like(values, np.float64)
-        values = np.stack([zero if kind == "logits" else 1.0 - values, values])
-    if n_labels is not None and values.shape[0] != check_integer("n_labels", n_labels, at_least=2):
-        raise ArgumentError("n_labels", n_labels, f"the array holds {values.shape[0]} labels")
-    if kind == "probabilities":
-        return unaries.from_probabilities(values, clip=clip)
-    if kind == "logits":
-        return unaries.from_logits(values)
-    return np.array(values, np.float32, order="C")
+def _in_order(
+    images: Iterator[Any],
+    probabilities: Iterator[Any],
+    workers: int,
+    options: dict[str, Any],
+) -> "Iterator[Result | Failure]":
+    ahead: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            pairs = _pairs(images, probabilities)
+            for index in count():
+                for image, known in islice(pairs, 2 * workers + 1 - len(ahead)):
+                    ahead.append(pool.submit(refine, image, known, **options))
+                if not ahead:
+                    return
+                try:
+                    done: Result | Failure = ahead.popleft().result()
+                except Exception as error:
+                    done = Failure(index, error)
+                yield done
+        finally:
+            for future in ahead:
+                future.cancel()
 
 
-def _from_labels(
-    values: npt.NDArray[Any], n_labels: int | None, void: Any, confidence: float
-) -> FloatArray:
-    labels = np.array(values, np.int64)
-    if (labels != values).any():
-        raise ArgumentError("probabilities", ..., "labels must be whole numbers")
-    empty = [] if void is None else [int(value) for value in np.atleast_1d(void)]
-    unsure = np.isin(labels, empty)
-    if unsure.all():
-        raise ArgumentError(
-            "probabilities", ..., f"every pixel is void ({empty}); nothing is known"
-        )
-    largest = int(labels[~unsure].max())
-    count = largest + 1 if n_labels is None else n_labels
-    if count < 2:
-        raise ArgumentError(
-            "probabilities",
-            ...,
-            f"only label {largest} occurs; give {mention('n_labels')}, the number of labels",
-        )
-    nobody = -2 if (labels[~unsure] == -1).any() else -1  # -1 that is not void is refused
-    marked = np.where(unsure, nobody, labels)
-    unary = unaries.from_labels(marked, count, confidence=confidence, void=nobody)
-    unary[[value for value in empty if 0 <= value < count]] = FORBIDDEN
-    return unary
-
-
-def _plant(unary: FloatArray, seeds: Any) -> None:
-    """Forbid every label but the seed's."""
-    planted = as_real_array("seeds", seeds)
-    if planted.shape != unary.shape[1:]:
-        raise ArgumentError("seeds", ..., f"shape {planted.shape} for {unary.shape[1:]} pixels")
-    labels = len(unary)
-    if planted.dtype == bool:
-        if labels != 2:
-            raise ArgumentError(
-                "seeds",
-                ...,
-                f"a mask says 'foreground', but there are {labels} labels; give the label "
-                "of each seed, and -1 elsewhere",
-            )
-        planted = np.where(planted, 1, -1)
-    index = planted.astype(np.int64)
-    free = (index == -1) | (index == 255)
-    wrong = ~free & ((index != planted) | (index < 0) | (index >= labels))
-    if wrong.any():
-        raise ArgumentError(
-            "seeds",
-            ...,
-            f"value {planted[wrong][0]} is neither a label 0 … {labels - 1} nor -1 or 255 "
-            "(no seed)",
-        )
-    other = np.arange(labels).reshape(-1, *([1] * index.ndim)) != index
-    unary[other & ~free] = FORBIDDEN
-
-
-def color_range(
-    image: npt.NDArray[Any], image_range: tuple[float, float] | None
-) -> npt.NDArray[Any]:
-    """Return the image with black at 0 and white at 255, which colour sigmas are made for."""
-    if image_range is not None:
-        black, white = (float(value) for value in image_range)
-        if not white > black:
-            raise ArgumentError("image_range", image_range, "give (black, white), black lower")
-        shifted = image.astype(np.float64) - black
-        return np.asarray(shifted * (255.0 / (white - black)), np.float32)
-    low, high = float(image.min()), float(image.max())
-    if image.dtype == bool or (image.dtype.kind == "f" and low >= 0 and high <= 1):
-        return np.asarray(image * np.float32(255), np.float32)
-    if image.dtype == np.uint16 and high > 255:
-        return np.asarray(image / np.float32(257), np.float32)
-    if low < 0 or high > 255:
-        raise ArgumentError(
-            "image",
-            ...,
-            f"values from {low:g} to {high:g}; colour standard deviations are for 0 to 255. "
-            "Say which values are black and white, for example "
-            f"{mention('image_range', (low, high))}, or undo a network's normalisation",
-        )
-    return image
+def _pairs(images: Iterator[Any], probabilities: Iterator[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield one of each, and refuse another number of one than of the other."""
+    for image, known in zip_longest(images, probabilities, fillvalue=_pairs):
+        if image is _pairs or known is _pairs:
+            remedy = f"{'more' if image is _pairs else 'fewer'} than images; give one per image"
+            raise ArgumentError("probabilities", ..., remedy)
+        yield image, known

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.refinement import FORBIDDEN, color_range
+from densecrf.layouts import color_range, without_alpha
+from densecrf.unaries import FORBIDDEN
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -60,8 +61,8 @@ def scribble_unary(
     """
     strokes = as_real_array("scribbles", scribbles)
     picture = as_real_array("image", image)
-    check_finite("image", picture)
     check_finite("scribbles", strokes)
+    picture = without_alpha(picture, strokes.shape)
     if picture.shape == strokes.shape:
         picture = picture[..., None]
     if picture.shape[:-1] != strokes.shape:
@@ -81,7 +82,7 @@ def scribble_unary(
     if not 0 < certainty < 1:
         raise ArgumentError("certainty", certainty, "must be between 0 and 1")
     index, free, count = _strokes(strokes, n_labels, void)
-    bins = _bins(color_range(picture, image_range))
+    bins = _bins(color_range(picture, image_range)[0])
     likelihood = np.zeros((count, *free.shape))
     for label in np.unique(index[~free]):
         histogram = _histogram(bins[:, (index == label) & ~free])

@@ -48,8 +48,9 @@ LARGEST_WEIGHT = 1e20  # beyond, sums over pixels leave the range of float32
 LARGEST_FEATURE = 1e6  # the lattice's integer keys hold this at any dimension
 MOST_PIXELS = 2**31 - 1  # pixels are numbered in 32 bits
 MOST_THREADS = 1024
+LARGEST_FLOAT = float(np.finfo(np.float32).max)
 _CPU, _PINNED = 1, 3  # DLPack's numbers of devices
-_PACKAGE = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - compared as text
+_PACKAGE = __name__.split(".", maxsplit=1)[0]
 _MARK = "\0"  # around the mention of another argument in a remedy
 
 
@@ -106,6 +107,10 @@ class _Argument(Exception):  # noqa: N818 - a base of a warning, too
         head = self.name if self.value is ... else f"{self.name}={_shown(self.value)}"
         return f"{head}: {self.remedy}"
 
+    def __repr__(self) -> str:
+        """Show the message as `str` does."""
+        return f"{type(self).__name__}({str(self)!r})"
+
 
 class ArgumentError(_Argument, ValueError):
     """An argument that cannot be used.
@@ -136,7 +141,7 @@ class ArgumentWarning(_Argument, UserWarning):
 def warn(name: str, remedy: str) -> None:
     """Warn of an argument, at the line outside this package that leads here."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] == _PACKAGE:
         level, frame = level + 1, frame.f_back
     warnings.warn(ArgumentWarning(name, ..., remedy), stacklevel=level)
 
@@ -150,7 +155,7 @@ def as_real_array(name: str, value: Any, *, ndim: int | None = None) -> npt.NDAr
     """Return `value` as an array of real numbers, or say why it is none."""
     try:
         array = _shared(name, value) if hasattr(value, "__dlpack__") else np.asarray(value)
-    except (ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError, RuntimeError, BufferError) as error:
         raise ArgumentError(name, ..., f"not an array of numbers ({error})") from error
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ArgumentError(
@@ -183,36 +188,37 @@ def _shared(name: str, value: Any) -> npt.NDArray[Any]:
             "lies on a GPU or another device; bring it to this memory first, or use "
             "densecrf.torch, which works there",
         )
-    if getattr(value, "requires_grad", False):
+    if hasattr(value, "detach"):  # torch's: without the record of its gradient
         value = value.detach()
+        value = value.float() if "bfloat16" in str(value.dtype) else value  # NumPy has none
     return np.from_dlpack(value)
 
 
-def check_finite(name: str, array: npt.NDArray[Any]) -> None:
-    """Refuse NaN and infinities, naming the first."""
-    if array.dtype.kind != "f":
-        return
-    finite = np.isfinite(array)
-    if not finite.all():
-        index = tuple(int(i) for i in np.argwhere(~finite)[0])
-        count = int(array.size - np.count_nonzero(finite))
+def check_finite(name: str, array: npt.NDArray[Any]) -> tuple[float, float]:
+    """Return the least and the largest value, refusing what float32 cannot hold, by its index."""
+    if array.size == 0:
+        return 0.0, 0.0
+    low, high = float(array.min()), float(array.max())  # NaN where there is one
+    if array.dtype.kind == "f" and not (-low <= LARGEST_FLOAT and high <= LARGEST_FLOAT):
+        with np.errstate(invalid="ignore"):
+            held = np.abs(array) <= LARGEST_FLOAT
+        index = tuple(int(i) for i in np.argwhere(~held)[0])
+        count = int(array.size - np.count_nonzero(held))
+        what = "beyond the range of float32" if np.isfinite(array[index]) else "not finite"
         raise ArgumentError(
             name,
             ...,
-            f"{count} of {array.size} values are not finite, the first is "
-            f"{array[index]} at {index}; clean them first (numpy.nan_to_num) or mask those pixels",
+            f"{count} of {array.size} values are {what}, the first is {array[index]} at {index}; "
+            "clean them first (numpy.nan_to_num) or mask those pixels",
         )
+    return low, high
 
 
 def as_float32(name: str, array: npt.NDArray[Any]) -> FloatArray:
     """Return finite numbers as float32, refusing those beyond its range."""
     check_fits(name, array.shape)
     check_finite(name, array)
-    with np.errstate(over="ignore"):
-        out = np.asarray(array, np.float32)
-    if array.dtype.kind == "f" and array.dtype.itemsize > 4:
-        check_finite(f"{name} as float32", out)
-    return out
+    return np.asarray(array, np.float32)
 
 
 def as_features(value: Any) -> npt.NDArray[np.floating[Any]]:
@@ -222,9 +228,8 @@ def as_features(value: Any) -> npt.NDArray[np.floating[Any]]:
         raise ArgumentError("features", ..., f"shape {array.shape} holds nothing to filter")
     check_pixels("features", array.shape[0])
     check_fits("features", array.shape)
-    check_finite("features", array)
-    largest = max(float(array.max()), -float(array.min()))
-    if not largest <= LARGEST_FEATURE:
+    low, high = check_finite("features", array)
+    if (largest := max(high, -low)) > LARGEST_FEATURE:
         raise ArgumentError(
             "features",
             ...,
@@ -350,7 +355,7 @@ def sigmas(name: str, value: Any, count: int, of_what: str) -> npt.NDArray[np.fl
     array = as_real_array(name, value)
     if array.ndim == 0:
         return np.full(count, check_positive(name, array[()]))
-    if array.shape != (count,):
+    if array.shape != (count,) or count == 0:
         raise ArgumentError(
             name, value, f"give one number, or one for each of the {count} {of_what}"
         )

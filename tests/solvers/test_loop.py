@@ -80,7 +80,9 @@ def test_an_absurd_proximal_constant_is_refused(method, lam):
         crf.solve(method, lam=lam)
 
 
-@pytest.mark.parametrize(("name", "value"), [("callback", "x"), ("cells", 1e300)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("callback", "x"), ("cells", 1e300), ("least_inner", b"1")]
+)
 def test_options_that_cannot_be_used_are_refused(name, value):
     crf = densecrf.DenseCRF(np.zeros((2, 3, 3)), [densecrf.Spatial(1.0)])
     with pytest.raises(ValueError, match=f"{name}="):

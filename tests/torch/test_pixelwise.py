@@ -105,3 +105,12 @@ def test_sums(engine, device, generator):
     expected = u - (u.double().sum(1) / total).float()[:, None] * mass
     torch.testing.assert_close(balanced(u.clone(), mass, total, engine=engine), expected)
     torch.testing.assert_close(inner(u, v, engine=engine), (u.double() * v.double()).sum())
+
+
+def test_projection_where_numbers_overflow():
+    largest = torch.finfo(torch.float32).max
+    z = torch.tensor([[largest, -largest, float("inf"), float("nan"), -float("inf")]] * 2)
+    z = torch.cat([z, torch.full((4, 5), -0.9 * largest)])
+    y = project_simplex(z, engine="torch")
+    assert (y >= 0).all()
+    torch.testing.assert_close(y.sum(0), torch.ones(5))

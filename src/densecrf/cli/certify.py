@@ -14,7 +14,7 @@ from densecrf.cli.inputs import Sources, find_job, load, read_labelling
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import describe, fail, output, print_json, print_notes
 from densecrf.model import DenseCRF
-from densecrf.refinement import FORBIDDEN
+from densecrf.unaries import FORBIDDEN
 
 __all__ = ["certify"]
 
@@ -91,5 +91,5 @@ def _completed(
     other = np.arange(count)[:, None] != known.reshape(1, -1)
     unary = np.where(other & ~empty.reshape(1, -1), np.float32(FORBIDDEN), crf.unary)
     fixed = DenseCRF(unary.reshape(count, *crf.shape), crf.kernels)
-    found = fixed.solve("lp", gap=o.LP_GAP).labels
+    found = fixed.solve("lp").labels
     return np.where(empty, found, labels), int(empty.sum())

@@ -16,8 +16,9 @@ from densecrf.cli.reports import describe
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
 from densecrf.io.opening import open_regular
 from densecrf.io.unaries import KEYS
+from densecrf.layouts import color_range
 from densecrf.model import DenseCRF
-from densecrf.refinement import build, color_range
+from densecrf.refinement import build
 from densecrf.scribbles import scribble_unary
 
 __all__ = ["Job", "Loaded", "Sources", "find_job", "find_jobs", "load", "read_labelling"]
@@ -172,7 +173,7 @@ def load(job: Job, options: ModelOptions) -> Loaded:
         open_regular(path).close()
     # Black and white of --image-range are values as stored.
     image = read_image(job.image, page=options.page, native=options.image_range is not None)
-    pixels = color_range(image, options.image_range)
+    pixels, _ = color_range(image, options.image_range)
     crf = _model(job, options, image, pixels)
     return Loaded(np.clip(pixels, 0, 255).astype(np.uint8), crf)
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,14 +12,14 @@ import typer
 from densecrf.cli.reports import describe
 from densecrf.io import PALETTES
 from densecrf.io.opening import open_regular
-from densecrf.layouts import KINDS
-from densecrf.presets import NUMBERS, PRESETS, Preset, read_preset
+from densecrf.presets import NUMBERS, PRESETS, Preset, get_preset, read_preset
 from densecrf.solvers import METHODS
+from densecrf.solvers.registry import LP_GAP
+from densecrf.unaries import KINDS
 from densecrf.validation import check_choice
 
 __all__ = ["ModelOptions", "SolveOptions", "check_gap", "with_model", "with_options"]
 
-LP_GAP = 0.01  # what a folder of images can wait for
 INPUT, MODEL, SOLVER, OUTPUT = "Input", "Model", "Solver", "Output"
 
 
@@ -304,9 +304,8 @@ class ModelOptions:
 
     def chosen_preset(self) -> Preset:
         """Return the preset with the numbers that were given in place of its own."""
-        names = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight", "confidence")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return replace(PRESETS[self.preset], **given)
+        names = (*NUMBERS, "confidence")
+        return get_preset(self.preset, **{name: getattr(self, name) for name in names})
 
 
 def _declared(
@@ -389,15 +388,12 @@ class SolveOptions:
     threads: int | None = None
     device: str | None = None
 
-    def keywords(self, preset: Preset) -> dict[str, Any]:
-        """Return the keyword arguments; mean field makes the preset's iterations."""
-        most = self.max_iterations
-        if most is None and self.method == "mf":
-            most = preset.iterations
+    def keywords(self) -> dict[str, Any]:
+        """Return the keyword arguments."""
         return {
-            "gap": LP_GAP if self.gap is None and self.method == "lp" else self.gap,
+            "gap": self.gap,
             "time_limit": self.time_limit,
-            "max_iterations": most,
+            "max_iterations": self.max_iterations,
             "threads": self.threads,
             "device": self.device,
         }

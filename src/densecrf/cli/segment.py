@@ -152,7 +152,7 @@ class _Segment:
             watch.say(f"{job.name}: iteration {so_far.iterations}{proven}")
             return watch.stop.is_set()
 
-        keywords = self.solver.keywords(self.model.chosen_preset())
+        keywords = self.solver.keywords()
         result = loaded.crf.solve(self.solver.method, callback=follow, **keywords)
         if watch.stop.is_set():
             raise Interrupted

@@ -17,6 +17,8 @@ import numpy as np
 from densecrf.io.arrays import MAX_BYTES, check_size, read_npy, read_npz
 from densecrf.io.errors import FileFormatError
 from densecrf.resample import resize_bilinear
+from densecrf.unaries import SUM_TOLERANCE, negative_log_softmax, sums_to_one
+from densecrf.validation import check_choice, check_fraction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +34,7 @@ ByteOrder = Literal["big", "little"]
 #: Names of arrays in ``.npz`` files, and what each holds.
 KEYS: dict[str, Kind] = {"logits": "logits", "probs": "probabilities", "unary": "energies"}
 
-# Half floats and files quantised to 0.001 miss a sum of one by up to half a step a label.
-_SUM_TOLERANCE = 0.02
+_AXES = {"first": 0, "last": -1}
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,9 @@ class Scores:
         if self.kind == "energies":
             return self.values
         if self.kind == "probabilities":
-            if not 0 < clip < 1:
-                raise ValueError(f"clip={clip} must lie between 0 and 1")
+            clip = check_fraction("clip", clip)
             return np.asarray(-np.log(np.maximum(self.values, np.float32(clip))))
-        shifted = self.values.max(axis=0) - self.values
-        return np.asarray(shifted + np.log(np.exp(-shifted).sum(axis=0)), np.float32)
+        return negative_log_softmax(self.values)
 
 
 def read_scores(
@@ -167,8 +166,7 @@ def _label_first(
         raise FileFormatError(path, f"shape {array.shape} needs a label axis and spatial axes")
     fits = {"first": (array.shape[0], array.shape[1:]), "last": (array.shape[-1], array.shape[:-1])}
     if axis is not None:
-        if axis not in fits:
-            raise ValueError(f"axis={axis!r} must be 'first' or 'last'")
+        check_choice("axis", axis, tuple(_AXES))
         fits = {axis: fits[axis]}
     else:
         if labels is not None:
@@ -176,14 +174,14 @@ def _label_first(
         if shape is not None and any(fit[1] == tuple(shape) for fit in fits.values()):
             fits = {name: fit for name, fit in fits.items() if fit[1] == tuple(shape)}
         if len(fits) == 2:
-            summed = [name for name in fits if _sums_to_one(array, 0 if name == "first" else -1)]
+            summed = [name for name in fits if sums_to_one(np.moveaxis(array, _AXES[name], 0))]
             fits = {name: fits[name] for name in summed or fits}
     if not fits:
         raise FileFormatError(path, f"shape {array.shape} has no axis of {labels} labels")
     if len(fits) == 2:
         readings = " or ".join(f"{n} labels over {s}, axis={a!r}" for a, (n, s) in fits.items())
         raise FileFormatError(path, f"shape {array.shape} can be read two ways: {readings}")
-    return _float_labels(np.moveaxis(array, 0 if "first" in fits else -1, 0))
+    return _float_labels(np.moveaxis(array, _AXES[next(iter(fits))], 0))
 
 
 def _check_expected(
@@ -203,29 +201,23 @@ def _refuse(path: PathLike, values: NDArray[Any], bad: NDArray[np.bool_]) -> Non
         raise FileFormatError(path, f"holds {values[first]} at index {first}")
 
 
-def _sums_to_one(array: NDArray[Any], axis: int, tolerance: float = _SUM_TOLERANCE) -> bool:
-    if array.shape[axis] < 2 or not (array.min() >= -1e-6 and array.max() <= 1 + 1e-3):
-        return False
-    return bool(np.abs(array.sum(axis=axis, dtype=np.float64) - 1).max() <= tolerance)
-
-
 def _scores(
     path: PathLike,
     values: NDArray[np.float32],
     kind: Kind | None,
     reason: str,
     *,
-    tolerance: float = _SUM_TOLERANCE,
+    tolerance: float = SUM_TOLERANCE,
     otherwise: Kind | None = None,
 ) -> Scores:
     """Check the values and settle what they are; ``otherwise`` where they are no probabilities."""
     if values.shape[0] < 2:
         raise FileFormatError(path, f"has {values.shape[0]} label; at least two are needed")
-    if kind is not None and kind not in get_args(Kind):
-        raise ValueError(f"kind={kind!r} must be one of {', '.join(get_args(Kind))}")
+    if kind is not None:
+        check_choice("kind", kind, get_args(Kind))
     _refuse(path, values, np.isnan(values))
     if kind is None:
-        if _sums_to_one(values, 0, tolerance):
+        if sums_to_one(values, tolerance):
             kind, reason = "probabilities", "values lie in 0..1 and sum to one over the labels"
         elif otherwise is not None:
             kind, reason = otherwise, "values do not sum to one over the labels"
@@ -301,7 +293,7 @@ def read_c_unary(
     if int(ids.max()) >= keys:
         raise FileFormatError(path, f"names key {int(ids.max())} of {keys}: damaged")
     values = np.ascontiguousarray(vectors.T)[:, ids.astype(np.int64)]
-    tolerance = max(_SUM_TOLERANCE, labels * step / 2)
+    tolerance = max(SUM_TOLERANCE, labels * step / 2)
     return _scores(
         path,
         values.reshape(labels, height, width),

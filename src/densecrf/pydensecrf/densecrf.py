@@ -272,6 +272,7 @@ class DenseCRF:
             # The model knows costs and rewards by its compatibility, not by negative weights.
             weight, costs = 1.0, np.diag(np.full(self._labels, -weight, np.float32))
         made = make(weight)
+        made.check(self._grid)
         self._terms.append(Term(made, made.features(self._grid), weight, costs, way))
 
     def _marginals(self, q: Any) -> FloatArray:

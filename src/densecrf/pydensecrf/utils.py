@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.unaries import SUM_TOLERANCE, from_labels, whole_numbers
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -25,8 +26,6 @@ __all__ = [
     "unary_from_labels",
     "unary_from_softmax",
 ]
-
-SUM_TOLERANCE = 0.02
 
 
 def unary_from_labels(
@@ -61,19 +60,13 @@ def unary_from_labels(
         )
     x = as_real_array("labels", labels).ravel()
     check_finite("labels", x)
-    index = x.astype(np.int64)
-    if (index != x).any():
-        raise ArgumentError("labels", ..., "not whole numbers; give one label index a pixel")
+    index = whole_numbers("labels", x)
     first = 1 if zero_unsure else 0
     wrong = (index < 0) | (index >= count + first)
     if wrong.any():
         raise ArgumentError("labels", ..., _outside(int(index[wrong][0]), count, bool(zero_unsure)))
-    out = np.full((count, index.size), -np.log((1 - gt_prob) / (count - 1)), np.float32)
-    unsure = index < first
-    np.put_along_axis(
-        out, np.where(unsure, 0, index - first)[None], np.float32(-np.log(gt_prob)), 0
-    )
-    out[:, unsure] = np.log(count)
+    out = from_labels(index - first, count, confidence=gt_prob, void=-1)
+    out[:, index < first] = np.log(count)
     return out
 
 

@@ -89,6 +89,7 @@ def lp(
         sooner by it.
     """
     check_integer("iterations", iterations, at_least=0)
+    check_integer("least_inner", least_inner, at_least=0)
     check_integer("round_every", round_every, at_least=1)
     check_integer("polish", polish, at_least=0)
     check_integer("settle_every", settle_every, at_least=1)

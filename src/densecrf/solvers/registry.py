@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -37,7 +37,15 @@ from densecrf.validation import (
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
-__all__ = ["METHODS", "Method", "minimise", "solve"]
+__all__ = ["LP_GAP", "METHODS", "Method", "MethodName", "minimise", "solve"]
+
+#: Names of the methods.
+MethodName: TypeAlias = Literal[
+    "unary", "mf5", "mf", "qp", "qp-cccp", "dc-neg", "sg-lp", "cg-lp",
+    "prox-lp", "prox-lp-l", "prox-lp-acc", "lp"
+]  # fmt: skip
+#: Relative gap at which ``"lp"`` stops unless told otherwise, in every interface.
+LP_GAP = 1e-3
 
 
 @dataclass(frozen=True)
@@ -108,12 +116,12 @@ _METHODS: dict[str, Method] = {
         "linear program with a certificate (ours)",
         lp_start,
         compatibility="tree",
-        gap=1e-3,
+        gap=LP_GAP,
         finish=lp_finish,
     ),
 }
 
-METHODS: tuple[str, ...] = tuple(_METHODS)
+METHODS: tuple[MethodName, ...] = get_args(MethodName)
 
 
 def solve(
@@ -148,7 +156,9 @@ def solve(
         Stop when the answer is proven to be within this fraction of the optimum; 0 runs to the
         method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
     time_limit : float, optional
-        Seconds after which to return the best so far.
+        Seconds after which to return the best so far, or the argmin of the unary energies where
+        nothing was scored yet. It holds while filters are built, too; a run is late by one filter
+        call at most.
     max_iterations : int, optional
         Most iterations.
     threads : int, optional

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from densecrf.torch.geometry import elevation_matrix
 from densecrf.torch.pixelwise import project_simplex
+from densecrf.torch.topology import elevation_matrix
 
 if TYPE_CHECKING:
     from torch import Tensor

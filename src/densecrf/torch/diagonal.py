@@ -11,8 +11,8 @@ from densecrf.torch.triton.launch import launch
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from densecrf.torch.geometry import Topology
     from densecrf.torch.lattice import Lattice
+    from densecrf.torch.topology import Topology
 
 
 def diagonal(lattice: Lattice) -> Tensor:
@@ -70,7 +70,7 @@ def _path(
 
 
 def _shares_by_triton(topology: Topology) -> Tensor:
-    from densecrf.torch.triton import geometry_kernels as kernels
+    from densecrf.torch.triton import topology_kernels as kernels
 
     n, d = topology.pixels, topology.dimension
     pairs = (d + 1) * (d + 2) // 2
@@ -86,7 +86,7 @@ def _shares_by_triton(topology: Topology) -> Tensor:
 
 
 def _diagonal_by_triton(lattice: Lattice) -> Tensor:
-    from densecrf.torch.triton import geometry_kernels as kernels
+    from densecrf.torch.triton import topology_kernels as kernels
 
     topology = lattice.topology
     n = topology.pixels

@@ -7,7 +7,9 @@ Triton serves float32 tensors on a CUDA device, and CPU tensors when its interpr
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
@@ -19,9 +21,19 @@ if TYPE_CHECKING:
 Engine = Literal["auto", "triton", "torch"]
 
 
+FIRST_TRITON = (3, 3)  # whose launcher `triton.launch` knows; before it, plain torch operations
+
+
 def has_triton() -> bool:
-    """Whether Triton can be imported."""
-    return find_spec("triton") is not None
+    """Whether there is a Triton that runs the kernels."""
+    return find_spec("triton") is not None and triton_version() >= FIRST_TRITON
+
+
+@cache
+def triton_version() -> tuple[int, int]:
+    """Return the major and minor version of the Triton that is installed."""
+    major, minor = re.findall(r"\d+", version("triton"))[:2]
+    return int(major), int(minor)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Filtering on the lattice by plain torch operations: any device, any floating dtype."""
+"""The lattice filter by plain torch operations: any device, any floating dtype."""
 
 from __future__ import annotations
 

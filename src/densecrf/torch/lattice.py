@@ -10,7 +10,7 @@ import torch
 
 from densecrf.cached import cached_property
 from densecrf.torch.dispatch import Engine, use_triton
-from densecrf.torch.geometry import MAX_DIMENSION, Topology, build_topologies
+from densecrf.torch.topology import MAX_DIMENSION, Topology, build_topologies
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Levels:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Gaussian filtering of n pixels with (n, d) features on the permutohedral lattice.
+    """Gaussian filter of n pixels with (n, d) features on the permutohedral lattice.
 
     The matrix k ≈ exp(-½ ‖f_a - f_b‖²) is applied by splatting onto the vertices of the simplices
     that enclose the features, blurring with (½, 1, ½) along each of the d+1 axes, and slicing.
@@ -146,7 +146,7 @@ class Lattice:
 
     @property
     def slots(self) -> int:
-        """Arrays of vertex rows that a filtering needs at once."""
+        """Arrays of vertex rows that a filter call needs at once."""
         return 4 if self.order == "symmetric" else 2
 
     @property
@@ -166,7 +166,7 @@ class Lattice:
         return self.corner_weight.device
 
     def scaled(self, g: Tensor) -> Lattice:
-        """Return the filter of g_a k_ab g_b; it shares the geometry with this one.
+        """Return the filter of g_a k_ab g_b; it shares the topology with this one.
 
         Parameters
         ----------
@@ -343,7 +343,7 @@ def labels_at_once(lattice: Lattice, channels: int, levels: Levels | None) -> in
 
 
 def scratch_per_label(lattice: Lattice, levels: Levels | None) -> int:
-    """Bytes of scratch memory that filtering a label takes."""
+    """Bytes of scratch memory that a filter call takes per label."""
     ramps = levels.ramps if levels else 1
     size = lattice.corner_weight.element_size()
     if lattice.triton:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from densecrf.torch.geometry import SEGMENT, Topology
 from densecrf.torch.lattice import SMALLEST_MASS, Lattice
+from densecrf.torch.topology import SEGMENT, Topology
 from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from densecrf.presets import PRESETS
 from densecrf.result import relative_gap
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
@@ -36,6 +37,7 @@ from densecrf.validation import (
 __all__ = ["BatchResult", "DenseCRF"]
 
 _MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
+_DEFAULT = PRESETS["default"]
 LEARNABLE = ("weights", "sigmas", "compatibility")
 Sigma = float | Sequence[float]
 
@@ -91,10 +93,11 @@ class DenseCRF(nn.Module):
         (C, C) costs of pairs of labels, symmetric; Potts by default. For mean field and dc-neg.
     normalization : {"symmetric", "none"}
         As for `densecrf.DenseCRF`.
-    method : {"mf", "dc-neg", "prox-lp", "lp"}
-        What `forward` runs.
-    iterations : int
-        Of mean field in `forward`. The other methods run as far as they do in `solve`.
+    method : {"mf5", "mf", "dc-neg", "prox-lp", "lp"}
+        What `forward` runs: ``"mf5"`` makes five iterations of mean field, ``"mf"`` as many as it
+        takes to converge, 100 at most. The others run as far as they do in `solve`.
+    iterations : int, optional
+        Another number of mean-field iterations, made in full.
     learn : iterable of {"weights", "sigmas", "compatibility"}
         What becomes a parameter. Weights and sigmas are stored as logarithms, so they stay
         positive. To learn a compatibility, give one to start from.
@@ -124,20 +127,22 @@ class DenseCRF(nn.Module):
     def __init__(
         self,
         *,
-        spatial_sigma: Sigma = 3.0,
-        spatial_weight: float = 3.0,
-        bilateral_sigma_xy: Sigma = 60.0,
-        bilateral_sigma_color: Sigma = 13.0,
-        bilateral_weight: float = 10.0,
+        spatial_sigma: Sigma = _DEFAULT.sigma,
+        spatial_weight: float = _DEFAULT.weight,
+        bilateral_sigma_xy: Sigma = _DEFAULT.sigma_xy,
+        bilateral_sigma_color: Sigma = _DEFAULT.sigma_color,
+        bilateral_weight: float = _DEFAULT.bilateral_weight,
         compatibility: Tensor | None = None,
         normalization: str = "symmetric",
-        method: str = "mf",
-        iterations: int = 5,
+        method: str = "mf5",
+        iterations: int | None = None,
         learn: Iterable[str] = (),
     ) -> None:
         super().__init__()
-        self.method = check_choice("method", method, ("mf", "dc-neg", "prox-lp", "lp"))
-        self.iterations = check_integer("iterations", iterations, at_least=1)
+        self.method = check_choice("method", method, ("mf5", "mf", "dc-neg", "prox-lp", "lp"))
+        self.iterations = iterations
+        if iterations is not None:
+            check_integer("iterations", iterations, at_least=1)
         self.normalization = check_choice("normalization", normalization, ("symmetric", "none"))
         self._learn = frozenset(check_choice("learn", each, LEARNABLE) for each in learn)
         self._fixed: dict[str, Tensor | None] = {}
@@ -330,10 +335,12 @@ class DenseCRF(nn.Module):
         return sigma.double()
 
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
-        if self.method == "mf":
+        if self.method in ("mf5", "mf"):
+            most = self.iterations or (5 if self.method == "mf5" else 100)
+            tolerance = 1e-3 if self.iterations is None and self.method == "mf" else 0.0
             problem: Any = self.problem(logits, image, workspace)
             y = problem.unary_marginals()
-            for step in mean_field(problem, y, iterations=self.iterations - 1, tolerance=0.0):
+            for step in mean_field(problem, y, iterations=most - 1, tolerance=tolerance):
                 y = step.y
             # The last update in logarithms, which keep what a probability would round to zero.
             log_y = torch.log_softmax(-problem.unary - problem.messages(y), 0)

@@ -314,7 +314,8 @@ class _Tiles:
 def _projected(z: Tensor) -> Tensor:
     """Simplex projection by sorting."""
     z = z.nan_to_num(torch.finfo(z.dtype).min)  # what overflow left
-    z = z - z.amax(0)  # relative: no cancellation for large z
+    # Relative: no cancellation for large z; what is below -1 is outside the support anyway.
+    z = (z - z.amax(0)).clamp(min=-2)
     sorted_z = torch.sort(z, 0, descending=True).values
     count = torch.arange(1, z.shape[0] + 1, device=z.device, dtype=z.dtype).unsqueeze(1)
     thresholds = (sorted_z.cumsum(0) - 1) / count

@@ -1,4 +1,4 @@
-"""Filtering on the lattice by Triton kernels: splat, blur, slice."""
+"""The lattice filter by Triton kernels: splat, blur, slice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch.geometry import SEGMENT
+from densecrf.torch.topology import SEGMENT
 from densecrf.torch.triton import filter_kernels as kernels
 from densecrf.torch.triton.launch import launch
 
@@ -53,7 +53,7 @@ def to_rows(scores: Tensor, levels: Levels | None, names: Tensor | None = None) 
     return rows
 
 
-SPREAD = 5  # place of `low` and `scale` among the arguments of the first launch of a filtering
+LEVELS_AT = 5  # place of `low` and `scale` among the arguments of a filter call's first launch
 
 
 def indicator_rows(labels: Tensor, names: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Triton kernels of the lattice filters (launched by `densecrf.torch.triton.filter`).
 
-Values live in rows, one a vertex: channel h·LABELS + l is ramp h of label l (plain filtering has
+Values are rows, one per vertex: channel h·LABELS + l is ramp h of label l (the plain filter has
 one channel a label). A ramp is c_h(t) = clamp(t - h, 0, 1), the mass in levels above h; ramps make
 the running sum over levels of the ordered filter part of the splat, where it costs nothing, and
 level 0 need not be stored.

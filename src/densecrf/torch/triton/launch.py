@@ -9,24 +9,22 @@ launch is Triton's public one, with the same result.
 
 from __future__ import annotations
 
-import re
 import threading
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from densecrf.torch.dispatch import interpreted
+from densecrf.torch.dispatch import interpreted, triton_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# Versions of Triton whose compiled kernels are run by run(x, y, z, stream, function,
-# packed_metadata, launch_metadata, enter_hook, exit_hook, *arguments, *constants).
-DIRECT_VERSIONS = (3, 3), (3, 9)
+# The last version of Triton whose compiled kernels are known to be run by run(x, y, z, stream,
+# function, packed_metadata, launch_metadata, enter_hook, exit_hook, *arguments, *constants).
+LAST_DIRECT = (3, 9)
 
 _compiled: dict[tuple[Any, ...], Any] = {}
 _local = threading.local()
@@ -37,9 +35,7 @@ def direct() -> bool:
     """Whether kernels are launched directly: the private functions are the known ones."""
     if interpreted() or not hasattr(torch._C, "_cuda_getCurrentRawStream"):
         return False
-    major, minor = re.findall(r"\d+", version("triton"))[:2]
-    first, last = DIRECT_VERSIONS
-    if not first <= (int(major), int(minor)) <= last:
+    if triton_version() > LAST_DIRECT:
         return False
     kernel = getattr(import_module("triton.compiler"), "CompiledKernel", None)
     return hasattr(kernel, "run")

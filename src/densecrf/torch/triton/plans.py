@@ -1,6 +1,6 @@
-"""Doing the same to other tensors again and again, at little cost on the host.
+"""Repeated operations on other tensors, at little cost on the host.
 
-A filtering makes some twelve launches; preparing their arguments takes longer than the kernels do.
+A filter call is some twelve launches; preparing their arguments takes longer than the kernels do.
 A plan keeps the prepared launches of one operation, and its scratch memory, for the next ones of
 the same kind, which differ in a few arguments only.
 """
@@ -62,7 +62,7 @@ class Plans:
             with recorded() as launches:
                 answer = work()
             varying = {t.data_ptr(): i for i, t in enumerate(tensors)}
-            if len(varying) == len(tensors):  # else nobody knows which is meant where
+            if len(varying) == len(tensors):  # else an address is ambiguous
                 self._plans[key] = _plan(launches, varying, answer)
             return answer
         if numbers is not None:
@@ -85,7 +85,7 @@ def _plan(launches: list[Launch], varying: dict[int, int], answer: Any) -> Plan:
             address = argument.data_ptr() if isinstance(argument, torch.Tensor) else argument
             if address in varying:
                 places[varying[address]].append((each.arguments, place))
-        # What varies belongs to others; it is not kept.
+        # What varies is the caller's; it is not stored.
         kept = [t for t in each.tensors if t.data_ptr() not in varying]
         own.append(each._replace(tensors=kept))
     return Plan(own, places, answer)

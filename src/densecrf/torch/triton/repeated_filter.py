@@ -1,4 +1,4 @@
-"""Filtering with one lattice again and again, by Triton's kernels."""
+"""Repeated filter calls on one lattice, by Triton's kernels."""
 
 from __future__ import annotations
 
@@ -113,5 +113,5 @@ class RepeatedFilter:
             for first in range(0, count, block):
                 work(slice(first, min(first + block, count)))
             return
-        numbers = None if levels is None else (engine.SPREAD, (levels.low, levels.scale))
+        numbers = None if levels is None else (engine.LEVELS_AT, (levels.low, levels.scale))
         self._plans.run(key, varying, partial(work, slice(0, count)), numbers)

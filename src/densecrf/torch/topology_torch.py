@@ -1,4 +1,4 @@
-"""The lattice's geometry by plain torch operations: any device, any length of keys."""
+"""The lattice's topology by plain torch operations: any device, any length of keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch.geometry import (
+from densecrf.torch.topology import (
     FAR,
     SEGMENT,
     Digits,

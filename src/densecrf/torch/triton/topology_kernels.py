@@ -1,4 +1,4 @@
-"""Triton kernels that build the permutohedral lattice (launched by `geometry`)."""
+"""Triton kernels that build the permutohedral lattice (launched by `topology`)."""
 
 # ruff: noqa: N803  (constants of a kernel are in capitals)
 # mypy: disable-error-code="misc, no-untyped-def, no-untyped-call, untyped-decorator"

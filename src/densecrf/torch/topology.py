@@ -1,4 +1,4 @@
-"""The permutohedral lattice's geometry and incidence, built by sorting: no hashing, no races.
+"""The permutohedral lattice's topology, built by sorting: no hashing, no races.
 
 Follows Adams, Baek and Davis (2010): features are lifted onto the plane of zero sum in d+1
 dimensions, each lies in a simplex of d+1 lattice points, and only the corners of those simplices
@@ -175,12 +175,12 @@ def build_topologies(
 
 def _engine(triton: bool) -> ModuleType:
     if triton:
-        from densecrf.torch.triton import geometry as engine
+        from densecrf.torch.triton import topology as engine
 
         return engine
-    from densecrf.torch import geometry_torch
+    from densecrf.torch import topology_torch
 
-    return geometry_torch
+    return topology_torch
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The lattice's geometry by Triton kernels, for keys of one word."""
+"""The lattice's topology by Triton kernels, for keys of one word."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch.geometry import (
+from densecrf.torch.topology import (
     FAR,
     SEGMENT,
     Digits,
@@ -15,7 +15,7 @@ from densecrf.torch.geometry import (
     Topology,
     elevation_matrix,
 )
-from densecrf.torch.triton import geometry_kernels as kernels
+from densecrf.torch.triton import topology_kernels as kernels
 from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:
