@@ -61,7 +61,9 @@ _DEFINED_IN = {
     "refine": "densecrf.refinement",
     "refine_many": "densecrf.refinement",
 }
-_SUBMODULES = frozenset({"experiments", "filters", "io", "presets", "pydensecrf", "torch"})
+_SUBMODULES = frozenset(
+    {"experiments", "filters", "io", "monai", "presets", "pydensecrf", "simplecrf", "torch"}
+)
 
 
 def __getattr__(name: str) -> Any:
