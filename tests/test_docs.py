@@ -30,7 +30,7 @@ NOT_RUN = ("densecrf demo", "densecrf segment images/ --probs probs/ --out resul
 NUMBER = re.compile(r"[-+]?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
 TIME = re.compile(r"[\d.]+ m?s\b")
 # Lines about how a solver got there: their numbers may be off by a factor of two, others by 1 %.
-EFFORT = re.compile(r"certificate|effort|ended|gap")
+EFFORT = re.compile(r"certificate|effort|ended|gap|at most")
 WRITE = bool(os.environ.get("DENSECRF_WRITE_DOCS"))
 
 
