@@ -19,8 +19,6 @@ from densecrf.result import Trace, relative_gap
 __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 
-TRIAL = 2.5  # gaps' ratio, estimate to asked, at which a proof is first tried
-
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
 Finish = Callable[[ProblemBase, Any], tuple[Any, float]]
 
@@ -168,7 +166,7 @@ class Outcome:
         """Return whether the asked gap is proven, where the estimates promise it."""
         estimate = self.gap
         if self._trial is None:
-            self._trial = TRIAL * gap
+            self._trial = gap
         if estimate is None or estimate > self._trial or not self._duals:
             return False
         proven = self.prove(problem)
