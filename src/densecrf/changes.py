@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.validation import mention
+
 __all__ = ["Changes", "compare"]
 
 #: A pixel is confident where its input probability exceeds this.
@@ -22,8 +24,8 @@ _OVERTURNED = 0.1  # share of the confident pixels whose reversal is reported
 _PRESENT = 0.05  # share of the image that a label must have had for "one label takes all"
 
 _REMEDY = (
-    "lower the weights (strength=0.5, or bilateral_weight=), or let densecrf.adapt or densecrf.fit "
-    "find a model for such images"
+    f"lower the weights ({mention('strength', 0.5)}, or {mention('bilateral_weight')}), or let "
+    "densecrf.adapt or densecrf.fit find a model for such images"
 )
 
 
@@ -67,8 +69,8 @@ class Changes:
     def warnings(self) -> list[str]:
         """Return a text for each way in which the labelling departs suspiciously from its input.
 
-        Every text gives the numbers and the remedy. There is none where the changes are of the
-        usual kind: false labels removed, borders moved.
+        Every text gives the numbers and the remedy, as `densecrf.ArgumentWarning` takes it. There
+        is none where the changes are of the usual kind: false labels removed, borders moved.
         """
         found = []
         lost = [

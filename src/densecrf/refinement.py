@@ -178,7 +178,7 @@ def refine(
         **(method_options or {}),
     )
     for text in result.changes.warnings():
-        warn("probabilities", text)
+        warn("labels", text)
     return result
 
 
