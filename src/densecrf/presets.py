@@ -176,7 +176,18 @@ def _times(sigma: Any, factor: float) -> Any:
 
 #: All presets by name.
 PRESETS: dict[str, Model] = {
-    "default": Model(about="what most people start from"),
+    "default": Model(
+        3,
+        2,
+        80,
+        6,
+        5,
+        confidence=0.95,
+        pixels=300 * 355,
+        scale_sigmas=True,
+        label_costs="image",
+        about="ours, for lp: at or above its input on MSRC and CamVid",
+    ),
     "pydensecrf": Model(3, 3, 80, 13, 10, about="the example of pydensecrf's documentation"),
     "deeplab": Model(1, 3, 67, 3, 4, about="DeepLab, for network outputs"),
     "afa": Model(3, 3, 64, 5, 4, about="AFA, weakly supervised segmentation"),

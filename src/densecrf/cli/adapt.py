@@ -97,4 +97,4 @@ def adapt_to(
     found = [result["found"] for result in batch.results.values()]
     if len({len(statistics.pixels) for statistics in found}) != 1:
         return None, batch.failures
-    return adapted(options.chosen, sum_statistics(found), options.chosen.tolerated), batch.failures
+    return adapted(options.chosen, sum_statistics(found)), batch.failures

@@ -193,7 +193,8 @@ def _model(
             )
         except ValueError as error:
             raise ValueError(f"{job.scribbles}: {describe(error)}") from error
-        return options.chosen.crf(unary, pixels, scale_sigmas=options.scale_sigmas)
+        model = options.chosen.scaled(options.strength)
+        return model.crf(unary, pixels, scale_sigmas=options.scale_sigmas)
     given, kind = _known(job, options)
     seeds = None if strokes is None else np.where(np.isin(strokes, options.void), -1, strokes)
     try:
@@ -201,6 +202,7 @@ def _model(
             image,
             given,
             model=options.chosen,
+            strength=options.strength,
             kind=kind,
             axis=options.axis if job.labels is None else None,
             n_labels=options.n_labels,

@@ -278,6 +278,7 @@ class ModelOptions:
     image_range: tuple[float, float] | None = None
     palette: str | None = None
     page: int | None = None
+    strength: float = 1.0
     scale_sigmas: bool | None = None
     params: str | None = None
 
@@ -286,7 +287,6 @@ class ModelOptions:
         cls,
         preset: str,
         params: Path | None,
-        strength: float,
         axis: str | None,
         void: list[int] | None,
         **given: Any,
@@ -302,7 +302,7 @@ class ModelOptions:
         except (OSError, ValueError) as error:
             raise typer.BadParameter(describe(error), param_hint="--model") from error
         return cls(
-            chosen.scaled(strength),
+            chosen,
             **given,
             axis=_parse_axis(axis),
             void=tuple(void or (255,)),
