@@ -14,7 +14,7 @@ from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, output, print_failures, print_json
 from densecrf.label_costs import border_statistics, sum_statistics
 from densecrf.learning.adaptation import adapted
-from densecrf.presets import Model, write_model
+from densecrf.presets import Model, get_model, write_model
 
 __all__ = ["ENOUGH", "Adapt", "adapt", "adapt_to"]
 
@@ -63,6 +63,7 @@ def adapt(
     print_failures(failures, len(todo) - len(failures))
     if found is None:
         raise fail("no image could be used, or they have different numbers of labels")
+    found = get_model(found, **model.numbers)
     write_model(out, found)
     if as_json:
         print_json({"file": str(out), "label_costs": found.label_costs, **found.provenance})
@@ -85,7 +86,7 @@ def adapt_to(
 
     None stands for no model: no image could be used, or they have different numbers of labels.
     """
-    potts = replace(options, chosen=replace(options.chosen, label_costs=None))
+    potts = replace(options, chosen=replace(options.chosen, label_costs=None), strength=1.0)
 
     def work(job: Job, watch: Watch) -> dict[str, Any]:
         watch.say(f"{job.name}: adapting")

@@ -270,7 +270,8 @@ def _parse_axis(axis: str | None) -> int | None:
 class ModelOptions:
     """How the input is read and which kernels there are; fields as the options."""
 
-    chosen: Model = PRESETS["default"]
+    chosen: Model
+    numbers: dict[str, float]
     kind: str | None = None
     axis: int | None = None
     n_labels: int | None = None
@@ -282,6 +283,11 @@ class ModelOptions:
     scale_sigmas: bool | None = None
     params: str | None = None
 
+    def model_keywords(self) -> dict[str, Any]:
+        """Return what `densecrf.refine` is told of the model."""
+        scales = {"strength": self.strength, "scale_sigmas": self.scale_sigmas}
+        return {"model": self.chosen, **self.numbers, **scales}
+
     @classmethod
     def of(
         cls,
@@ -292,17 +298,19 @@ class ModelOptions:
         **given: Any,
     ) -> "ModelOptions":
         """Return what the options of `with_model` say."""
-        numbers = {name: given.pop(name) for name in (*NUMBERS, "confidence") if name in given}
+        names = (*NUMBERS, "confidence")
+        numbers = {name: x for name in names if (x := given.pop(name, None)) is not None}
         try:
             if params is None:
-                chosen = get_model(preset, **numbers)
+                chosen = get_model(preset)
             else:
                 with open_regular(params):
-                    chosen = get_model(read_model(params), **numbers)
+                    chosen = read_model(params)
         except (OSError, ValueError) as error:
             raise typer.BadParameter(describe(error), param_hint="--model") from error
         return cls(
             chosen,
+            numbers,
             **given,
             axis=_parse_axis(axis),
             void=tuple(void or (255,)),
