@@ -74,7 +74,7 @@ def test_strong_weights_warn_and_the_default_is_silent(recwarn):
     image, p = blobs((60, 80))
     densecrf.refine(image, p)
     assert not recwarn
-    with pytest.warns(ArgumentWarning, match=r"takes all .* strength=0\.5"):
+    with pytest.warns(ArgumentWarning, match=r"takes all .*strength=0\.5"):
         densecrf.refine(image, p, model="pydensecrf", sigma=60, weight=1000)
 
 

@@ -178,8 +178,8 @@ def refine(
         progress=progress,
         **(method_options or {}),
     )
-    for text in result.changes.warnings():
-        warn("labels", text)
+    if suspicious := result.changes.warning():
+        warn("labels", suspicious)
     return result
 
 

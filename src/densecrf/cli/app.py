@@ -7,6 +7,7 @@ import typer
 from densecrf import __version__
 from densecrf.cli import (
     adapt,
+    alternatives,
     certify,
     compare,
     demo,
@@ -39,6 +40,7 @@ for command in (segment.segment, compare.compare, certify.certify, info.info, de
 for command in (adapt.adapt, fit.fit, tune.tune):
     app.command(epilog=EPILOG)(command)
 reproduce.app.command()(difference.difference)
+reproduce.app.command()(alternatives.alternatives)
 app.add_typer(reproduce.app, epilog=EPILOG)
 
 

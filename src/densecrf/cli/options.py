@@ -169,8 +169,7 @@ Confidence = Annotated[
     typer.Option(help="Probability that a hard label is right.", rich_help_panel=MODEL),
 ]
 Strength = Annotated[
-    float,
-    typer.Option(help="Factor of the kernels' weights; 0: none.", min=0, rich_help_panel=MODEL),
+    float, typer.Option(help="Factor of the weights; 0: none.", min=0, rich_help_panel=MODEL)
 ]
 ScaleSigmas = Annotated[
     bool | None,
@@ -286,7 +285,7 @@ class ModelOptions:
     def model_keywords(self) -> dict[str, Any]:
         """Return what `densecrf.refine` is told of the model."""
         scales = {"strength": self.strength, "scale_sigmas": self.scale_sigmas}
-        return {"model": self.chosen, **self.numbers, **scales}
+        return {**scales, "model": self.chosen, **self.numbers}
 
     @classmethod
     def of(

@@ -227,7 +227,8 @@ def _record(result: Result, heard: list[str]) -> dict[str, Any]:
     elif len(used) == 1:
         heard = [*heard, f"label {labels[0]} everywhere: {cause}"]
     changes = result.changes
-    heard = [*heard, *(describe(ArgumentWarning("labels", ..., t)) for t in changes.warnings())]
+    if suspicious := changes.warning():
+        heard = [*heard, describe(ArgumentWarning("labels", ..., suspicious))]
     told = {"pixels_by_label": used, "changes": changes.to_dict(), "warnings": heard}
     return {**result.to_dict(), **told}
 

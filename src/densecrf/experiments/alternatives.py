@@ -1,4 +1,4 @@
-"""When does refinement help? Dense CRFs beside what else a user could take.
+"""Dense CRFs beside what else a user could take.
 
 Every method that has settings gets the same budget: a few of them, tried on the validation images;
 the best (sum of accuracy and IoU) is judged on the test images. Each image's outcome is a record,
