@@ -220,14 +220,14 @@ def _record(result: Result, heard: list[str]) -> dict[str, Any]:
     labels, counts = np.unique(result.labels, return_counts=True)
     used = {str(label): int(count) for label, count in zip(labels, counts, strict=True)}
     label, constant = result.best_constant
+    changes = result.changes
     cause = "the weights are too strong for what is known; lower --bilateral-weight and --weight"
     if constant < result.energy:
         better = f"{number(constant)}, below the {number(result.energy)} of {result.method}"
         heard = [*heard, f"label {label} everywhere has energy {better}: {cause}"]
     elif len(used) == 1:
         heard = [*heard, f"label {labels[0]} everywhere: {cause}"]
-    changes = result.changes
-    if suspicious := changes.warning():
+    elif suspicious := changes.warning():
         heard = [*heard, describe(ArgumentWarning("labels", ..., suspicious))]
     told = {"pixels_by_label": used, "changes": changes.to_dict(), "warnings": heard}
     return {**result.to_dict(), **told}
