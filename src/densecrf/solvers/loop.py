@@ -19,7 +19,7 @@ from densecrf.result import Trace, relative_gap
 __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 
-TRIAL = 1.5  # gaps' ratio, estimate to asked, at which a proof is first tried
+TRIAL = 2.5  # gaps' ratio, estimate to asked, at which a proof is first tried
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
 Finish = Callable[[ProblemBase, Any], tuple[Any, float]]
