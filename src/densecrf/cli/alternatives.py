@@ -45,7 +45,7 @@ def alternatives(
     """
     from tabulate import tabulate
 
-    from densecrf.experiments.alternatives import ALTERNATIVES, Judge
+    from densecrf.comparison.alternatives import ALTERNATIVES, Judge
 
     dataset = open_dataset(data, None, None)
     stem = out / f"alternatives-{dataset.name}"

@@ -152,14 +152,10 @@ Weight = Annotated[
     float | None, typer.Option(help="Weight of the spatial kernel.", rich_help_panel=MODEL)
 ]
 SigmaXy = Annotated[
-    float | None,
-    typer.Option(help="Position deviation of the bilateral kernel.", rich_help_panel=MODEL),
+    float | None, typer.Option(help="Position deviation, bilateral.", rich_help_panel=MODEL)
 ]
 SigmaColor = Annotated[
-    float | None,
-    typer.Option(
-        help="Colour deviation of the bilateral kernel (0 to 255).", rich_help_panel=MODEL
-    ),
+    float | None, typer.Option(help="Colour deviation (0 to 255).", rich_help_panel=MODEL)
 ]
 BilateralWeight = Annotated[
     float | None, typer.Option(help="Weight of the bilateral kernel.", rich_help_panel=MODEL)
@@ -297,8 +293,7 @@ class ModelOptions:
         **given: Any,
     ) -> "ModelOptions":
         """Return what the options of `with_model` say."""
-        names = (*NUMBERS, "confidence")
-        numbers = {name: x for name in names if (x := given.pop(name, None)) is not None}
+        numbers = {n: x for n in (*NUMBERS, "confidence") if (x := given.pop(n)) is not None}
         try:
             if params is None:
                 chosen = get_model(preset)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from command_line import densecrf, said
-from densecrf.experiments import other_methods as other
-from densecrf.experiments.alternatives import trimap
+from densecrf.comparison import other_methods as other
+from densecrf.comparison.alternatives import trimap
 from tiny_dataset import make_dataset
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.experiments import other_methods as other
+from densecrf.comparison import other_methods as other
 from densecrf.experiments.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
 from densecrf.label_costs import border_statistics, sum_statistics
 from densecrf.learning.adaptation import adapted
