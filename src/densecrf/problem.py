@@ -253,9 +253,9 @@ class Problem:
     ) -> FloatArray:
         """Add `y` to the potentials z and compress them into `span`, in place.
 
-        The multiplier update. Monotone; each label's two ends of width `edge` are kept: pixels at
-        different ends stay fully apart, those at the same end keep their differences. Labels that
-        no pixel has keep zeros, which take no memory.
+        The multiplier update. Each label's least potential becomes 0. Monotone; its two ends of
+        width `edge` are kept: pixels at different ends stay fully apart, those at the same end keep
+        their differences. Labels that no pixel has keep zeros, which take no memory.
         """
         nodes = self.nodes(y)
         z = np.zeros(nodes.shape, np.float32) if z is None else z
@@ -263,6 +263,7 @@ class Problem:
             if not more.any():
                 continue
             row += more
+            row -= row.min()
             top = float(row.max())
             if top > span:
                 slope = np.float32((span - 2 * edge) / max(top - 2 * edge, 1e-6))

@@ -279,7 +279,12 @@ class TorchProblem(QuadraticSteps):
     @cached_property
     def rounding_allowance(self) -> float:
         """What a bound gives away for the filters' rounding: half an ulp of all pairwise mass."""
-        return 0.5 * float(np.finfo(np.float32).eps) * float(self.pairwise.total_mass)
+        return 0.5 * float(np.finfo(np.float32).eps) * self.total_mass
+
+    @cached_property
+    def total_mass(self) -> float:
+        """The sum of all pairwise weights, both orders of a pair and the pixels' own."""
+        return float(self.pairwise.total_mass)
 
     @cached_property
     def lipschitz(self) -> Tensor:
@@ -301,6 +306,7 @@ class TorchProblem(QuadraticSteps):
         See `densecrf.problem.Problem.update_multipliers`.
         """
         z = self.nodes(y) if z is None else z + self.nodes(y)
+        z = z - z.amin(1, keepdim=True)
         top = z.amax(1, keepdim=True)
         slope = (span - 2 * edge) / (top - 2 * edge).clamp(min=1e-6)
         middle = edge + (z - edge) * slope
