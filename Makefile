@@ -140,9 +140,10 @@ $(VENV)/.extra-%: pyproject.toml | $(VENV)/.native
 	$(INSTALL) '.[$*]'
 	@touch $@
 
-# What the facade is compared with, where it can be built.
-$(VENV)/.peers: | $(VENV)/.created
+# What the drop-in modules are compared with, where it can be built; MONAI takes the torch there is.
+$(VENV)/.peers: | $(VENV)/.torch
 	$(PIP) pydensecrf2 || echo 'No pydensecrf2 here: comparisons with it are skipped'
+	$(PIP) monai || echo 'No MONAI here: its tests are skipped'
 	@touch $@
 
 $(VENV)/.torch: | $(VENV)/.created

@@ -12,7 +12,7 @@ cam = np.exp(-(((x - 105) / 62) ** 2 + ((y - 78) / 58) ** 2))  # from 0 to 1, st
 
 seeds = np.where(cam > 0.4, 1, np.where(cam < 0.15, 0, 255)).astype(np.uint8)  # 255: unsure
 # The preset "cam" has a stronger bilateral kernel; "afa" keeps closer to the seeds.
-result = densecrf.refine(image, seeds, preset="afa", scale_sigmas=True, gap=0.02)
+result = densecrf.refine(image, seeds, model="afa", scale_sigmas=True, gap=0.02)
 print(result)
 
 figure = row(

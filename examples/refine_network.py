@@ -22,7 +22,7 @@ logits = np.stack([-np.maximum(face, suit), face, suit]) * 2
 logits += np.random.default_rng(0).normal(0, 0.4, logits.shape)
 
 # Naming the label axis lets scores of a lower resolution be resized to the image.
-result = densecrf.refine(image, logits, axis=0, kind="logits", preset="deeplab", gap=1e-2)
+result = densecrf.refine(image, logits, axis=0, kind="logits", model="deeplab", gap=1e-2)
 print(result)
 
 coarse = logits.argmax(0).repeat(8, 0).repeat(8, 1)

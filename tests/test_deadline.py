@@ -135,6 +135,17 @@ def test_construction_ends_at_the_limit():
     assert "pairwise" not in vars(crf)
 
 
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_call_that_is_cut_ends_quietly(threads):
+    """The core asks more than once while its threads come to an end."""
+    u = np.random.default_rng(0).standard_normal((21, 700, 700)).astype(np.float32)
+    crf = densecrf.DenseCRF(u, [densecrf.Spatial(3.0, 1.0)])
+    crf.energy(np.zeros(crf.shape, int))
+    for limit in (0.06, 0.08, 0.12, 0.2):
+        result = crf.solve("mf", time_limit=limit, threads=threads)
+        assert result.message.startswith("time limit")
+
+
 def test_multiplicative_updates_keep_the_limit():
     u = np.random.default_rng(0).random((5, 20, 20)) * 1e5
     crf = densecrf.DenseCRF(u, [densecrf.Spatial(3.0, 1.0)])

@@ -12,7 +12,7 @@ import pytest
 import densecrf
 from densecrf import ArgumentError
 from densecrf.layouts import color_range
-from densecrf.presets import PRESETS, Preset, get_preset
+from densecrf.presets import PRESETS, Model, get_model
 from densecrf.refinement import build
 from densecrf.solvers import registry
 from densecrf.unaries import FORBIDDEN
@@ -193,7 +193,7 @@ def test_wrong_arrays_say_what_to_do(image, scores, message):
     [
         ({"kind": "logit"}, "kind='logit'.*Did you mean 'logits'"),
         ({"axis": 5}, r"axis=5: the array of shape \(4, 12, 17\) has no such axis"),
-        ({"preset": "deeplap"}, "preset='deeplap'.*Did you mean 'deeplab'"),
+        ({"model": "deeplap"}, "model='deeplap'.*Did you mean 'deeplab'"),
         ({"n_labels": 7}, "n_labels=7: the array holds 4 labels"),
         ({"seeds": np.zeros((2, 2), int)}, r"seeds: shape \(2, 2\) for \(12, 17\) pixels"),
         ({"seeds": np.full((H, W), 9)}, "seeds: value 9 is neither a label 0 … 3 nor -1 or 255"),
@@ -201,7 +201,7 @@ def test_wrong_arrays_say_what_to_do(image, scores, message):
         ({"image_range": (3, 3)}, "image_range=.*black lower"),
         ({"scale_sigmas": -2.0}, "scale_sigmas=-2.0"),
         ({"ignore": np.ones((2, 2), bool)}, "ignore: shape"),
-        ({"preset": replace(PRESETS["default"], sigma_xy=1e-8)}, "sigma_xy=1e-08.*or greater"),
+        ({"model": replace(PRESETS["default"], sigma_xy=1e-8)}, "sigma_xy=1e-08.*or greater"),
     ],
 )
 def test_wrong_options_say_what_to_do(options, message):
@@ -289,9 +289,9 @@ def test_a_standardised_image_is_refused():
 def test_sigmas_scale_with_the_image():
     large = np.zeros((750, 1000), np.uint8)
     p = np.full((2, 750, 1000), 0.5)
-    spatial, bilateral = build(large, p, scale_sigmas=True, preset="deeplab").kernels
+    spatial, bilateral = build(large, p, scale_sigmas=True, model="deeplab").kernels
     assert (spatial.sigma, bilateral.sigma_xy, bilateral.sigma_color) == (2, 134, 3)
-    spatial, bilateral = build(large, p, scale_sigmas=0.5, preset="deeplab").kernels
+    spatial, bilateral = build(large, p, scale_sigmas=0.5, model="deeplab").kernels
     assert (spatial.sigma, bilateral.sigma_xy) == (0.5, 33.5)
 
 
@@ -303,9 +303,9 @@ def test_presets_are_those_that_people_copy():
         "cam": (3, 3, 50, 5, 10),
     }
     for name, row in rows.items():
-        p = get_preset(name)
+        p = get_model(name)
         assert (p.sigma, p.weight, p.sigma_xy, p.sigma_color, p.bilateral_weight) == row
-    assert get_preset("cam").confidence == 0.7
+    assert get_model("cam").confidence == 0.7
 
 
 def test_the_result_has_the_shape_of_the_image():
@@ -400,7 +400,7 @@ def test_numbers_of_the_preset_are_keywords():
     spatial, bilateral = crf.kernels
     assert (spatial.sigma, spatial.weight) == (2, 1)
     assert (bilateral.sigma_xy, bilateral.sigma_color, bilateral.weight) == ((40, 60), 5, 3)
-    assert build(IMAGE, P, preset="deeplab", weight=7).kernels[1].sigma_xy == 67
+    assert build(IMAGE, P, model="deeplab", weight=7).kernels[1].sigma_xy == 67
     scaled = build(IMAGE, P, sigma_xy=(40, 60), scale_sigmas=0.5).kernels[1]
     np.testing.assert_array_equal(scaled.sigma_xy, (20, 30))
 
@@ -440,7 +440,7 @@ def test_refine_on_a_device():
 
 def test_defaults_are_the_same_everywhere():
     default = PRESETS["default"]
-    assert default == Preset(about=default.about)
+    assert default == Model(about=default.about)
     for function in (densecrf.refine, densecrf.DenseCRF.solve, registry.solve):
         assert inspect.signature(function).parameters["gap"].default is None
     assert registry._METHODS["lp"].gap == registry.LP_GAP

@@ -12,7 +12,7 @@ import pytest
 
 import densecrf
 import densecrf.pydensecrf.densecrf as dcrf
-from densecrf.presets import Preset
+from densecrf.presets import Model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 
@@ -92,17 +92,17 @@ REFUSED = {
     ),
     "a tiny spatial sigma": (
         (IMAGE, P),
-        {"preset": Preset(sigma=1e-8)},
+        {"model": Model(sigma=1e-8)},
         r"sigma=1e-08: .*give 1.1e-05 or greater",
     ),
     "a tiny colour sigma": (
         (IMAGE, P),
-        {"preset": Preset(sigma_color=1e-8)},
+        {"model": Model(sigma_color=1e-8)},
         r"sigma_color=1e-08: .*give 0.000\d+ or greater",
     ),
     "a sigma of zero": (
         (IMAGE, P),
-        {"preset": Preset(sigma_xy=0)},
+        {"model": Model(sigma_xy=0)},
         r"sigma_xy=0: must be a finite number greater than 0",
     ),
 }
@@ -147,10 +147,10 @@ def test_label_zero_as_unsure_is_never_an_answer():
 def test_one_label_everywhere_is_explained():
     weak = np.full((L, H, W), 1 / L, np.float32) + 0.01 * (np.arange(L) == 0)[:, None, None]
     weak[:, ::2] = weak[[1, 0, 2]][:, ::2]  # every other row prefers another label
-    strong = Preset(weight=300, bilateral_weight=300)
+    strong = Model(weight=300, bilateral_weight=300)
     with pytest.warns(UserWarning, match=r"the constant labelling \d has energy .*lower"):
-        densecrf.refine(IMAGE, weak / weak.sum(0), preset=strong, method="unary")
-    result = densecrf.refine(IMAGE, weak / weak.sum(0), preset=strong)
+        densecrf.refine(IMAGE, weak / weak.sum(0), model=strong, method="unary")
+    result = densecrf.refine(IMAGE, weak / weak.sum(0), model=strong)
     assert len(np.unique(result.labels)) == 1
     assert result.best_constant[1] == pytest.approx(result.energy, rel=1e-6)
     assert "for scale    all pixels labelled" in str(result)

@@ -38,6 +38,7 @@ inline PyObject* check_deadline = nullptr;
 // thread's state.
 inline bool stop_asked() {
   nb::gil_scoped_acquire gil;
+  if (PyErr_Occurred() != nullptr) return true;  // asked before, on the way out
   if (PyErr_CheckSignals() != 0) return true;
   if (check_deadline == nullptr) return false;
   PyObject* answer = PyObject_CallObject(check_deadline, nullptr);

@@ -18,6 +18,7 @@ NB_MODULE(_native, m) {
   m.def("set_check",
         [](nb::object function) { densecrf::check_deadline = function.release().ptr(); });
   m.def("available_threads", &densecrf::available_threads);
+  m.def("set_default_threads", &densecrf::set_default_threads);
   m.def("isa", [] { return std::string(densecrf::row_kernels().isa); });
   m.def("select_isa", [](const std::string& isa) { return densecrf::select_isa(isa.c_str()); });
 }

@@ -1,6 +1,8 @@
 #include "densecrf/parallel.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <utility>
 
 #if defined(__linux__)
@@ -27,7 +29,23 @@ void spin_until(const Condition& happened) {
 
 }  // namespace
 
+namespace {
+// What DENSECRF_NUM_THREADS says; 0 where it says nothing sensible.
+int threads_of_environment() {
+  const char* value = std::getenv("DENSECRF_NUM_THREADS");
+  const int threads = value == nullptr ? 0 : std::atoi(value);
+  return std::clamp(threads, 0, kMostThreads);
+}
+
+std::atomic<int> default_threads{threads_of_environment()};
+}  // namespace
+
+void set_default_threads(int threads) {
+  default_threads = threads;
+}
+
 int available_threads() {
+  if (const int threads = default_threads; threads > 0) return threads;
 #if defined(__linux__)
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));

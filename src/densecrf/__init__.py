@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from densecrf.certificates import certify
     from densecrf.compatibility import LabelTree
     from densecrf.kernels import Bilateral, Features, Spatial
+    from densecrf.learning.adaptation import adapt
+    from densecrf.learning.fit import fit
     from densecrf.model import DenseCRF
+    from densecrf.presets import Model
     from densecrf.refinement import Failure, refine, refine_many
     from densecrf.result import Result, Trace
     from densecrf.solvers import METHODS
@@ -30,13 +33,16 @@ __all__ = [
     "Failure",
     "Features",
     "LabelTree",
+    "Model",
     "Result",
     "Spatial",
     "Trace",
     "__version__",
+    "adapt",
     "certify",
     "experiments",
     "filters",
+    "fit",
     "io",
     "presets",
     "pydensecrf",
@@ -53,15 +59,20 @@ _DEFINED_IN = {
     "Failure": "densecrf.refinement",
     "Features": "densecrf.kernels",
     "LabelTree": "densecrf.compatibility",
+    "Model": "densecrf.presets",
     "Result": "densecrf.result",
     "Spatial": "densecrf.kernels",
     "Trace": "densecrf.result",
+    "adapt": "densecrf.learning.adaptation",
     "certify": "densecrf.certificates",
+    "fit": "densecrf.learning.fit",
     # Not "densecrf.refine": importing that module would put it in the function's place.
     "refine": "densecrf.refinement",
     "refine_many": "densecrf.refinement",
 }
-_SUBMODULES = frozenset({"experiments", "filters", "io", "presets", "pydensecrf", "torch"})
+_SUBMODULES = frozenset(
+    {"experiments", "filters", "io", "monai", "presets", "pydensecrf", "simplecrf", "torch"}
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,33 +1,41 @@
-"""Kernel parameters by name: those that people copy from project to project, and ours.
+"""Models: the numbers of an energy, by name or from a file.
 
-Every preset has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 255.
+Every model has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 255, and a cost for
+each label. The presets are those that people copy from project to project, and ours;
+`densecrf.adapt`, `densecrf.fit` and ``densecrf tune`` make others.
 """
 
 import json
 import math
 import os
-from dataclasses import asdict, dataclass, fields, replace
-from math import sqrt
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from densecrf.io.atomic import write_json
 from densecrf.io.errors import FileFormatError
 from densecrf.kernels import Bilateral, Spatial
-from densecrf.validation import ArgumentError, check_choice
+from densecrf.label_costs import TOLERATED, border_statistics, with_label_costs
+from densecrf.model import DenseCRF
+from densecrf.validation import ArgumentError, check_choice, check_non_negative, check_positive
 
-__all__ = ["PRESETS", "Preset", "get_preset", "read_preset", "write_preset"]
+__all__ = ["PRESETS", "Model", "get_model", "read_model", "write_model"]
+
+SMALLEST_FACTOR = 0.25  # standard deviations of tiny images stay above a pixel
+FORMAT, VERSION = "densecrf-model", 1
 
 NUMBERS = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight")
 
 
 @dataclass(frozen=True)
-class Preset:
-    """Parameters of the two usual kernels, and what goes with them.
+class Model:
+    """The numbers of an energy, all but those of the image.
 
-    Its defaults are the defaults of `densecrf.refine`, the command line and `densecrf.torch`.
+    `PRESETS["default"]` is the default of `densecrf.refine`, the command line and
+    `densecrf.torch`.
 
     Attributes
     ----------
@@ -38,9 +46,20 @@ class Preset:
     confidence : float
         Probability that a hard label is right.
     pixels : int
-        Size of the images that it was made for; see `scaled`.
+        Size of the images that it was made for.
+    scale_sigmas : bool
+        Whether the standard deviations of positions follow the size of an image: with sides twice
+        as long they are twice as large, so that the labelling does not depend on the resolution.
     about : str
         Where it comes from.
+    label_costs : tuple of float or "image", optional
+        What a pair of pixels with different labels costs, by label: labels i and j cost
+        ``(label_costs[i] + label_costs[j]) / 2`` times the kernel. None: 1 for all (Potts).
+        ``"image"``: from the image's own unaries, see `densecrf.label_costs`.
+    tolerated : float
+        For ``"image"``: nats per pixel that a label's border may cost on average.
+    provenance : dict
+        How it was made: what made it, from how many images, how good it is.
 
     Examples
     --------
@@ -59,10 +78,15 @@ class Preset:
     confidence: float = 0.7
     pixels: int = 375 * 500
     about: str = ""
+    scale_sigmas: bool = False
+    label_costs: tuple[float, ...] | Literal["image"] | None = None
+    tolerated: float = TOLERATED
+    provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
-    def factor(self, pixels: int) -> float:
-        """Return how much longer an image of that many pixels is than those of `pixels`."""
-        return sqrt(pixels / self.pixels)
+    def factor(self, shape: tuple[int, ...]) -> float:
+        """Return how much longer the sides of an image are than those that it was made for."""
+        side = float(math.prod(shape) ** (1 / len(shape)))
+        return max(side / math.sqrt(self.pixels), SMALLEST_FACTOR)
 
     def kernels(
         self, image: Any, factor: float = 1.0, largest: float | None = None
@@ -88,19 +112,76 @@ class Preset:
         except ArgumentError as error:
             raise error.renamed(weight="bilateral_weight") from error
 
+    def scaled(self, strength: float) -> "Model":
+        """Return the model with its pairwise weights multiplied: 0 leaves the input as it is."""
+        check_non_negative("strength", strength)
+        return replace(
+            self,
+            weight=strength * self.weight,
+            bilateral_weight=strength * self.bilateral_weight,
+            tolerated=strength * self.tolerated,
+        )
+
+    def crf(
+        self,
+        unary: Any,
+        image: Any,
+        *,
+        scale_sigmas: bool | float | None = None,
+        ignore: Any = None,
+        largest: float | None = None,
+    ) -> DenseCRF:
+        """Return the energy of an image.
+
+        Parameters
+        ----------
+        unary : array_like, (labels, *spatial)
+            Energies.
+        image : array_like
+            The image, colours from 0 to 255.
+        scale_sigmas : bool or float, optional
+            Whether the standard deviations of positions follow the size of the image, or what to
+            multiply them by; the model's own choice by default.
+        ignore : array_like of bool, optional
+            As for `densecrf.DenseCRF`.
+        largest : float, optional
+            The largest absolute value of the image, where it and the unaries are known to be
+            finite.
+        """
+        follow = self.scale_sigmas if scale_sigmas is None else scale_sigmas
+        factor = 1.0
+        if follow is True:
+            factor = self.factor(np.shape(unary)[1:])
+        elif follow is not False:
+            factor = check_positive("scale_sigmas", follow)
+        kernels = self.kernels(image, factor, largest)
+        crf = DenseCRF(unary, kernels, ignore=ignore, _finite=largest is not None)
+        if self.label_costs is None:
+            return crf
+        if self.label_costs == "image":
+            return with_label_costs(crf, border_statistics(crf).label_costs(self.tolerated))
+        if len(self.label_costs) != crf.n_labels:
+            raise ArgumentError(
+                "model",
+                ...,
+                f"has costs for {len(self.label_costs)} labels, but there are {crf.n_labels}; make "
+                "one for these labels by densecrf.adapt or densecrf.fit",
+            )
+        return with_label_costs(crf, self.label_costs)
+
 
 def _times(sigma: Any, factor: float) -> Any:
     return sigma if factor == 1 else np.multiply(sigma, factor)
 
 
 #: All presets by name.
-PRESETS: dict[str, Preset] = {
-    "default": Preset(about="what most people start from"),
-    "pydensecrf": Preset(3, 3, 80, 13, 10, about="the example of pydensecrf's documentation"),
-    "deeplab": Preset(1, 3, 67, 3, 4, about="DeepLab, for network outputs"),
-    "afa": Preset(3, 3, 64, 5, 4, about="AFA, weakly supervised segmentation"),
-    "cam": Preset(3, 3, 50, 5, 10, about="class activation maps to pseudo-labels"),
-    "tuned": Preset(
+PRESETS: dict[str, Model] = {
+    "default": Model(about="what most people start from"),
+    "pydensecrf": Model(3, 3, 80, 13, 10, about="the example of pydensecrf's documentation"),
+    "deeplab": Model(1, 3, 67, 3, 4, about="DeepLab, for network outputs"),
+    "afa": Model(3, 3, 64, 5, 4, about="AFA, weakly supervised segmentation"),
+    "cam": Model(3, 3, 50, 5, 10, about="class activation maps to pseudo-labels"),
+    "tuned": Model(
         4.33,
         3.0,
         55.1,
@@ -112,31 +193,47 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def get_preset(preset: str | Preset, **changed: Any) -> Preset:
-    """Return a preset by its name, or the given one, with those numbers changed that are given."""
-    if not isinstance(preset, Preset):
-        preset = PRESETS[check_choice("preset", preset, tuple(PRESETS))]
+def get_model(model: str | os.PathLike[str] | Model, **changed: Any) -> Model:
+    """Return a model by the name of a preset, from a file (.json), or the given one.
+
+    Parameters
+    ----------
+    model : str, path-like or Model
+        Which.
+    **changed
+        Fields to change; None leaves a field as it is.
+    """
+    if not isinstance(model, Model):
+        if os.fspath(model).endswith(".json"):
+            model = read_model(model)
+        else:
+            model = PRESETS[check_choice("model", model, tuple(PRESETS))]
     given = {name: value for name, value in changed.items() if value is not None}
-    return replace(preset, **given) if given else preset
+    return replace(model, **given) if given else model
 
 
-def write_preset(path: str | os.PathLike[str], preset: Preset, **remarks: Any) -> None:
-    """Write parameters as a JSON file that `read_preset` and ``--params`` read.
+def write_model(path: str | os.PathLike[str], model: Model, **remarks: Any) -> None:
+    """Write a model as a JSON file that `read_model`, ``--params`` and ``--model`` read.
 
     Parameters
     ----------
     path : path-like
         The file, which appears whole or not at all.
-    preset : Preset
-        The parameters.
+    model : Model
+        The model.
     **remarks
-        What else to keep in the file: how they were found, how good they are.
+        What else to keep in the file.
     """
-    write_json(path, {"parameters": asdict(preset), **remarks})
+    parameters = asdict(model)
+    provenance = parameters.pop("provenance")
+    if parameters["label_costs"] is None:
+        del parameters["label_costs"]
+    head = {"format": FORMAT, "version": VERSION}
+    write_json(path, {**head, "parameters": parameters, "provenance": provenance, **remarks})
 
 
-def read_preset(path: str | os.PathLike[str]) -> Preset:
-    """Read a file of parameters.
+def read_model(path: str | os.PathLike[str]) -> Model:
+    """Read a model's file.
 
     It holds one JSON object with the numbers ``sigma``, ``weight``, ``sigma_xy``, ``sigma_color``
     and ``bilateral_weight``, or has that object under ``parameters``.
@@ -150,9 +247,9 @@ def read_preset(path: str | os.PathLike[str]) -> Preset:
     --------
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "mine.json"
-    >>> write_preset(file, Preset(sigma_xy=40))
-    >>> read_preset(file).sigma_xy
-    40
+    >>> write_model(file, Model(sigma_xy=40, label_costs=(1.0, 0.5)))
+    >>> read_model(file).label_costs
+    (1.0, 0.5)
     """
     try:
         raw = json.loads(Path(path).read_text("utf-8"))
@@ -161,19 +258,34 @@ def read_preset(path: str | os.PathLike[str]) -> Preset:
     values = raw.get("parameters", raw) if isinstance(raw, dict) else None
     if not isinstance(values, dict):
         raise FileFormatError(path, "must hold one JSON object of parameters")
-    known = {field.name for field in fields(Preset)}
+    if values is not raw and (version := raw.get("version", VERSION)) != VERSION:
+        raise FileFormatError(
+            path, f"has version {version!r} of the model format; this densecrf reads {VERSION}"
+        )
+    known = {field.name for field in fields(Model)} - {"provenance"}
     if missing := [name for name in NUMBERS if name not in values]:
         raise FileFormatError(path, f"lacks the parameters {', '.join(missing)}")
     if unknown := [name for name in values if name not in known]:
         raise FileFormatError(path, f"has unknown parameters: {', '.join(map(str, unknown))}")
     for name in NUMBERS:
-        value = values[name]
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if (
-            not number
-            or not math.isfinite(value)
-            or value < 0
-            or (value == 0 and name.startswith("sigma"))
-        ):
-            raise FileFormatError(path, f"{name} is {value!r}; it must be a positive number")
-    return Preset(**values)
+        if not _number(values[name]) or (values[name] == 0 and name.startswith("sigma")):
+            raise FileFormatError(path, f"{name} is {values[name]!r}; it must be a positive number")
+    costs = values.get("label_costs")
+    if costs is not None:
+        if isinstance(costs, list) and len(costs) > 1 and all(map(_number, costs)):
+            costs = tuple(costs)
+        elif costs != "image":
+            raise FileFormatError(
+                path, "label_costs must be a list of non-negative numbers, one for each label"
+            )
+        values = {**values, "label_costs": costs}
+    provenance = raw.get("provenance", {}) if values is not raw else {}
+    if not isinstance(provenance, dict):
+        raise FileFormatError(path, "provenance must be a JSON object")
+    return Model(**values, provenance=provenance)
+
+
+def _number(value: Any) -> bool:
+    """Whether a JSON value is a finite number that is not negative."""
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return real and math.isfinite(value) and value >= 0

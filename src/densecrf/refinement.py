@@ -1,7 +1,6 @@
 """One call from an image and a network's output, or an annotation, to a labelling."""
 
 import inspect
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from densecrf.layouts import color_range, read, without_alpha
 from densecrf.model import DenseCRF
-from densecrf.presets import Preset, get_preset
+from densecrf.presets import Model, get_model
 from densecrf.unaries import Kind, energies, plant
-from densecrf.validation import ArgumentError, check_integer, check_positive
+from densecrf.validation import ArgumentError, check_integer, warn
 
 if TYPE_CHECKING:
     from densecrf.result import Result
@@ -26,13 +25,14 @@ def refine(
     image: Any,
     probabilities: Any,
     *,
-    preset: str | Preset = "default",
+    model: str | Model = "default",
+    strength: float = 1.0,
     sigma: Any = None,
     weight: float | None = None,
     sigma_xy: Any = None,
     sigma_color: Any = None,
     bilateral_weight: float | None = None,
-    scale_sigmas: bool | float = False,
+    scale_sigmas: bool | float | None = None,
     kind: Kind | None = None,
     axis: int | None = None,
     channel_axis: int | None = None,
@@ -65,10 +65,13 @@ def refine(
         What is known of the pixels: probabilities or logits with the label axis first, last or
         behind a batch axis of one, one integer label per pixel, or one foreground probability per
         pixel. Input that can be read in two ways is refused, and both are spelled out.
-    preset : str or Preset
-        Kernel parameters by name, one of `densecrf.presets.PRESETS`, or as an object.
+    model : str, path-like or Model
+        The energy's parameters: the name of a preset (`densecrf.presets.PRESETS`), a file that
+        `densecrf.adapt`, `densecrf.fit` or ``densecrf tune`` made, or the object.
+    strength : float
+        What the pairwise weights are multiplied by: 0 leaves the input as it is, 1 is the model.
     sigma : float or sequence of float, optional
-        Standard deviation of the spatial kernel in pixels, one or one per axis; the preset's by
+        Standard deviation of the spatial kernel in pixels, one or one per axis; the model's by
         default, as for the next four.
     weight : float, optional
         Weight of the spatial kernel.
@@ -79,9 +82,10 @@ def refine(
         one per channel.
     bilateral_weight : float, optional
         Weight of the bilateral kernel: the larger, the smoother the labelling.
-    scale_sigmas : bool or float
-        True scales the standard deviations of positions to the size of the image (presets are
-        made for 375 × 500 pixels); a number multiplies them.
+    scale_sigmas : bool or float, optional
+        Whether the standard deviations of positions follow the size of the image, so that the
+        labelling does not depend on the resolution; a number multiplies them. The model's own
+        choice by default: the default model's do, those of the other presets are in pixels.
     kind : {"probabilities", "logits", "energies", "labels"}, optional
         What `probabilities` holds, where it does not show.
     axis : int, optional
@@ -100,7 +104,7 @@ def refine(
         Pixels whose label is known: integers of the image's shape, -1 or 255 for the others; or,
         for two labels, True where the foreground (label 1) is certain.
     confidence : float, optional
-        Probability that a hard label is right; the preset's by default.
+        Probability that a hard label is right; the model's by default.
     clip : float
         Smallest probability.
     image_range : (float, float), optional
@@ -143,7 +147,8 @@ def refine(
     crf = build(
         image,
         probabilities,
-        preset=preset,
+        model=model,
+        strength=strength,
         sigma=sigma,
         weight=weight,
         sigma_xy=sigma_xy,
@@ -161,7 +166,7 @@ def refine(
         clip=clip,
         image_range=image_range,
     )
-    return crf.solve(
+    result = crf.solve(
         method,
         gap=gap,
         time_limit=time_limit,
@@ -172,19 +177,23 @@ def refine(
         progress=progress,
         **(method_options or {}),
     )
+    for text in result.changes.warnings():
+        warn("probabilities", text)
+    return result
 
 
 def build(
     image: Any,
     probabilities: Any,
     *,
-    preset: str | Preset = "default",
+    model: str | Model = "default",
+    strength: float = 1.0,
     sigma: Any = None,
     weight: float | None = None,
     sigma_xy: Any = None,
     sigma_color: Any = None,
     bilateral_weight: float | None = None,
-    scale_sigmas: bool | float = False,
+    scale_sigmas: bool | float | None = None,
     kind: str | None = None,
     axis: int | None = None,
     channel_axis: int | None = None,
@@ -197,15 +206,15 @@ def build(
     image_range: tuple[float, float] | None = None,
 ) -> DenseCRF:
     """Return the model that `refine` solves; the parameters are those of `refine`."""
-    chosen = get_preset(
-        preset,
+    chosen = get_model(
+        model,
         sigma=sigma,
         weight=weight,
         sigma_xy=sigma_xy,
         sigma_color=sigma_color,
         bilateral_weight=bilateral_weight,
         confidence=confidence,
-    )
+    ).scaled(strength)
     reading, low, high = read(image, probabilities, kind=kind, axis=axis, channel_axis=channel_axis)
     sure = chosen.confidence
     unary = energies(
@@ -213,17 +222,12 @@ def build(
     )
     if seeds is not None:
         plant(unary, seeds)
-    factor = 1.0
-    if scale_sigmas is True:
-        factor = chosen.factor(math.prod(reading.image.grid))
-    elif scale_sigmas is not False:
-        factor = check_positive("scale_sigmas", scale_sigmas)
     pixels, grid = reading.image.pixels, reading.image.grid
     if channel_axis is None:
         pixels = without_alpha(pixels, grid)
     pixels, largest = color_range(pixels, image_range)
     unary.setflags(write=False)
-    return DenseCRF(unary, chosen.kernels(pixels, factor, largest), ignore=ignore, _finite=True)
+    return chosen.crf(unary, pixels, scale_sigmas=scale_sigmas, ignore=ignore, largest=largest)
 
 
 @dataclass(frozen=True)

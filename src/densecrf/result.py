@@ -2,11 +2,14 @@
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from densecrf.changes import Changes, compare
 
 if TYPE_CHECKING:
     import os
@@ -114,6 +117,13 @@ class Result:
     trace: Trace
     info: dict[str, Any] = field(default_factory=dict)
     crf: "DenseCRF | None" = field(default=None, repr=False)
+
+    @cached_property
+    def changes(self) -> Changes:
+        """How the labelling differs from what the unaries alone say."""
+        if self.crf is None:
+            raise ValueError("result: has no model to compare with; solve it again")
+        return compare(self.crf.unary, self.labels)
 
     @property
     def gap(self) -> float | None:

@@ -12,7 +12,7 @@ import typer
 from command_line import COLORS, TRUTH, densecrf, probabilities, said
 from densecrf.cli.outputs import check_outputs
 from densecrf.io import write_image, write_labels
-from densecrf.presets import PRESETS, write_preset
+from densecrf.presets import PRESETS, write_model
 from tiny_dataset import make_dataset
 
 
@@ -51,7 +51,7 @@ def test_no_command_writes_onto_an_input(same, arguments, message):
 
 
 def test_the_file_of_parameters_is_an_input(folder):
-    write_preset("a.json", PRESETS["deeplab"])
+    write_model("a.json", PRESETS["deeplab"])
     command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--params", "a.json"]
     result = densecrf(*command, "--out", ".")
     assert result.exit_code == 2
@@ -133,7 +133,7 @@ def test_judged_labels_are_only_read(folder):
 def test_evaluation_writes_onto_no_input(folder, arguments, message):
     """Links in the results' folder lead where users would not look."""
     make_dataset(folder / "tiny")
-    write_preset("mine.json", PRESETS["deeplab"])
+    write_model("mine.json", PRESETS["deeplab"])
     Path("mine.txt").write_text("image,method,energy,lower_bound\na,mf,3,1\n")
     Path("taken").mkdir()
     Path("taken/demo.png").mkdir()

@@ -69,7 +69,11 @@ class Team {
   std::exception_ptr error_;
 };
 
-// How many threads this process may use (respects CPU affinity where the system tells).
+// How many threads a call uses that names no number: what was set, else DENSECRF_NUM_THREADS, else
+// as many as this process may use (respects CPU affinity where the system tells).
 int available_threads();
+
+// Sets that number for the process; 0 stands for the rest of the rule above but the environment.
+void set_default_threads(int threads);
 
 }  // namespace densecrf

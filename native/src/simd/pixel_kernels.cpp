@@ -49,7 +49,9 @@ DENSECRF_INLINE float exponential(float x) {
 }
 
 // What overflow left of z, within the range of floats: equal numbers are as good as any.
-DENSECRF_INLINE float finite(float z) { return smaller(larger(z, -kLargest), kLargest); }
+DENSECRF_INLINE float finite(float z) {
+  return smaller(larger(z, -kLargest), kLargest);
+}
 
 // The threshold tau with Σ_i max(z_i - tau, 0) = 1 (Michelot's active sets): from
 // max(z) - 1 <= tau upwards, dropping what falls below, until nothing more does. All relative to

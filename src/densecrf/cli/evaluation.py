@@ -16,7 +16,7 @@ from densecrf.cli.reports import console, describe, fail, print_json
 from densecrf.experiments.protocols import PARAMETERS, PROTOCOLS, get_parameters, get_protocol
 from densecrf.experiments.runner import Plan, make_plan
 from densecrf.io import Dataset
-from densecrf.presets import read_preset
+from densecrf.presets import read_model
 from densecrf.solvers import METHODS
 
 __all__ = [
@@ -98,7 +98,7 @@ class PlanOptions:
             protocol = get_protocol(self.protocol)
             label = self.params or protocol.default
             from_file = label not in PARAMETERS and Path(label).is_file()
-            parameters = read_preset(label) if from_file else get_parameters(label)
+            parameters = read_model(label) if from_file else get_parameters(label)
             dataset = open_dataset(self.data, self.kind, self.classes)
             names = dataset.names(self.split)
             if self.images is not None:

@@ -181,7 +181,6 @@ def load(job: Job, options: ModelOptions) -> Loaded:
 def _model(
     job: Job, options: ModelOptions, image: npt.NDArray[Any], pixels: npt.NDArray[Any]
 ) -> DenseCRF:
-    preset = options.chosen_preset()
     strokes = None if job.scribbles is None else read_labelling(job.scribbles, options.palette)
     if strokes is not None and strokes.shape != image.shape[:2]:
         raise FileFormatError(
@@ -194,15 +193,14 @@ def _model(
             )
         except ValueError as error:
             raise ValueError(f"{job.scribbles}: {describe(error)}") from error
-        factor = preset.factor(image.shape[0] * image.shape[1]) if options.scale_sigmas else 1.0
-        return DenseCRF(unary, preset.kernels(pixels, factor))
+        return options.chosen.crf(unary, pixels, scale_sigmas=options.scale_sigmas)
     given, kind = _known(job, options)
     seeds = None if strokes is None else np.where(np.isin(strokes, options.void), -1, strokes)
     try:
         return build(
             image,
             given,
-            preset=preset,
+            model=options.chosen,
             kind=kind,
             axis=options.axis if job.labels is None else None,
             n_labels=options.n_labels,

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ import typer
 from densecrf.cli.reports import describe
 from densecrf.io import PALETTES
 from densecrf.io.opening import open_regular
-from densecrf.presets import NUMBERS, PRESETS, Preset, get_preset, read_preset
+from densecrf.presets import NUMBERS, PRESETS, Model, get_model, read_model
 from densecrf.solvers import METHODS
 from densecrf.solvers.registry import LP_GAP
 from densecrf.unaries import KINDS
@@ -138,8 +138,9 @@ PresetOption = Annotated[
 ParamsOption = Annotated[
     Path | None,
     typer.Option(
+        "--model",
         "--params",
-        help="Kernel parameters from a file, as `densecrf tune` writes it, in place of --preset.",
+        help="A model's file (`densecrf adapt`, `fit`, `tune`), in place of --preset.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -167,11 +168,15 @@ Confidence = Annotated[
     float | None,
     typer.Option(help="Probability that a hard label is right.", rich_help_panel=MODEL),
 ]
+Strength = Annotated[
+    float,
+    typer.Option(help="Factor of the kernels' weights; 0: none.", min=0, rich_help_panel=MODEL),
+]
 ScaleSigmas = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--scale-sigmas",
-        help="Scale position deviations to the image's size (presets are for 375 x 500).",
+        "--scale-sigmas/--fixed-sigmas",
+        help="Position deviations by the image's size, or in pixels; the model's choice without.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -261,21 +266,11 @@ def _parse_axis(axis: str | None) -> int | None:
         ) from error
 
 
-def _from_file(path: Path, given: dict[str, Any]) -> dict[str, float]:
-    """Return the parameters of a file, except those that are given one by one."""
-    try:
-        with open_regular(path):
-            read = read_preset(path)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(describe(error), param_hint="--params") from error
-    return {name: getattr(read, name) for name in NUMBERS if given.get(name) is None}
-
-
 @dataclass(frozen=True)
 class ModelOptions:
     """How the input is read and which kernels there are; fields as the options."""
 
-    preset: str = "default"
+    chosen: Model = PRESETS["default"]
     kind: str | None = None
     axis: int | None = None
     n_labels: int | None = None
@@ -283,35 +278,43 @@ class ModelOptions:
     image_range: tuple[float, float] | None = None
     palette: str | None = None
     page: int | None = None
-    sigma: float | None = None
-    weight: float | None = None
-    sigma_xy: float | None = None
-    sigma_color: float | None = None
-    bilateral_weight: float | None = None
-    confidence: float | None = None
-    scale_sigmas: bool = False
+    scale_sigmas: bool | None = None
     params: str | None = None
 
     @classmethod
     def of(
-        cls, params: Path | None, axis: str | None, void: list[int] | None, **given: Any
+        cls,
+        preset: str,
+        params: Path | None,
+        strength: float,
+        axis: str | None,
+        void: list[int] | None,
+        **given: Any,
     ) -> "ModelOptions":
         """Return what the options of `with_model` say."""
-        if params is not None:
-            given |= _from_file(params, given)
-        file = None if params is None else str(params)
-        return cls(**given, axis=_parse_axis(axis), void=tuple(void or (255,)), params=file)
-
-    def chosen_preset(self) -> Preset:
-        """Return the preset with the numbers that were given in place of its own."""
-        names = (*NUMBERS, "confidence")
-        return get_preset(self.preset, **{name: getattr(self, name) for name in names})
+        numbers = {name: given.pop(name) for name in (*NUMBERS, "confidence") if name in given}
+        try:
+            if params is None:
+                chosen = get_model(preset, **numbers)
+            else:
+                with open_regular(params):
+                    chosen = get_model(read_model(params), **numbers)
+        except (OSError, ValueError) as error:
+            raise typer.BadParameter(describe(error), param_hint="--model") from error
+        return cls(
+            chosen.scaled(strength),
+            **given,
+            axis=_parse_axis(axis),
+            void=tuple(void or (255,)),
+            params=None if params is None else str(params),
+        )
 
 
 def _declared(
     *,
     preset: PresetOption = "default",
     params: ParamsOption = None,
+    strength: Strength = 1.0,
     kind: Kind = None,
     axis: Axis = None,
     n_labels: NLabels = None,
@@ -325,7 +328,7 @@ def _declared(
     sigma_color: SigmaColor = None,
     bilateral_weight: BilateralWeight = None,
     confidence: Confidence = None,
-    scale_sigmas: ScaleSigmas = False,
+    scale_sigmas: ScaleSigmas = None,
 ) -> None:
     """Declare the options that make up `ModelOptions`."""
 
@@ -390,10 +393,4 @@ class SolveOptions:
 
     def keywords(self) -> dict[str, Any]:
         """Return the keyword arguments."""
-        return {
-            "gap": self.gap,
-            "time_limit": self.time_limit,
-            "max_iterations": self.max_iterations,
-            "threads": self.threads,
-            "device": self.device,
-        }
+        return {name: value for name, value in asdict(self).items() if name != "method"}

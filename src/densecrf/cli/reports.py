@@ -60,7 +60,7 @@ def describe(error: BaseException) -> str:
 
 #: Arguments of the library that are options of the commands, by the same name.
 OPTIONS = (
-    *("axis", "kind", "n_labels", "void", "image_range", "preset", "confidence"),
+    *("axis", "kind", "n_labels", "void", "image_range", "model", "strength", "confidence"),
     *("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
     *("page", "palette", "classes", "split"),
     *("method", "gap", "time_limit", "max_iterations", "threads", "device"),

@@ -23,7 +23,7 @@ from densecrf.cli.reports import (
 )
 from densecrf.experiments.metrics import METRICS, bootstrap
 from densecrf.io import Dataset
-from densecrf.presets import NUMBERS, read_preset
+from densecrf.presets import NUMBERS, read_model
 from densecrf.solvers import METHODS
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class TargetOptions:
                 threads=self.threads,
             )
             target = Target(plan, self.metric, seed=self.seed, first_batch=self.first_batch)
-            given = [read_preset(path) for path in self.start or ()]
+            given = [read_model(path) for path in self.start or ()]
             if self.within is not None:
                 if not given:
                     raise ValueError("--within needs a --start to stay near")

@@ -25,7 +25,7 @@ from densecrf.experiments.metrics import confusion_matrix
 from densecrf.experiments.protocols import Protocol, get_parameters, get_protocol
 from densecrf.experiments.records import Outcome, RecordStore
 from densecrf.io import Dataset, ItemError, Sample
-from densecrf.presets import NUMBERS, Preset
+from densecrf.presets import NUMBERS, Model
 from densecrf.solvers import METHODS
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Plan:
     images: tuple[str, ...]
     methods: tuple[str, ...]
     protocol: Protocol
-    parameters: Preset
+    parameters: Model
     limits: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     threads: int | None = None
@@ -365,7 +365,7 @@ def _work(plan: Plan, store: RecordStore, image: str, methods: list[str], sender
 def make_plan(
     dataset: Dataset,
     protocol: str | Protocol = "shared",
-    parameters: Preset | None = None,
+    parameters: Model | None = None,
     **fields: Any,
 ) -> Plan:
     """Return a plan with the protocol's own parameters, all images, unless told otherwise."""

@@ -21,7 +21,7 @@ from densecrf.experiments.figures import COLORS, new_figure
 from densecrf.experiments.metrics import METRICS
 from densecrf.experiments.runner import Plan, count_pixels, end_if_orphaned, solve
 from densecrf.io import ItemError
-from densecrf.presets import NUMBERS, Preset, write_preset
+from densecrf.presets import NUMBERS, Model, write_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,12 +45,12 @@ RANGES: dict[str, tuple[float, float]] = {
 _HEARTBEAT = 30  # seconds; a worker silent for four of these is taken for dead
 
 
-def ranges_around(preset: Preset, factor: float) -> dict[str, tuple[float, float]]:
+def ranges_around(preset: Model, factor: float) -> dict[str, tuple[float, float]]:
     """Return ranges that keep every number within a factor of a preset's.
 
     Examples
     --------
-    >>> ranges_around(Preset(sigma=3), 2)["sigma"]
+    >>> ranges_around(Model(sigma=3), 2)["sigma"]
     (1.5, 6)
     """
     if not 1 < factor < math.inf:
@@ -82,7 +82,7 @@ class Target:
     plan: Plan
     metric: str = "accuracy"
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: dict(RANGES))
-    start: tuple[Preset, ...] = (Preset(3, 3, 60, 13, 10), Preset())
+    start: tuple[Model, ...] = (Model(3, 3, 60, 13, 10), Model())
     seed: int = 0
     first_batch: int = 8
 
@@ -142,14 +142,14 @@ class Target:
         shapes = (self.plan.dataset.items[name].image().shape for name in self.plan.images)
         return int(np.median([shape[0] * shape[1] for shape in shapes]))
 
-    def confusion(self, preset: Preset, sample: Sample) -> NDArray[np.int64]:
+    def confusion(self, preset: Model, sample: Sample) -> NDArray[np.int64]:
         """Run the method on an image and return its confusion matrix."""
         plan = replace(self.plan, parameters=preset)
         counts = count_pixels(plan, solve(plan, plan.methods[0], sample, {}).result, sample)
         assert counts is not None  # `usable` left such images out
         return counts
 
-    def confusions(self, preset: Preset) -> NDArray[np.int64]:
+    def confusions(self, preset: Model) -> NDArray[np.int64]:
         """Return ``(N, L, L)``, the confusion matrices of all images with these parameters."""
         samples = (self.plan.dataset.items[name].load() for name in self.plan.images)
         return np.stack([self.confusion(preset, sample) for sample in samples])
@@ -173,9 +173,9 @@ class Tuned:
         Whether Ctrl-C ended it before its number of trials.
     """
 
-    parameters: Preset
+    parameters: Model
     score: float
-    start: Preset | None
+    start: Model | None
     start_score: float | None
     trials: tuple[tuple[int, float | None, str], ...]
     failures: Mapping[str, str]
@@ -183,7 +183,7 @@ class Tuned:
 
     def write(self, path: str | Path, target: Target) -> None:
         """Write the parameters as a file for ``--params``."""
-        write_preset(
+        write_model(
             path,
             self.parameters,
             score=self.score,
@@ -335,7 +335,7 @@ def _search(path: Path, target: Target, trials: int, worker: int) -> None:
 def _score(trial: Any, target: Target, items: list[Any]) -> float:
     """Score one set of parameters, or prune the trial."""
     numbers = {name: trial.suggest_float(name, *target.ranges[name], log=True) for name in NUMBERS}
-    preset = Preset(**numbers)
+    preset = Model(**numbers)
     total = np.zeros((len(target.plan.dataset.palette),) * 2, np.int64)
     checkpoint = target.first_batch
     for done, item in enumerate(items, 1):
@@ -358,9 +358,9 @@ def _summary(study: Any, pixels: int, failures: dict[str, str], interrupted: boo
     given = [trial for trial in done if trial.user_attrs.get("given")]
     start = max(given, key=lambda trial: trial.value, default=None)
     return Tuned(
-        Preset(**best.params, pixels=pixels, about=f"tuned: {best.value:.4f}"),
+        Model(**best.params, pixels=pixels, about=f"tuned: {best.value:.4f}"),
         float(best.value),
-        None if start is None else Preset(**start.params),
+        None if start is None else Model(**start.params),
         None if start is None else float(start.value),
         tuple((t.number, t.value, t.state.name.lower()) for t in study.get_trials()),
         failures,

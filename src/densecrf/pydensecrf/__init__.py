@@ -8,13 +8,13 @@ numbers are those of pydensecrf; ``d.solve("lp")`` is what it cannot do.
 import sys
 import warnings
 
-from densecrf.pydensecrf import densecrf, utils
+from densecrf.pydensecrf import densecrf, eigen, utils
 
-__all__ = ["densecrf", "install", "utils"]
+__all__ = ["densecrf", "eigen", "install", "utils"]
 
 
 def install() -> None:
-    """Register these modules as ``pydensecrf``, ``pydensecrf.densecrf`` and ``pydensecrf.utils``.
+    """Register these modules as ``pydensecrf``, ``pydensecrf.densecrf``, ``.utils`` and ``.eigen``.
 
     Later imports of those names, in any module, find this package. Call it before them: what was
     imported from another pydensecrf earlier stays as it is, with a warning.
@@ -23,6 +23,7 @@ def install() -> None:
         "pydensecrf": sys.modules[__name__],
         "pydensecrf.densecrf": densecrf,
         "pydensecrf.utils": utils,
+        "pydensecrf.eigen": eigen,
     }
     earlier = [name for name, module in ours.items() if sys.modules.get(name) not in (None, module)]
     if earlier:

@@ -5,8 +5,7 @@ own term stays in its message. `DenseCRF.solve` leaves that behind: it minimises
 energy of `densecrf.DenseCRF` by any method, and ``"lp"`` says how far from optimal the answer is.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +14,14 @@ from densecrf.filters.lattice_sum import LatticeSum
 from densecrf.kernels import Bilateral, Features, Kernel, Spatial
 from densecrf.model import DenseCRF as Model
 from densecrf.native import core
+from densecrf.pydensecrf.inputs import (
+    ConstUnary,
+    LogisticUnary,
+    Unary,
+    checked_energies,
+    checked_image,
+)
+from densecrf.pydensecrf.scales import as_whole, divided, scales, usual
 from densecrf.pydensecrf.terms import (
     CONST_KERNEL,
     DIAG_KERNEL,
@@ -32,10 +39,10 @@ from densecrf.pydensecrf.terms import (
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
+    as_features,
     as_real_array,
-    check_finite,
     check_integer,
-    sigmas,
+    check_threads,
 )
 
 if TYPE_CHECKING:
@@ -49,10 +56,14 @@ __all__ = [
     "NORMALIZE_BEFORE",
     "NORMALIZE_SYMMETRIC",
     "NO_NORMALIZATION",
+    "ConstUnary",
     "DenseCRF",
     "DenseCRF2D",
     "KernelType",
+    "LogisticUnary",
     "NormalizationType",
+    "Unary",
+    "set_num_threads",
 ]
 
 LARGEST_ENERGY = 1e30
@@ -68,6 +79,8 @@ class DenseCRF:
     nlabels : int
         Number of labels.
 
+    Further arguments are ignored, as in the original.
+
     Examples
     --------
     >>> import numpy as np
@@ -79,35 +92,35 @@ class DenseCRF:
     array([0, 0, 1])
     """
 
-    def __init__(self, nvar: int, nlabels: int) -> None:
-        self._n = check_integer("nvar", nvar, at_least=1)
-        self._labels = check_integer("nlabels", nlabels, at_least=1)
+    def __init__(self, nvar: Any, nlabels: Any, *_: Any, **__: Any) -> None:
+        self._n = check_integer("nvar", as_whole("nvar", nvar), at_least=1)
+        self._labels = check_integer("nlabels", as_whole("nlabels", nlabels), at_least=1)
         self._grid: tuple[int, ...] = (self._n,)
         self._unary: FloatArray = np.zeros((self._labels, self._n), np.float32)
         self._energies = self._unary
+        self._has_unary = False
         self._terms: list[Term] = []
 
-    def setUnaryEnergy(self, u: Any) -> None:
+    def setUnary(self, unary: Any) -> None:
+        """Set the unary term to a `ConstUnary` or `LogisticUnary`."""
+        if not isinstance(unary, Unary) or unary.energies is None:
+            raise ArgumentError("unary", unary, "give ConstUnary(u) or LogisticUnary(L, f)")
+        self.setUnaryEnergy(unary.energies)
+
+    def setUnaryEnergy(self, u: Any, f: Any = None) -> None:
         """Set the unary energies, for example -log of probabilities.
 
         Parameters
         ----------
         u : array_like, (nlabels, nvar)
             Energies, any dtype and strides. +inf forbids a label.
+        f : array_like, (features, nvar), optional
+            Features; `u` then holds weights (nlabels, features), and energies are ``u @ f``.
         """
-        array = as_real_array("u", u)
-        if array.shape not in ((self._labels, self._n), (self._labels, *self._grid)):
-            raise ArgumentError("u", ..., _wrong_unary_shape(array.shape, self._labels, self._grid))
-        with np.errstate(over="ignore"):
-            unary = np.array(array, np.float32, order="C").reshape(self._labels, self._n)
-        least, largest = float(unary.min()), float(unary.max())  # NaN where there is one
-        if np.isnan(least) or least == -np.inf:
-            check_finite("u", np.where(np.isposinf(unary), 0, unary))
-        if largest == np.inf:
-            _check_allowed(unary)
-        self._unary = self._energies = unary
-        if max(-least, largest) > LARGEST_ENERGY:
-            self._energies = np.clip(unary, -LARGEST_ENERGY, LARGEST_ENERGY)
+        energies = u if f is None else LogisticUnary(u, f).energies
+        self._unary = checked_energies(energies, self._labels, self._grid)
+        self._energies = np.clip(self._unary, -LARGEST_ENERGY, LARGEST_ENERGY)
+        self._has_unary = True
 
     def addPairwiseEnergy(
         self,
@@ -140,20 +153,22 @@ class DenseCRF:
                 f"shape {array.shape}; give (dimensions, {self._n}), one column a pixel" + hint,
             )
         values = np.array(array.T, np.float32, order="C")
-        self._add(lambda weight: Features(values, weight), compat, kernel, normalization)
+        self._add(values, lambda weight: Features(values, weight), compat, kernel, normalization)
 
-    def inference(self, niter: int) -> FloatArray:
+    def inference(self, niter: Any) -> FloatArray:
         """Return the marginals (nlabels, nvar) after `niter` mean-field iterations."""
+        iterations = check_integer("niter", as_whole("niter", niter), at_least=-(2**31))
         q, first, second = self.startInference()
-        for _ in range(niter):
+        for _ in range(iterations):
             self.stepInference(q, first, second)
         return q
 
     def startInference(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the starting marginals, exp(-unary) normalised, and two scratch arrays."""
+        """Return the starting marginals (zeros without a unary) and two scratch arrays."""
         scratch = np.zeros((0, 0), np.float32)
-        q = np.empty_like(self._energies)
-        self._respond(None, q)
+        q = np.zeros_like(self._energies)
+        if self._has_unary:
+            self._respond(None, q)
         return q, scratch, scratch.copy()
 
     def stepInference(self, Q: FloatArray, tmp1: Any = None, tmp2: Any = None) -> None:  # noqa: ARG002
@@ -263,7 +278,12 @@ class DenseCRF:
         return first
 
     def _add(
-        self, make: Callable[[float], Kernel], compat: Any, kernel: int, normalization: int
+        self,
+        features: FloatArray,
+        make: Callable[[float], Kernel],
+        compat: Any,
+        kernel: int,
+        normalization: int,
     ) -> None:
         weight, costs = compatibility(compat, self._labels)
         member(KernelType, "kernel", kernel)
@@ -273,7 +293,7 @@ class DenseCRF:
             weight, costs = 1.0, np.diag(np.full(self._labels, -weight, np.float32))
         made = make(weight)
         made.check(self._grid)
-        self._terms.append(Term(made, made.features(self._grid), weight, costs, way))
+        self._terms.append(Term(made, as_features(features), weight, costs, way))
 
     def _marginals(self, q: Any) -> FloatArray:
         array = as_real_array("Q", q)
@@ -293,9 +313,9 @@ class DenseCRF2D(DenseCRF):
         Number of labels.
     """
 
-    def __init__(self, w: int, h: int, nlabels: int) -> None:
-        self._width = check_integer("w", w, at_least=1)
-        self._height = check_integer("h", h, at_least=1)
+    def __init__(self, w: Any, h: Any, nlabels: Any, *_: Any, **__: Any) -> None:
+        self._width = check_integer("w", as_whole("w", w), at_least=1)
+        self._height = check_integer("h", as_whole("h", h), at_least=1)
         super().__init__(self._width * self._height, nlabels)
         self._grid = (self._height, self._width)
 
@@ -306,7 +326,7 @@ class DenseCRF2D(DenseCRF):
         kernel: int = DIAG_KERNEL,
         normalization: int = NORMALIZE_SYMMETRIC,
     ) -> None:
-        """Add smoothness: nearby pixels like equal labels.
+        """Add a Gaussian kernel of positions (smoothness).
 
         Parameters
         ----------
@@ -315,9 +335,17 @@ class DenseCRF2D(DenseCRF):
         compat, kernel, normalization
             See `DenseCRF.addPairwiseEnergy`.
         """
-        sigma = sigmas("sxy", sxy, 2, "axes (x, y)")[::-1]
-        with _named(sigma="sxy"):
-            self._add(lambda weight: Spatial(sigma, weight), compat, kernel, normalization)
+        sigma = scales("sxy", sxy, 2, "axes (x, y)", also="more")
+        features = self._positions(sigma)
+        self._add(
+            features,
+            lambda weight: (
+                Spatial(sigma[::-1], weight) if usual(sigma) else Features(features, weight)
+            ),
+            compat,
+            kernel,
+            normalization,
+        )
 
     def addPairwiseBilateral(
         self,
@@ -328,7 +356,7 @@ class DenseCRF2D(DenseCRF):
         kernel: int = DIAG_KERNEL,
         normalization: int = NORMALIZE_SYMMETRIC,
     ) -> None:
-        """Add appearance: nearby pixels of similar colour like equal labels.
+        """Add a Gaussian kernel of positions and colours (appearance).
 
         Parameters
         ----------
@@ -341,60 +369,34 @@ class DenseCRF2D(DenseCRF):
         compat, kernel, normalization
             See `DenseCRF.addPairwiseEnergy`.
         """
-        image = np.array(as_real_array("rgbim", rgbim))
-        if image.ndim not in (2, 3) or image.shape[:2] != self._grid:
-            raise ArgumentError(
-                "rgbim", ..., _wrong_image_shape(image.shape, self._width, self._height)
-            )
-        image = image.reshape(*self._grid, -1)
-        sigma = sigmas("sxy", sxy, 2, "axes (x, y)")[::-1]
-        color = sigmas("srgb", srgb, image.shape[2], "channels of rgbim")
-        with _named(sigma_xy="sxy", sigma_color="srgb", image="rgbim"):
-            self._add(
-                lambda weight: Bilateral(image, sigma, color, weight), compat, kernel, normalization
-            )
-
-
-@contextmanager
-def _named(**names: str) -> Iterator[None]:
-    """Let errors raised inside speak of the original's argument names."""
-    try:
-        yield
-    except ArgumentError as error:
-        raise error.renamed(**names) from error
-
-
-def _check_allowed(unary: FloatArray) -> None:
-    forbidden = np.isposinf(unary).all(0)
-    if forbidden.any():
-        raise ArgumentError(
-            "u",
-            ...,
-            f"every label of pixel {int(forbidden.argmax())} costs infinity; clip the "
-            "probabilities before the logarithm (unary_from_softmax does)",
+        image = checked_image(rgbim, self._height, self._width)
+        sigma = scales("sxy", sxy, 2, "axes (x, y)", also="more")
+        color = scales("srgb", srgb, image.shape[2], "channels of rgbim", also="more")
+        planes = image.reshape(self._n, -1).T
+        colors = [divided("srgb", plane, s) for plane, s in zip(planes, color, strict=True)]
+        features = np.concatenate([self._positions(sigma), np.stack(colors, 1)], 1)
+        self._add(
+            features,
+            lambda weight: (
+                Bilateral(image, sigma[::-1], color, weight)
+                if usual(sigma) and usual(color)
+                else Features(features, weight)
+            ),
+            compat,
+            kernel,
+            normalization,
         )
 
-
-def _wrong_unary_shape(shape: tuple[int, ...], labels: int, grid: tuple[int, ...]) -> str:
-    n = int(np.prod(grid))
-    message = f"shape {shape}; this model needs {(labels, n)}, labels first"
-    if shape == (n, labels):
-        return message + ": transpose it (u.T)"
-    if shape == (*grid, labels):
-        return message + ": bring the labels to the front (u.transpose(2, 0, 1).reshape(L, -1))"
-    if len(grid) == 2 and shape == (labels, *grid[::-1]):
-        return (
-            message
-            + f": the model is {grid[1]} wide and {grid[0]} high; DenseCRF2D(width, "
-            + ("height, labels) takes the width first")
-        )
-    if len(shape) == 2 and shape[1] == n:
-        return message + f": it has {shape[0]} labels, the model was made for {labels}"
-    return message
+    def _positions(self, sigma: FloatArray) -> FloatArray:
+        """Return the scaled positions (n, 2), x first, divided in single precision."""
+        x = divided("sxy", np.arange(self._width), sigma[0])
+        y = divided("sxy", np.arange(self._height), sigma[1])
+        return np.stack([np.tile(x, self._height), np.repeat(y, self._width)], 1)
 
 
-def _wrong_image_shape(shape: tuple[int, ...], width: int, height: int) -> str:
-    message = f"shape {shape}; this model needs ({height}, {width}, channels)"
-    if shape[:2] == (width, height):
-        return message + ": DenseCRF2D(width, height, labels) takes the width first"
-    return message
+def set_num_threads(threads: int | None) -> None:
+    """Set how many threads this process uses where nothing else says so; None: all it may.
+
+    The environment variable ``DENSECRF_NUM_THREADS`` does the same from outside.
+    """
+    core().set_default_threads(check_threads(threads))

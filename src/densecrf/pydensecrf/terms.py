@@ -10,7 +10,7 @@ import numpy.typing as npt
 from densecrf.cached import cached_property
 from densecrf.filters import Filter, LatticeFilter
 from densecrf.kernels import Kernel
-from densecrf.validation import FloatArray, as_real_array, check_finite
+from densecrf.validation import ArgumentError, FloatArray, as_real_array, check_finite
 
 __all__ = [
     "CONST_KERNEL",
@@ -102,12 +102,19 @@ def member(kind: type[Member], name: str, value: Any) -> Member:
         return kind(value)
     except ValueError as error:
         choices = ", ".join(member.name for member in kind)
-        raise ValueError(f"{name}={value!r}: must be one of {choices}") from error
+        raise ArgumentError(name, value, f"must be one of {choices}") from error
 
 
 def compatibility(compat: Any, labels: int) -> tuple[float, FloatArray | None]:
     """Return the weight of equal labels, or weight 1 and a matrix of costs."""
     array = as_real_array("compat", compat)
+    if array.ndim and getattr(compat, "dtype", None) == np.float64:
+        raise ArgumentError(
+            "compat",
+            ...,
+            f"a float64 array of shape {array.shape}, which pydensecrf refuses too; use "
+            "compat.astype(numpy.float32)",
+        )
     check_finite("compat", array)
     if array.ndim == 0:
         return float(array), None
@@ -116,6 +123,6 @@ def compatibility(compat: Any, labels: int) -> tuple[float, FloatArray | None]:
     if array.shape == (labels, labels):
         half = np.asarray(array, np.float32) / 2
         return 1.0, half + half.T
-    raise ValueError(
-        f"compat: shape {array.shape}; give a number, ({labels},) or ({labels}, {labels})"
+    raise ArgumentError(
+        "compat", ..., f"shape {array.shape}; give a number, ({labels},) or ({labels}, {labels})"
     )

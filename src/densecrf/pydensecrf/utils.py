@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.pydensecrf.scales import scales
 from densecrf.unaries import SUM_TOLERANCE, from_labels, whole_numbers
 from densecrf.validation import (
     ArgumentError,
@@ -14,7 +15,6 @@ from densecrf.validation import (
     check_finite,
     check_integer,
     check_positive,
-    sigmas,
     warn,
 )
 
@@ -117,8 +117,8 @@ def unary_from_softmax(
             raise ArgumentError("scale", scale, "must be greater than 0 and at most 1")
         p = scale * p + (1 - scale) / p.shape[0]
     if clip is not None:
-        if not 0 <= clip < 1:
-            raise ArgumentError("clip", clip, "must be 0 or greater and less than 1, or None")
+        if not np.isfinite(clip):
+            raise ArgumentError("clip", clip, "must be a finite number, or None")
         p = np.clip(p, clip, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.ascontiguousarray(-np.log(p), np.float32).reshape(p.shape[0], -1)
@@ -151,9 +151,12 @@ def create_pairwise_gaussian(sdims: Any, shape: Any) -> FloatArray:
            [0. , 0.5, 0. , 0.5]], dtype=float32)
     """
     grid = tuple(check_integer("shape", extent, at_least=1) for extent in np.atleast_1d(shape))
-    scales = sigmas("sdims", sdims, len(grid), "axes of shape")
+    return _positions(grid, scales("sdims", sdims, len(grid), "axes of shape"))
+
+
+def _positions(grid: tuple[int, ...], sigma: FloatArray) -> FloatArray:
     positions = np.indices(grid, np.float32).reshape(len(grid), -1)
-    return np.asarray(positions / scales.astype(np.float32)[:, None], np.float32)
+    return np.asarray(positions / sigma[:, None], np.float32)
 
 
 def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1) -> FloatArray:
@@ -168,7 +171,8 @@ def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1)
     img : array_like
         The image or volume.
     chdim : int
-        The axis of the channels; **-1 means that there is none**, not the last axis.
+        The axis of the channels, -2 for the last but one; **-1 means that there is none**, not
+        the last axis.
 
     Examples
     --------
@@ -181,7 +185,7 @@ def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1)
     check_finite("img", image)
     if chdim == -1:
         channels = image[None]
-    elif 0 <= check_integer("chdim", chdim, at_least=-1) < image.ndim:
+    elif -image.ndim <= check_integer("chdim", chdim, at_least=-(2**31)) < image.ndim:
         channels = np.moveaxis(image, chdim, 0)
     else:
         raise ArgumentError(
@@ -195,10 +199,23 @@ def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1)
             f"img of shape {image.shape} with chdim=-1 has no channel axis; name "
             f"it, for example chdim={image.ndim - 1}",
         )
-    scales = sigmas("schan", schan, channels.shape[0], "channels of img (chdim names their axis)")
+    axes = scales("sdims", sdims, len(spatial), "axes of img", also="fewer")
+    what = "channels of img (chdim names their axis)"
+    color = scales("schan", schan, channels.shape[0], what, also="fewer")
     colors = channels.reshape(channels.shape[0], -1).astype(np.float32)
-    positions = create_pairwise_gaussian(sdims, spatial)
-    return np.concatenate([positions, colors / scales.astype(np.float32)[:, None]])
+    return np.concatenate([_positions(spatial, axes), colors / color[:, None]])
+
+
+def _create_pairwise_gaussian_2d(sx: float, sy: float, shape: Any) -> FloatArray:
+    """Return `create_pairwise_gaussian` of two axes; the original has it under this name."""
+    return create_pairwise_gaussian((sx, sy), shape)
+
+
+def _create_pairwise_bilateral_2d(
+    sx: float, sy: float, sr: float, sg: float, sb: float, img: Any
+) -> FloatArray:
+    """Return `create_pairwise_bilateral` of a colour image, under the original's name."""
+    return create_pairwise_bilateral((sx, sy), (sr, sg, sb), img, chdim=2)
 
 
 def compute_unary(labels: Any, M: int, GT_PROB: float = 0.5) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.model import DenseCRF
-from densecrf.presets import Preset
+from densecrf.presets import Model
 from densecrf.result import Result
 from densecrf.scribbles import scribble_unary
 from densecrf.validation import IntArray
@@ -124,7 +124,7 @@ SCENES: tuple[Scene, ...] = (
 )
 
 #: Strokes leave much to the kernels, so they are short and strong.
-KERNELS = Preset(sigma=3, weight=5, sigma_xy=15, sigma_color=8, bilateral_weight=15)
+KERNELS = Model(sigma=3, weight=5, sigma_xy=15, sigma_color=8, bilateral_weight=15)
 CERTAINTY = 0.95  # of the strokes' colours
 
 

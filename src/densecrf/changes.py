@@ -1,0 +1,139 @@
+"""How far a labelling departs from its input, and when that calls for a warning.
+
+The input is what the unaries alone say: each pixel's best label, held with probability
+softmax(-unary). A minimiser of the energy may be certified and still be far from it, where the
+pairwise weights are too strong for the data at hand; the numbers here make that visible.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Changes", "compare"]
+
+#: A pixel is confident where its input probability exceeds this.
+CONFIDENT = 0.9
+
+_LOST = 0.75  # share of a label's confident pixels whose loss is reported
+_SUBSTANTIAL = 0.005  # share of the image below which a label's confident area is not judged
+_OVERTURNED = 0.1  # share of the confident pixels whose reversal is reported
+_PRESENT = 0.05  # share of the image that a label must have had for "one label takes all"
+
+_REMEDY = (
+    "lower the weights (strength=0.5, or bilateral_weight=), or let densecrf.adapt or densecrf.fit "
+    "find a model for such images"
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The difference between a labelling and the input that it was made from.
+
+    Attributes
+    ----------
+    pixels : int
+        Pixels of the image.
+    changed : int
+        Pixels whose label is not the input's; those about which the input says nothing do not
+        count.
+    area_before, area_after : tuple of int
+        Pixels of each label in the input and in the labelling.
+    confident : int
+        Pixels whose input probability is above 0.9.
+    overturned : int
+        Confident pixels whose label changed.
+    confident_by_label, overturned_by_label : tuple of int
+        The same for each label of the input.
+    """
+
+    pixels: int
+    changed: int
+    area_before: tuple[int, ...]
+    area_after: tuple[int, ...]
+    confident: int
+    overturned: int
+    confident_by_label: tuple[int, ...]
+    overturned_by_label: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, ready for JSON."""
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
+        }
+
+    def warnings(self) -> list[str]:
+        """Return a text for each way in which the labelling departs suspiciously from its input.
+
+        Every text gives the numbers and the remedy. There is none where the changes are of the
+        usual kind: false labels removed, borders moved.
+        """
+        found = []
+        lost = [
+            f"label {label} keeps {self.area_after[label]:,} of {self.area_before[label]:,} pixels "
+            f"({wrong:,} of its {sure:,} confident ones changed)"
+            for label, (sure, wrong) in enumerate(
+                zip(self.confident_by_label, self.overturned_by_label, strict=True)
+            )
+            if sure > _SUBSTANTIAL * self.pixels
+            and wrong > _LOST * sure
+            and self.area_after[label] < (1 - _LOST) * self.area_before[label]
+        ]
+        if lost:
+            found.append(f"{'; '.join(lost)}: {_REMEDY}")
+        if self.confident and self.overturned > _OVERTURNED * self.confident:
+            found.append(
+                f"{self.overturned:,} of {self.confident:,} confident pixels "
+                f"({100 * self.overturned / self.confident:.0f} %; input probability above "
+                f"{CONFIDENT:g}) changed their label: {_REMEDY}"
+            )
+        present = sum(area > _PRESENT * self.pixels for area in self.area_before)
+        if max(self.area_after) == self.pixels and present > 1:
+            found.append(
+                f"label {self.area_after.index(self.pixels)} takes all {self.pixels:,} pixels, "
+                f"where {present} labels had more than {100 * _PRESENT:g} % of them each: {_REMEDY}"
+            )
+        return found
+
+
+def compare(unary: npt.NDArray[np.floating[Any]], labels: npt.NDArray[np.integer[Any]]) -> Changes:
+    """Return how a labelling differs from what the unaries alone say.
+
+    Parameters
+    ----------
+    unary : ndarray, (labels, n)
+        The energies.
+    labels : ndarray of int, (n,) or of the image's shape
+        The labelling.
+
+    Examples
+    --------
+    >>> unary = np.array([[0.0, 0.0, 3.0], [3.0, 0.1, 0.0]])  # the second pixel is unsure
+    >>> found = compare(unary, np.array([0, 1, 0]))
+    >>> found.changed, found.confident, found.overturned
+    (2, 2, 1)
+    """
+    count = len(unary)
+    after = labels.reshape(-1)
+    before = unary.argmin(0)
+    # The best label's probability is 1 / sum(exp(best - energy)).
+    likelihood = np.exp(unary.min(0) - unary).sum(0)
+    confident = likelihood * CONFIDENT < 1
+    known = likelihood < count * (1 - 1e-6)  # pixels whose labels are not all alike
+    changed = known & (before != after)
+
+    def by_label(values: npt.NDArray[Any]) -> tuple[int, ...]:
+        return tuple(np.bincount(values, minlength=count).tolist())
+
+    return Changes(
+        pixels=after.size,
+        changed=int(changed.sum()),
+        area_before=by_label(before[known]),
+        area_after=by_label(after),
+        confident=int(confident.sum()),
+        overturned=int((confident & changed).sum()),
+        confident_by_label=by_label(before[confident]),
+        overturned_by_label=by_label(before[confident & changed]),
+    )

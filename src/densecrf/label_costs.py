@@ -1,0 +1,135 @@
+r"""Label costs from a network's own output.
+
+The Potts model charges every label the same for its border. In a labelling x, the pixels of label i
+pay on average
+
+.. math:: q_i = \frac1{N_i} \sum_{a: x_a = i}\ \sum_{b: x_b \ne i} K_{ab}
+
+for differing from others: little for sky, most of the total kernel weight for poles, whatever
+evidence there is for either. The minimiser therefore removes thin labels first. A label cost
+:math:`\ell_i = \min(1, \kappa / q_i)` caps that price at κ nats per pixel, as the network draws the
+label's regions: see docs/mathematics.md.
+"""
+
+import copy
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.compatibility import LabelTree
+from densecrf.pairwise import Pairwise
+
+if TYPE_CHECKING:
+    from densecrf.model import DenseCRF
+
+__all__ = [
+    "TOLERATED",
+    "BorderStatistics",
+    "border_statistics",
+    "sum_statistics",
+    "with_label_costs",
+]
+
+#: Nats per pixel that a label's border may cost on average.
+TOLERATED = 1.5
+#: Share of an image that a label's pixels are weighed against: with fewer its statistics are noise.
+PRIOR_SHARE = 0.002
+
+
+@dataclass(frozen=True)
+class BorderStatistics:
+    """What labels pay for their borders; statistics of several images add up.
+
+    Attributes
+    ----------
+    images : int
+        How many there are.
+    pixels : ndarray, (labels,)
+        Pixels of each label.
+    paid : ndarray, (labels,)
+        What they pay together, with label costs of 1.
+    """
+
+    images: int
+    pixels: npt.NDArray[np.float64]
+    paid: npt.NDArray[np.float64]
+
+    def __add__(self, other: "BorderStatistics") -> "BorderStatistics":
+        """Return the statistics of both."""
+        return BorderStatistics(
+            self.images + other.images, self.pixels + other.pixels, self.paid + other.paid
+        )
+
+    def label_costs(self, tolerated: float = TOLERATED) -> tuple[float, ...]:
+        """Return a cost in (0, 1] for each label.
+
+        A label of few pixels is drawn towards the average label, one without any is the average
+        label.
+
+        Examples
+        --------
+        >>> found = BorderStatistics(10, np.array([9e5, 1e5]), np.array([9e5, 4e5]))
+        >>> [round(cost, 3) for cost in found.label_costs(2.0)]
+        [1.0, 0.501]
+        """
+        total = float(self.pixels.sum())
+        prior = PRIOR_SHARE * total / self.images
+        price = (self.paid + prior * self.paid.sum() / total) / (self.pixels + prior)
+        return tuple((tolerated / np.maximum(price, tolerated)).tolist())
+
+
+def sum_statistics(found: Iterable[BorderStatistics]) -> BorderStatistics:
+    """Return the statistics of all images together."""
+    return functools.reduce(operator.add, found)
+
+
+def border_statistics(crf: "DenseCRF", threads: int = 0) -> BorderStatistics:
+    """Return what the labels of the unaries' own labelling pay for their borders.
+
+    Parameters
+    ----------
+    crf : DenseCRF
+        The model; its compatibility does not matter.
+    threads : int
+        Number of threads; 0 for all.
+    """
+    labels = crf.unary.argmin(0)
+    present, x = np.unique(labels, return_inverse=True)
+    inside = (x[None, :] == np.arange(len(present))[:, None]).astype(np.float32)
+    received = np.take_along_axis(crf.pairwise.apply(inside, threads), x[None, :], 0)[0]
+    outside = np.maximum(crf.pairwise.mass - received, 0).astype(np.float64)
+    count = len(crf.unary)
+    return BorderStatistics(
+        1,
+        np.bincount(labels, minlength=count).astype(np.float64),
+        np.bincount(labels, outside, minlength=count).astype(np.float64),
+    )
+
+
+def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":
+    """Return a Potts model with costs for each label; both share the filters.
+
+    Parameters
+    ----------
+    crf : DenseCRF
+        The Potts model.
+    costs : sequence of float
+        One for each label, trusted.
+    """
+    other = copy.copy(crf)
+    if len(costs) == 2:  # the mean is all that two labels have: a Potts model with other weights
+        mean = sum(costs) / 2
+        parts = [(mean * weight, part) for weight, part in crf.pairwise.parts]
+        other.kernels = tuple(
+            replace(cast("Any", kernel), weight=mean * kernel.weight) for kernel in crf.kernels
+        )
+        other.pairwise = Pairwise(parts, crf.n, "none")
+    else:
+        other.tree = LabelTree(len(costs), leaf=costs)
+        other.compatibility = other.tree.matrix().astype(np.float32)
+    return other

@@ -1,0 +1,1 @@
+"""Models from data: label costs from network output, weights from labelled images."""

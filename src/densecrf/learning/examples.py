@@ -1,0 +1,100 @@
+"""Labelled images to learn from, loaded when they are needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.presets import Model
+from densecrf.refinement import build
+from densecrf.validation import FloatArray, as_real_array
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from densecrf.kernels import Bilateral
+
+__all__ = ["Example", "make_examples"]
+
+POTTS = Model()  # reads the input; its numbers are not used
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """An image with the unaries of its pixels and their true labels.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    truth : ndarray of int, (*spatial)
+        The true labels; -1 where there is none.
+    load : callable
+        Returns the unaries (labels, *spatial) and the image, colours from 0 to 255.
+    """
+
+    name: str
+    truth: npt.NDArray[np.int64]
+    load: Callable[[], tuple[FloatArray, npt.NDArray[Any]]]
+
+
+def make_examples(
+    samples: Iterable[Any], void: int = 255, **reading: Any
+) -> tuple[list[Example], int]:
+    """Return examples from (image, probabilities, true labels), and the number of labels.
+
+    Raises
+    ------
+    ValueError
+        That names the sample and what is wrong with it.
+    """
+    examples: list[Example] = []
+    counts: set[int] = set()
+    for number, sample in enumerate(samples):
+        name = f"samples[{number}]"
+        try:
+            image, probabilities, truth = sample
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name}: give (image, probabilities, true labels)") from error
+        try:
+            crf = build(image, probabilities, model=POTTS, **reading)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+        counts.add(len(crf.unary))
+        pixels = cast("Bilateral", crf.kernels[1]).image
+        unary = crf.unary.reshape(len(crf.unary), *crf.shape)
+        labels = checked_truth(name, truth, crf.shape, len(unary), void)
+        if labels is not None:
+            examples.append(Example(name, labels, partial(_given, unary, pixels)))
+    if len(counts) > 1:
+        raise ValueError(f"samples: they have {sorted(counts)} labels; all must have as many")
+    if not examples:
+        raise ValueError("samples: none has a pixel with a known label; nothing can be learned")
+    return examples, counts.pop()
+
+
+def _given(unary: FloatArray, image: npt.NDArray[Any]) -> tuple[FloatArray, npt.NDArray[Any]]:
+    """Return what is in memory."""
+    return unary, image
+
+
+def checked_truth(
+    name: str, truth: Any, shape: tuple[int, ...], labels: int, void: int
+) -> npt.NDArray[np.int64] | None:
+    """Return true labels with -1 for void, None where all are void, or refuse them."""
+    array = as_real_array("truth", truth)
+    if array.shape != shape:
+        raise ValueError(f"{name}: true labels of shape {array.shape} for {shape} pixels")
+    known = (array != void) & (array >= 0)
+    if not known.any():
+        return None
+    if array[known].max() >= labels or (array[known] % 1).any():
+        raise ValueError(
+            f"{name}: true label {array[known].max()} is not among the {labels} labels of the "
+            f"probabilities; void is {void}"
+        )
+    return np.where(known, array, -1).astype(np.int64)

@@ -1,0 +1,127 @@
+"""Large-margin learning on small images: certificates, determinism, prudence."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("clarabel")
+
+from densecrf import fit
+from densecrf.learning.examples import make_examples
+from densecrf.learning.fit import fit_examples
+from densecrf.learning.journal import Journal
+from densecrf.presets import Model
+
+START = Model(1.0, 1.0, 5.0, 20.0, 1.0)
+
+
+def sample(seed: int, noise: float = 1.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return an image of two colours, noisy probabilities of three labels, and the truth."""
+    rng = np.random.default_rng(seed)
+    truth = np.zeros((16, 20), int)
+    truth[:, rng.integers(6, 14) :] = 1
+    truth[rng.integers(2, 12) :, :4] = 2
+    image = np.array([40, 120, 220])[truth][..., None] + rng.normal(0, 5, (16, 20, 3))
+    logits = noise * rng.normal(size=(3, 16, 20))
+    logits[truth, np.arange(16)[:, None], np.arange(20)] += 1.5
+    p = np.exp(logits - logits.max(0))
+    return image.clip(0, 255).astype(np.uint8), p / p.sum(0), truth
+
+
+def test_the_objective_is_certified_and_learning_helps() -> None:
+    told = []
+    model = fit(
+        [sample(seed) for seed in range(6)],
+        model=START,
+        strength=0.1,
+        folds=3,
+        report=lambda *values: told.append(values),
+    )
+    provenance = model.provenance
+    for stage in provenance["stages"]:
+        assert stage["certificate"] < 0.01
+        assert stage["lower_bound"] <= stage["objective"]
+    assert [stage["learned"] for stage in provenance["stages"]] == ["weights", "costs"]
+    assert {values[0] for values in told} == {"weights", "costs"}
+    assert provenance["better"]
+    assert "held-out" in provenance["verdict"]
+    assert model.weight + model.bilateral_weight > START.weight + START.bilateral_weight
+
+
+def test_two_runs_give_the_same_model() -> None:
+    samples = [sample(seed) for seed in range(3)]
+    first = fit(samples, model=START, folds=0, threads=1)
+    second = fit(samples, model=START, folds=0, threads=2, jobs=2)
+    assert first == second
+    assert first.provenance == second.provenance
+
+
+def test_no_better_on_held_out_images_keeps_the_start() -> None:
+    rng = np.random.default_rng(5)
+    samples = [sample(seed) for seed in range(4)]
+    # Truth that has nothing to do with image or probabilities: nothing can be learned.
+    samples = [(image, p, rng.integers(0, 3, truth.shape)) for image, p, truth in samples]
+    model = fit(samples, model=START, folds=4)
+    assert "is kept" in model.provenance["verdict"]
+    assert replace(model, about=START.about) == START
+
+
+def test_void_pixels_are_filled() -> None:
+    image, p, truth = sample(0)
+    truth = truth.copy()
+    truth[:8] = 255
+    model = fit([(image, p, truth)] * 2, model=START, folds=0)
+    assert model.provenance["images"] == 2
+
+
+def test_a_journal_answers_the_second_run(tmp_path: Path) -> None:
+    samples = [sample(seed) for seed in range(2)]
+    examples, labels = make_examples(samples)
+    path = tmp_path / "journal.jsonl"
+    first = fit_examples(examples, labels, model=START, folds=0, journal=Journal(path))
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[:-1]) + '\n["half a li')  # killed in the last line
+    second = fit_examples(examples, labels, model=START, folds=0, journal=Journal(path))
+    assert first == second
+    assert path.read_text().splitlines()[-1] == lines[-1]
+    assert len(Journal(path)) == len(lines) - 1  # the first line is empty
+
+
+def test_an_interrupt_keeps_the_model_so_far() -> None:
+    def stop(stage: str, passes: int, objective: float, bound: float) -> None:
+        if stage == "costs":
+            raise KeyboardInterrupt
+
+    model = fit([sample(seed) for seed in range(2)], model=START, report=stop)
+    assert model.provenance["interrupted"]
+    assert [stage["learned"] for stage in model.provenance["stages"]] == ["weights"]
+    assert model != START
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda i, p, _: (i, p), "give .image, probabilities, true labels."),
+        (lambda i, p, t: (i, p, t[:4]), r"samples\[1\]: true labels of shape"),
+        (lambda i, p, t: (i, p, t + 1), "true label 3 is not among the 3 labels"),
+        (lambda i, p, t: (i, np.where(p > 0.5, np.nan, p), t), r"samples\[1\]: "),
+        (lambda i, p, t: (i, p[:2] / p[:2].sum(0), np.minimum(t, 1)), "all must have as many"),
+    ],
+)
+def test_a_wrong_sample_is_named(wrong, says: str) -> None:
+    good = sample(0)
+    with pytest.raises(ValueError, match=says):
+        fit([good, wrong(*good)], model=START)
+
+
+def test_nothing_known_is_refused() -> None:
+    image, p, truth = sample(0)
+    with pytest.raises(ValueError, match="nothing can be learned"):
+        fit([(image, p, np.full_like(truth, 255))], model=START)
+
+
+def test_one_image_is_enough() -> None:
+    model = fit([sample(0)], model=START)
+    assert "verdict" not in model.provenance
