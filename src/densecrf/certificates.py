@@ -44,6 +44,10 @@ class Certificate:
         The lowest energy that was met on the way: at most `energy`.
     better_labels : ndarray, (*spatial)
         The labelling that has it.
+    proven : ndarray of bool, (*spatial)
+        The pixels whose label is the one that every optimal labelling has, as far as is proven.
+    possible : ndarray of int, (*spatial)
+        How many labels an optimal labelling can have at each pixel, as far as is proven.
     calls : int
         Ordered filter calls made.
     seconds : float
@@ -54,6 +58,8 @@ class Certificate:
     lower_bound: float
     better_energy: float
     better_labels: npt.NDArray[np.int64]
+    proven: npt.NDArray[np.bool_]
+    possible: npt.NDArray[np.int32]
     calls: int
     seconds: float
 
@@ -80,6 +86,11 @@ class Certificate:
             lines.append(
                 f"but          at least {100 * self.excess:.3g} % above it: a labelling of energy "
                 f"{self.better_energy:,.3f} was found"
+            )
+        if self.proven.any():
+            lines.append(
+                f"pixels       {100 * self.proven.mean():.1f} % are proven to have the label of "
+                "every optimum"
             )
         lines.append(f"effort       {self.calls} ordered filter calls, {self.seconds:.3f} s")
         return "\n".join(lines)
@@ -140,6 +151,10 @@ def certify(
         lower_bound=min(float(bound), energy),
         better_energy=result.energy if better else energy,
         better_labels=result.labels if better else x.reshape(crf.shape),
+        proven=result.proven & (result.labels == x.reshape(crf.shape)),
+        possible=np.full(crf.shape, crf.n_labels, np.int32)
+        if result.possible is None
+        else result.possible,
         calls=result.trace.ordered_calls[-1],
         seconds=result.seconds,
     )

@@ -91,6 +91,12 @@ class Problem:
         return self.crf.pairwise.diagonal
 
     @property
+    def lattice_terms(self) -> tuple[Any, list[float]] | None:
+        """The lattices of K and their weights, where it is a sum of symmetric ones."""
+        lattices = self.crf.pairwise.lattices
+        return None if lattices is None else lattices.symmetric_terms
+
+    @property
     def potts(self) -> bool:
         """Whether every two different labels cost 1."""
         return self.compatibility is None
@@ -201,7 +207,7 @@ class Problem:
         """Return what dual points of the nodes mean for the labels."""
         if self._members is None or self._lengths is None:
             return r
-        return np.asarray(self._members.T @ (self._lengths[:, None] * r), np.float32)
+        return np.asarray(self._members.T @ (self._lengths[:, None] * r), r.dtype)
 
     # --- values -----------------------------------------------------------------------------
 

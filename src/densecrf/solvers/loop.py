@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 
 from densecrf.deadline import OutOfTime, deadline
+from densecrf.optimality import prove
 from densecrf.problem import Problem
 from densecrf.result import Trace, relative_gap
 
 __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
+
+PROVABLE = 1e-4  # gap from which on single pixels can be proven
+ROUNDING = 2.0**-24  # gap of what rounding the unaries to float32 changes: no smaller one is asked
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
 Finish = Callable[[Problem, Any], tuple[Any, float]]
@@ -38,6 +42,10 @@ class Step:
         The labelling to score, argmax of `y` by default.
     energy : float, optional
         Its energy, where the method knows it already.
+    possible : ndarray of int, (n,), optional
+        How many labels an optimal labelling can still have at each pixel.
+    potentials : array, (nodes, n), optional
+        Those of the best dual point so far, with cells of one unit.
     info : dict
         Remarks for the result.
     cut : Outcome, optional
@@ -49,6 +57,8 @@ class Step:
     bound: float | None = None
     labels: Any = None
     energy: float | None = None
+    possible: Any = None
+    potentials: Any = None
     info: dict[str, Any] = field(default_factory=dict)
     cut: "Outcome | None" = None
 
@@ -91,6 +101,8 @@ class Outcome:
     converged: bool = False
     interrupted: bool = False
     message: str = ""
+    possible: Any = None
+    potentials: Any = None
     info: dict[str, Any] = field(default_factory=dict)
     _scored: Any = None
     _scored_energy: float = float("inf")
@@ -100,6 +112,11 @@ class Outcome:
         """The relative gap between the best energy and the best bound."""
         return relative_gap(self.energy, self.lower_bound)
 
+    @property
+    def unique(self) -> bool:
+        """Whether the labelling is proven to be the only optimal one."""
+        return self.possible is not None and int(self.possible.max()) == 1
+
     def improve(self, problem: Problem, finish: Finish, seconds: Callable[[], float]) -> None:
         """Finish the best labelling; where that lowers its energy, the trace's last row has it."""
         labels, energy = finish(problem, self.labels)
@@ -108,6 +125,16 @@ class Outcome:
             trace = self.trace
             trace.energy[-1] = trace.current_energy[-1] = energy
             trace.plain_calls[-1], trace.seconds[-1] = problem.calls.plain, seconds()
+
+    def prove(self, problem: Problem) -> None:
+        """Evaluate the best labelling and dual point once more, where they are close."""
+        if self.potentials is None or self.unique or (self.gap or 0.0) > PROVABLE:
+            return
+        self.energy, bound, self.possible = prove(problem, self.labels, self.potentials)
+        if self.lower_bound is None or bound > self.lower_bound:
+            self.lower_bound = bound
+        self.lower_bound = min(self.lower_bound, self.energy)
+        self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
 
     def take(self, problem: Problem, step: Step, seconds: float) -> None:
         """Score a step's labelling, keep what is better, and write a row of the trace."""
@@ -123,6 +150,8 @@ class Outcome:
         if step.bound is not None and np.isfinite(step.bound):
             old = self.lower_bound
             self.lower_bound = step.bound if old is None else max(old, step.bound)
+        self.possible = self.possible if step.possible is None else step.possible
+        self.potentials = self.potentials if step.potentials is None else step.potentials
         self.info.update(step.info)
         trace = self.trace
         trace.seconds.append(seconds)
@@ -177,6 +206,7 @@ def drive(
                         outcome.take(problem, last, limits.seconds())
                 if finish is not None and outcome.iterations and not _late(limits):
                     outcome.improve(problem, finish, limits.seconds)
+                    outcome.prove(problem)
                     _within(outcome, limits)
             else:
                 outcome.message, outcome.interrupted = last.cut.message, last.cut.interrupted
@@ -238,8 +268,12 @@ def _reached(outcome: Outcome, limits: Limits) -> bool:
 
 
 def _within(outcome: Outcome, limits: Limits) -> bool:
+    if limits.gap is not None and outcome.unique:
+        outcome.converged = True
+        outcome.message = "every pixel is proven: this is the only optimal labelling"
+        return True
     gap = outcome.gap
-    if limits.gap is None or gap is None or gap > limits.gap:
+    if limits.gap is None or gap is None or gap > max(limits.gap, ROUNDING):
         return False
     outcome.converged = True
     outcome.message = f"gap {gap:.2e} is within the asked {limits.gap:g}"

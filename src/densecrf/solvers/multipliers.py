@@ -17,6 +17,7 @@ from typing import Any
 from densecrf.problem import Problem
 from densecrf.rounding import Incumbent
 from densecrf.solvers.loop import Step
+from densecrf.solvers.prover import Prover
 
 __all__ = ["multipliers"]
 
@@ -34,23 +35,25 @@ def multipliers(
 ) -> Iterator[Step]:
     """Yield the iterations of the method of multipliers; the parameters are those of `lp`."""
     step: Any = 1 / (cells * problem.lipschitz)
+    prover = Prover(problem)
     z: Any = None
     v, momentum, inner, bound = y, 1.0, 0, -float("inf")
     for iteration in count(1):
         r: Any = problem.flow(v, z, cells)
         previous = y
         y, proven, value, uphill = problem.descend(v, r, step, previous, in_place=True)
-        r = v = None  # large: let them go before the next ones are made
+        r = None  # large: let it go before the next one is made
         bound = max(bound, proven)
         left = value - proven  # duality gap of the inner problem
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
+        incumbent.update(y, iteration)
+        prover.consider(v, z, cells, proven, incumbent)
         v = problem.extrapolate(y, previous, (momentum - 1) / following)
         previous = None
         momentum, inner = following, inner + 1
-        incumbent.update(y, iteration)
         if inner >= least_inner and left <= accuracy * (incumbent.energy - bound):
             z = problem.update_multipliers(z, y, SPAN, EDGE)
             v, momentum, inner = y, 1.0, 0
-        yield Step(y, bound=proven, labels=incumbent.labels, energy=incumbent.energy)
+        yield prover.step(y, proven, incumbent, iteration)

@@ -21,6 +21,7 @@ from typing import Any
 from densecrf.problem import Problem
 from densecrf.rounding import Incumbent
 from densecrf.solvers.loop import Step
+from densecrf.solvers.prover import Prover
 
 __all__ = ["primal_dual"]
 
@@ -32,18 +33,20 @@ TRIALS = 3  # of a line search
 def primal_dual(problem: Problem, y: Any, incumbent: Incumbent) -> Iterator[Step]:
     """Yield the iterations of the primal-dual hybrid gradient method."""
     step: Any = STEP / problem.lipschitz
-    best = _Combination(problem)
+    best, prover = _Combination(problem), Prover(problem)
     v, z = y, None
     for iteration in count(1):
         r: Any = problem.flow(v, z, 1.0)
-        z = problem.update_multipliers(z, v, SPAN, EDGE)
-        v, previous = None, y
+        previous = y
         y, proven, _, _ = problem.descend(y, r, step, y)
         bound = best.add(r, proven)
-        v = problem.extrapolate(y, previous, 1.0)
-        previous = r = None  # large: let them go
+        r = None  # large: let it go
         incumbent.update(y, iteration)
-        yield Step(y, bound=bound, labels=incumbent.labels, energy=incumbent.energy)
+        prover.consider(v, z, 1.0, proven, incumbent)
+        z = problem.update_multipliers(z, v, SPAN, EDGE)
+        v = problem.extrapolate(y, previous, 1.0)
+        previous = None
+        yield prover.step(y, bound, incumbent, iteration)
 
 
 class _Combination:

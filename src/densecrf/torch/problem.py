@@ -281,6 +281,8 @@ class TorchProblem(QuadraticSteps):
         """What a bound gives away for the filters' rounding: half an ulp of all pairwise mass."""
         return 0.5 * float(np.finfo(np.float32).eps) * self.total_mass
 
+    lattice_terms = None  # certificates are in single precision
+
     @cached_property
     def total_mass(self) -> float:
         """The sum of all pairwise weights, both orders of a pair and the pixels' own."""
