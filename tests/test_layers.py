@@ -14,7 +14,7 @@ LAYERS = (
     ("native", "resample"),
     ("kernels", "compatibility", "projections", "filters", "unaries"),
     ("pairwise", "problem", "layouts"),
-    ("result", "rounding"),
+    ("result", "rounding", "optimality"),
     ("io", "plotting", "certificates", "solvers"),
     ("presets", "model"),
     ("torch",),

@@ -86,7 +86,9 @@ def test_the_only_optimum_ends_the_run():
     unary = np.array([[0.0, 0.0, 5.0, 5.0], [5.0, 5.0, 0.0, 0.0]])
     crf = densecrf.DenseCRF(unary, [densecrf.Spatial(sigma=1.0, weight=0.5)])
     result = crf.solve("lp", gap=0.0)
-    assert result.optimal and result.proven.all() and result.converged
+    assert result.optimal
+    assert result.proven.all()
+    assert result.converged
     assert "only optimal labelling" in result.message or result.gap <= 1e-7
     assert "100.0 % of the pixels" in str(result)
 
@@ -95,13 +97,16 @@ def test_equal_labellings_are_not_proven():
     crf = densecrf.DenseCRF(np.zeros((2, 4)), [densecrf.Spatial(sigma=1.0, weight=1.0)])
     result = crf.solve("lp", gap=0.0)
     assert result.optimal
-    assert not result.proven.any() and (result.possible == 2).all()
+    assert not result.proven.any()
+    assert (result.possible == 2).all()
 
 
 def test_methods_without_a_certificate_prove_nothing():
     crf = small_problem(0)
     result = crf.solve("mf5")
-    assert result.possible is None and not result.proven.any() and not result.optimal
+    assert result.possible is None
+    assert not result.proven.any()
+    assert not result.optimal
 
 
 def test_certify_names_the_pixels_that_are_right():
@@ -117,4 +122,5 @@ def test_possible_labels_survive_a_file(tmp_path):
     result = small_problem(4).solve("lp", gap=0.0)
     result.save(tmp_path / "result.npz")
     again = densecrf.Result.load(tmp_path / "result.npz")
-    assert (again.possible == result.possible).all() and again.optimal == result.optimal
+    assert (again.possible == result.possible).all()
+    assert again.optimal == result.optimal

@@ -42,14 +42,14 @@ class Step:
         The labelling to score, argmax of `y` by default.
     energy : float, optional
         Its energy, where the method knows it already.
-    possible : ndarray of int, (n,), optional
-        How many labels an optimal labelling can still have at each pixel.
-    potentials : array, (nodes, n), optional
-        Those of the best dual point so far, with cells of one unit.
     info : dict
         Remarks for the result.
     cut : Outcome, optional
         Of a starting point: the run that made it, where a limit ended that run.
+    possible : ndarray of int, (n,), optional
+        How many labels an optimal labelling can still have at each pixel.
+    potentials : array, (nodes, n), optional
+        Those of the best dual point so far, with cells of one unit.
     """
 
     y: Any
@@ -57,10 +57,10 @@ class Step:
     bound: float | None = None
     labels: Any = None
     energy: float | None = None
-    possible: Any = None
-    potentials: Any = None
     info: dict[str, Any] = field(default_factory=dict)
     cut: "Outcome | None" = None
+    possible: Any = None
+    potentials: Any = None
 
 
 @dataclass
