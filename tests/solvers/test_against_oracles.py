@@ -39,6 +39,15 @@ def test_bound_lp_map_energy(method, seeds):
         check_order(case, case.crf.solve(method))
 
 
+@pytest.mark.parametrize("compatibility", ["potts", "tree"])
+@pytest.mark.parametrize("method", densecrf.METHODS)
+def test_on_tensors(method, compatibility):
+    pytest.importorskip("torch")
+    for seed in range(20):
+        case = oracles.case(seed, compatibility=compatibility, engine="lattice")
+        check_order(case, case.crf.solve(method, device="cpu"))
+
+
 @pytest.mark.parametrize("method", WITH_TREES)
 def test_tree_metrics(method):
     for seed in range(24):

@@ -3,23 +3,25 @@
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from densecrf.certificates import on_host
 from densecrf.deadline import OutOfTime
 from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.result import Result
 from densecrf.solvers.cg_lp import cg_lp
 from densecrf.solvers.dc_neg import dc_neg
 from densecrf.solvers.loop import Finish, Limits, Outcome, Step, drive, unscored
 from densecrf.solvers.lp import lp, lp_finish, lp_start
 from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.prox_lp import prox_lp
-from densecrf.solvers.prox_lp_acc import prox_lp_acc
-from densecrf.solvers.prox_lp_l import prox_lp_l
+from densecrf.solvers.prox_lp import Proximal, prox_lp
+from densecrf.solvers.prox_lp_acc import ProximalPixels, prox_lp_acc
+from densecrf.solvers.prox_lp_l import ProximalLabels, prox_lp_l
 from densecrf.solvers.qp import qp
 from densecrf.solvers.qp_cccp import qp_cccp
 from densecrf.solvers.sg_lp import sg_lp
@@ -55,7 +57,7 @@ class Method:
     Attributes
     ----------
     steps : callable
-        ``steps(problem, y, **options)`` yields `Step`.
+        ``steps(problem, y, **options)``, or ``steps(problem, y, settings)``, yields `Step`.
     about : str
         One line for people.
     init : str, callable or None
@@ -72,16 +74,33 @@ class Method:
         callback wants to see them.
     finish : callable or None
         What is done to the best labelling at the end.
+    settings : type or None
+        The dataclass of its options, where they are one object.
     """
 
     steps: Callable[..., Iterator[Step]]
     about: str
-    init: str | Callable[[Problem], Step] | None = None
+    init: str | Callable[[ProblemBase], Step] | None = None
     presets: dict[str, Any] = field(default_factory=dict)
     compatibility: str = "any"
     gap: float | None = None
     scored: bool = True
     finish: Finish | None = None
+    settings: type | None = None
+
+    def options(self) -> list[str]:
+        """Return the names of its options."""
+        if self.settings is not None:
+            return [each.name for each in fields(self.settings)]
+        return [p for p in inspect.signature(self.steps).parameters if p not in ("problem", "y")]
+
+    def start(self, problem: Any, options: dict[str, Any]) -> Callable[[Any], Iterator[Step]]:
+        """Return the function that iterates from marginals."""
+        keywords = {**self.presets, **options}
+        if self.settings is not None:
+            settings = self.settings(**keywords)
+            return lambda y: self.steps(problem, y, settings)
+        return lambda y: self.steps(problem, y, **keywords)
 
 
 _METHODS: dict[str, Method] = {
@@ -103,13 +122,25 @@ _METHODS: dict[str, Method] = {
         cg_lp, "linear program, conditional gradient", init="dc-neg", compatibility="tree"
     ),
     "prox-lp": Method(
-        prox_lp, "proximal minimisation of the LP (the paper)", init="dc-neg", compatibility="tree"
+        prox_lp,
+        "proximal minimisation of the LP (the paper)",
+        init="dc-neg",
+        compatibility="tree",
+        settings=Proximal,
     ),
     "prox-lp-l": Method(
-        prox_lp_l, "prox-lp on the labels that matter", init="dc-neg", compatibility="tree"
+        prox_lp_l,
+        "prox-lp on the labels that matter",
+        init="dc-neg",
+        compatibility="tree",
+        settings=ProximalLabels,
     ),
     "prox-lp-acc": Method(
-        prox_lp_acc, "prox-lp-l on the pixels in doubt", init="dc-neg", compatibility="tree"
+        prox_lp_acc,
+        "prox-lp-l on the pixels in doubt",
+        init="dc-neg",
+        compatibility="tree",
+        settings=ProximalPixels,
     ),
     "lp": Method(
         lp,
@@ -136,6 +167,7 @@ def solve(
     callback: Callable[[Outcome], Any] | None = None,
     progress: bool = False,
     device: Any = None,
+    keep_dual: bool = False,
     **options: Any,
 ) -> Result:
     """Minimise a model's energy.
@@ -170,6 +202,8 @@ def solve(
     device : str or torch.device, optional
         Solve on torch tensors there, for example ``"cuda"``; needs PyTorch. Without it, on the CPU
         by the compiled core.
+    keep_dual : bool
+        Keep the dual point that proves the bound, for `Result.verify`.
     **options
         The method's own options.
 
@@ -190,17 +224,20 @@ def solve(
     )
     own = check_threads(threads)
     if device is None:
-        problem = Problem(crf, own)
+        problem: ProblemBase = Problem(crf, own)
         outcome = minimise(problem, method, limits, init, options)
     else:
         problem, outcome = _on_device(crf, device, method, limits, init, options)
     if progress and outcome.iterations:
         print(file=sys.stderr)  # what comes next starts on a line of its own
-    return _packed(problem, method, outcome, limits)
+    result = _packed(problem, method, outcome, limits)
+    if keep_dual and outcome.dual is not None:
+        result.dual = on_host(problem, outcome.dual)
+    return result
 
 
 def minimise(
-    problem: Problem,
+    problem: ProblemBase,
     method: str,
     limits: Limits,
     init: Any = None,
@@ -210,7 +247,7 @@ def minimise(
 
     Parameters
     ----------
-    problem : Problem
+    problem : ProblemBase
         The problem, on whatever arrays.
     method : str
         One of `METHODS`.
@@ -223,14 +260,14 @@ def minimise(
     """
     chosen = _METHODS[check_choice("method", method, tuple(_METHODS))]
     _check_compatibility(problem, method, chosen)
-    keywords = {**chosen.presets, **_checked_options(method, chosen, options or {})}
+    keywords = _checked_options(method, chosen, options or {})
     if limits.gap is None:
         limits.gap = chosen.gap
     scored = chosen.scored or limits.callback is not None
     return drive(
         problem,
         _start(problem, chosen, init, limits),
-        lambda y: chosen.steps(problem, y, **keywords),
+        chosen.start(problem, keywords),
         limits,
         scored=scored,
         finish=chosen.finish,
@@ -261,7 +298,7 @@ def _on_device(
         return problem, unscored(problem, limits, outcome)
 
 
-def _check_compatibility(problem: Problem, name: str, method: Method) -> None:
+def _check_compatibility(problem: ProblemBase, name: str, method: Method) -> None:
     if problem.potts or method.compatibility == "any":
         return
     if problem.tree and method.compatibility == "tree":
@@ -274,13 +311,12 @@ def _check_compatibility(problem: Problem, name: str, method: Method) -> None:
 
 
 def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict[str, Any]:
-    known = [p for p in inspect.signature(method.steps).parameters if p not in ("problem", "y")]
     for key in options:
-        check_choice(f"option of method {name!r}", key, known)
+        check_choice(f"option of method {name!r}", key, method.options())
     return options
 
 
-def _start(problem: Problem, method: Method, init: Any, limits: Limits) -> Callable[[], Step]:
+def _start(problem: ProblemBase, method: Method, init: Any, limits: Limits) -> Callable[[], Step]:
     """Return the function that makes the starting point; what is given is checked at once."""
     if init is None:
         init = method.init
@@ -308,17 +344,18 @@ def _start(problem: Problem, method: Method, init: Any, limits: Limits) -> Calla
     return lambda: Step(problem.project(problem.from_numpy(y)))
 
 
-def _start_of_method(problem: Problem, name: str, limits: Limits) -> Step:
+def _start_of_method(problem: ProblemBase, name: str, limits: Limits) -> Step:
     """Run another method, to its end or to the time limit, for its last marginals."""
     method = _METHODS[name]
     own = Limits(time_limit=limits.time_limit, started=limits.started)
     found = drive(
         problem,
         _start(problem, method, None, own),
-        lambda y: method.steps(problem, y, **method.presets),
+        method.start(problem, {}),
         own,
         scored=method.scored,
         finish=method.finish,
+        certified=False,
     )
     cut = None if found.converged and not found.interrupted else found
     info = {"init": name}
@@ -339,7 +376,7 @@ def _with_progress(
     return show
 
 
-def _packed(problem: Problem, method: str, outcome: Outcome, limits: Limits) -> Result:
+def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits) -> Result:
     best, constant = problem.best_constant()
     _warn_of_constants(problem, method, outcome, best, constant)
     crf = problem.crf
@@ -366,7 +403,7 @@ def _packed(problem: Problem, method: str, outcome: Outcome, limits: Limits) -> 
 
 
 def _warn_of_constants(
-    problem: Problem, method: str, outcome: Outcome, best: int, constant: float
+    problem: ProblemBase, method: str, outcome: Outcome, best: int, constant: float
 ) -> None:
     """Say so where the pairwise weights are so strong that one label everywhere is best."""
     remedy = "the pairwise weights dominate; lower "
