@@ -106,6 +106,9 @@ class Result:
     trace : Trace
         The way here, a row for each iteration; for ``mf5`` the last one's alone unless there was
         a callback, since scoring an iteration costs as much as making it.
+    possible : ndarray of int, (*spatial), or None
+        How many labels an optimal labelling can have at each pixel, as far as is proven. None where
+        the method has no certificate.
     dual : Dual or None
         The dual point that proves the bound, of ``keep_dual=True``.
     info : dict

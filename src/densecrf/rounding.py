@@ -178,7 +178,7 @@ class Incumbent:
     """
 
     def __init__(
-        self, problem: Problem, round_every: int = 2, polish: int = 1, settle_every: int = 20
+        self, problem: ProblemBase, round_every: int = 2, polish: int = 1, settle_every: int = 20
     ) -> None:
         self.problem = problem
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every

@@ -40,13 +40,6 @@ class LatticeSum:
         one_kind = len({part.symmetric for _, part in lattices}) == 1
         return LatticeSum(lattices) if one_kind and len(lattices) == len(parts) else None
 
-    @property
-    def symmetric_terms(self) -> tuple[Any, list[float]] | None:
-        """The lattices and their weights, unless their blur is one-directional."""
-        if not self._parts[0][1].symmetric:
-            return None
-        return tuple(part.native for _, part in self._parts), [weight for weight, _ in self._parts]
-
     def apply(self, planes: FloatArray, out: FloatArray, threads: int = 0) -> None:
         """Set `out` to the filtered planes."""
         self._sum.apply(planes, out, threads)

@@ -14,10 +14,10 @@ from itertools import count
 from math import sqrt
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.certificates import Potentials
+from densecrf.problem_base import ProblemBase
 from densecrf.rounding import Incumbent
 from densecrf.solvers.loop import Step
-from densecrf.solvers.prover import Prover
 
 __all__ = ["multipliers"]
 
@@ -25,7 +25,7 @@ SPAN, EDGE = 5.0, 2.0  # range of the multipliers, and of each end that is kept 
 
 
 def multipliers(
-    problem: Problem,
+    problem: ProblemBase,
     y: Any,
     incumbent: Incumbent,
     *,
@@ -35,25 +35,24 @@ def multipliers(
 ) -> Iterator[Step]:
     """Yield the iterations of the method of multipliers; the parameters are those of `lp`."""
     step: Any = 1 / (cells * problem.lipschitz)
-    prover = Prover(problem)
     z: Any = None
     v, momentum, inner, bound = y, 1.0, 0, -float("inf")
     for iteration in count(1):
         r: Any = problem.flow(v, z, cells)
         previous = y
-        y, proven, value, uphill = problem.descend(v, r, step, previous, in_place=True)
-        r = None  # large: let it go before the next one is made
-        bound = max(bound, proven)
-        left = value - proven  # duality gap of the inner problem
+        y, estimate, value, uphill = problem.descend(v, r, step, previous, in_place=True)
+        duals = (Potentials(y, z, cells), Potentials(v, z, cells))
+        r = v = None  # large: let them go before the next ones are made
+        bound = max(bound, estimate)
+        left = value - estimate  # duality gap of the inner problem
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
         incumbent.update(y, iteration)
-        prover.consider(v, z, cells, proven, incumbent)
         v = problem.extrapolate(y, previous, (momentum - 1) / following)
         previous = None
         momentum, inner = following, inner + 1
         if inner >= least_inner and left <= accuracy * (incumbent.energy - bound):
             z = problem.update_multipliers(z, y, SPAN, EDGE)
             v, momentum, inner = y, 1.0, 0
-        yield prover.step(y, proven, incumbent, iteration)
+        yield Step(y, bound=estimate, duals=duals, labels=incumbent.labels, energy=incumbent.energy)
