@@ -31,7 +31,7 @@ from densecrf.validation import check_integer, check_non_negative, check_positiv
 __all__ = ["lp", "lp_finish", "lp_start"]
 
 CELLS, MOST_CELLS = 4.0, 1000.0  # a unit of potential
-DOMINANT = 500.0  # pairwise mass for each unit of energy that the unaries can gain over a constant
+DOMINANT = 200.0  # pairwise mass for each unit of energy that the unaries can gain over a constant
 
 
 def lp_start(problem: ProblemBase) -> Step:
