@@ -21,7 +21,7 @@ LAYERS = (
     ("refinement", "pydensecrf"),
     ("scribbles",),
     ("densecrf",),  # the public names, loaded on first use
-    ("experiments",),
+    ("experiments", "app"),
     ("cli",),
     ("__main__",),
 )

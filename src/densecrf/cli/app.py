@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from densecrf import __version__
-from densecrf.cli import certify, compare, demo, difference, info, reproduce, segment, tune
+from densecrf.cli import browser, certify, compare, demo, difference, info, reproduce, segment, tune
 
 __all__ = ["app"]
 
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 for command in (segment.segment, compare.compare, certify.certify, info.info, demo.demo):
     app.command(epilog=EPILOG)(command)
+app.command("app", epilog=EPILOG)(browser.open_app)
 app.command(epilog=EPILOG)(tune.tune)
 reproduce.app.command()(difference.difference)
 app.add_typer(reproduce.app, epilog=EPILOG)
