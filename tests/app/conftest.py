@@ -107,8 +107,8 @@ class Page:
     def at(self, x, y):
         """Return the place on the page of a point in the image, both from 0 to 1."""
         bounds = self.tab.locator("#canvas").bounding_box()
-        image = self.tab.evaluate("(() => { const v = window.densecrf.view;"
-                                  " return [v.x, v.y, v.scale * v.width, v.scale * v.height]; })()")  # fmt: skip
+        size = "(({ x, y, scale, width, height }) => [x, y, scale * width, scale * height])"
+        image = self.tab.evaluate(f"{size}(window.densecrf.view)")
         return bounds["x"] + image[0] + x * image[2], bounds["y"] + image[1] + y * image[3]
 
     def draw(self, *points):

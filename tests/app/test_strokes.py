@@ -1,5 +1,7 @@
 """Strokes: what is refused, and which pixels each tool sets."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -27,7 +29,7 @@ def test_a_thin_line_is_connected():
     raster = rasterise([stroke("line", (0.5, 0.5), (29.5, 19.5), size=1)], SHAPE)
     assert (raster[:, :-1] == 1).any(0).all()
     rows = [np.flatnonzero(column == 1) for column in raster.T]
-    for left, right in zip(rows, rows[1:], strict=False):
+    for left, right in itertools.pairwise(rows):
         assert left.min() <= right.max() + 1
         assert right.min() <= left.max() + 1
 
