@@ -27,14 +27,14 @@ ALL = (
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 HEADER = """# Results
 
-Written by `make bench`; each section says where it was measured. Absolute times move from machine
-to machine and run to run: the ratios within a run are what counts.
+Written by `make bench`; each section names its machine. Absolute times differ from machine to
+machine and run to run: compare ratios within a run.
 
 """
 
 
 def main() -> int:
-    """Run what was asked for; return the exit status."""
+    """Run the selected benchmarks; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; all if none"

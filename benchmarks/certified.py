@@ -18,7 +18,7 @@ milliseconds: medians of {repeat} rounds, in turn; CPU time with one thread, ela
 def run(scale: str) -> Section:
     """Measure one and two threads."""
     repeat = 3 if scale == "small" else 7
-    columns = ("threads", "lp", "gap", "ordered filterings", "pydensecrf", "lp / pydensecrf")
+    columns = ("threads", "lp", "gap", "ordered filter calls", "pydensecrf", "lp / pydensecrf")
     paper = published()
 
     def ours() -> Any:

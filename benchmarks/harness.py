@@ -171,7 +171,7 @@ def standard_kernels(image: np.ndarray) -> dict[str, Spatial | Bilateral | Featu
 
 
 def standard_features(pixels: int, *, fine: bool = False) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield name and features of the standard kernels on a photograph; the finest if asked."""
+    """Yield name and features of the standard kernels on a photograph; optionally the finest."""
     image = photograph(pixels)
     for name, kernel in standard_kernels(image).items():
         if fine or name != "bilateral 1/1":

@@ -2,7 +2,7 @@
 
     python -m benchmarks.methods --data ../shared/data --write docs/methods.md
 
-Energies, bounds, gaps, filterings and seconds, all of one declared energy. A method's seconds
+Energies, bounds, gaps, filter calls and seconds, all of one declared energy. A method's seconds
 include its starting point but not the construction of the lattices, which all share.
 """
 

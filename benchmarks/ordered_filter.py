@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 TEXT = """
-Ordered filtering of 21 labels with random scores, H = 10 levels, lattice built beforehand, in
+One ordered filter call on 21 labels with random scores, H = 10 levels, lattice built beforehand, in
 milliseconds (medians; CPU time with one thread, elapsed time with two). *literal* is Algorithm 3
 as the paper prints it, *divide and conquer* the method of Desmaison et al. 2016; both run on one
 thread here, the latter on {halves} label(s), scaled to 21: its labels are independent. Every

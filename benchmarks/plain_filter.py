@@ -1,4 +1,4 @@
-"""Plain filtering of 21 channels against pydensecrf's mean-field step."""
+"""One plain filter call on 21 channels against pydensecrf's mean-field step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.harness import (
 from densecrf.filters import LatticeFilter
 
 TEXT = """
-Milliseconds for one filtering of 21 channels, lattice built beforehand, one thread, CPU time,
+Milliseconds for one filter call on 21 channels, lattice built beforehand, one thread, CPU time,
 medians of seven; and the construction of the lattice. pydensecrf's filter cannot be called alone:
 *its step* is one mean-field step with this kernel, *less the rest* subtracts a step without
 kernels. The symmetric blur does twice the work of pydensecrf's forward one.

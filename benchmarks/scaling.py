@@ -13,9 +13,9 @@ from benchmarks.harness import Section
 TEXT = """
 A photograph enlarged to so many pixels, spatial kernel 3 and bilateral kernel 60 / 13, each row a
 process of its own with two threads, elapsed seconds: *model* builds it, *mf5* makes five mean-field
-iterations, *lp* four iterations of the certified linear program (one ordered filtering each) from
+iterations, *lp* four iterations of the certified linear program (one ordered filter call each) from
 its usual start. *Peak* is the growth of the resident memory beyond the image and the unaries,
-*rule* is 4 × the unary array + 300 bytes a pixel, both in MB; the unaries are read-only, so that
+*rule* is 4 × the unary array + 300 bytes per pixel, both in MB; the unaries are read-only, so that
 the model does not copy them. Slope of log time against log pixels
 (model, mf5 and lp together, {labels} labels): **{slope:.3f}**.
 
@@ -103,7 +103,7 @@ def plot(found: list[tuple[int, int, list[float], int]], path: Path) -> None:
     left.legend(frameon=False)
     right.loglog(pixels, [peak / 1e6 for *_, peak in found], "o-", label="measured peak")
     allowed = [rule(side, labels) / 1e6 for side, labels, *_ in found]
-    right.loglog(pixels, allowed, "k:", label="4 × unaries + 300 bytes a pixel")
+    right.loglog(pixels, allowed, "k:", label="4 × unaries + 300 bytes per pixel")
     right.set(xlabel="pixels", ylabel="MB beyond the inputs")
     right.legend(frameon=False)
     for axes in (left, right):

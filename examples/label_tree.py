@@ -28,9 +28,9 @@ print(nested)
 figure = row(
     {
         "picture": image,
-        "each pixel alone": tint(logits.argmax(0)),
-        f"Potts: {(potts.labels == truth).mean():.1%} right": tint(potts.labels),
-        f"tree: {(nested.labels == truth).mean():.1%} right": tint(nested.labels),
+        "unaries alone": tint(logits.argmax(0)),
+        f"Potts: {(potts.labels == truth).mean():.1%} correct": tint(potts.labels),
+        f"tree: {(nested.labels == truth).mean():.1%} correct": tint(nested.labels),
     },
     width=2.4,
 )

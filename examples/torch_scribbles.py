@@ -1,7 +1,7 @@
 """Train a small network on a few scribbled pixels, without and with the dense CRF loss.
 
 Synthetic pictures, one network for all of them, labels at one pixel in two hundred. The loss on the
-scribbles says nothing of the other pixels; the CRF loss asks neighbours of one colour to agree.
+scribbles does not constrain the other pixels; the CRF loss makes neighbours of one colour agree.
 Draws both results. Needs Matplotlib.
 """
 

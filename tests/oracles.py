@@ -11,11 +11,12 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 import densecrf
+from densecrf.problem import Problem
 
 
 def dense_pairwise(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
     """Return K with an empty diagonal, in double precision."""
-    matrix = crf.pairwise.apply(np.eye(crf.n, dtype=np.float32)).astype(np.float64)
+    matrix = crf.pairwise.apply_double(np.eye(crf.n))
     np.fill_diagonal(matrix, 0)
     return matrix
 
@@ -24,7 +25,7 @@ def label_costs(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
     """Return the compatibility matrix, Potts included."""
     if crf.compatibility is None:
         return 1.0 - np.eye(crf.n_labels)
-    return crf.compatibility.astype(np.float64)
+    return Problem(crf).costs_double
 
 
 def energies(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
@@ -123,7 +124,9 @@ SIZES = {2: ((2, 7), (3, 5), (1, 16)), 3: ((2, 5), (3, 3), (10,)), 4: ((2, 4), (
 
 
 @cache
-def case(seed: int, labels: int | None = None, compatibility: str = "potts") -> Case:
+def case(
+    seed: int, labels: int | None = None, compatibility: str = "potts", engine: str = "exact"
+) -> Case:
     """Return a random problem: weak to strong pairwise terms, both normalisations.
 
     Pixels lie on grids and lines; unaries may be negative.
@@ -145,7 +148,7 @@ def case(seed: int, labels: int | None = None, compatibility: str = "potts") -> 
             unary,
             kernels,
             normalization=("symmetric", "none")[seed // 3 % 2],
-            filter="exact",
+            filter=engine,
             compatibility=_compatibility(compatibility, labels, rng),
         ),
     )

@@ -1,63 +1,50 @@
 """MkDocs hook: cite docs/references.bib as ``[@key]`` and print it where ``{{ bibliography }}`` is.
 
-Understands the plain BibTeX of that one file: ``name = {value}`` fields, one to a line.
+pybtex reads and formats the entries. (mkdocs-bibtex would need pandoc for citations by author.)
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-import unicodedata
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pybtex.database import BibliographyData, Entry, parse_file
+from pybtex.plugin import find_plugin
+from pybtex.richtext import Text
+
 BIBLIOGRAPHY = Path(__file__).resolve().parent.parent / "docs" / "references.bib"
-ACCENTS = {"'": "\u0301", "`": "\u0300", '"': "\u0308"}
 
 
-def plain(text: str) -> str:
-    """Turn BibTeX's accents, braces and dashes into plain text."""
-    text = re.sub(
-        r"\{\\(['`\"])(\w)\}",
-        lambda m: unicodedata.normalize("NFC", m.group(2) + ACCENTS[m.group(1)]),
-        text,
-    )
-    return text.replace("{", "").replace("}", "").replace("--", "–")
+@cache
+def load() -> BibliographyData:
+    """Return the entries of the file."""
+    return parse_file(str(BIBLIOGRAPHY))
 
 
-def load() -> dict[str, dict[str, str]]:
-    """Return the fields of every entry, by key."""
-    entries = re.findall(r"@\w+\{(\w+),\n(.*?)\n\}", BIBLIOGRAPHY.read_text("utf-8"), re.DOTALL)
-    return {
-        key: {name: plain(value) for name, value in re.findall(r"(\w+)\s*= \{(.*)\},", body)}
-        for key, body in entries
-    }
-
-
-def short(entry: dict[str, str]) -> str:
+def short(entry: Entry) -> str:
     """Return 'Author and Author, year', as a citation in the text reads."""
-    names = [author.split(",")[0] for author in entry["author"].split(" and ")]
+    names = [str(Text(*person.rich_last_names)) for person in entry.persons["author"]]
     who = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
-    return f"{who}, {entry['year']}"
+    return f"{who}, {entry.fields['year']}"
 
 
-def full(key: str, entry: dict[str, str]) -> str:
-    """Return one item of the bibliography."""
-    authors = [" ".join(reversed(a.split(", "))) for a in entry["author"].split(" and ")]
-    where = entry.get("journal") or entry.get("booktitle", "")
-    if "volume" in entry:
-        where += f" {entry['volume']}"
-    if "number" in entry:
-        where += f"({entry['number']})"
-    if "pages" in entry:
-        where += f":{entry['pages']}"
-    parts = [", ".join(authors), f"*{entry['title']}*", where, entry["year"]]
-    return f'- <span id="{key}"></span>' + ". ".join(part for part in parts if part) + "."
+@cache
+def listing() -> str:
+    """Return all entries as a list, sorted by author."""
+    style = find_plugin("pybtex.style.formatting", "plain")()
+    backend = find_plugin("pybtex.backends", "html")()
+    return "\n".join(
+        f'- <span id="{entry.key}"></span>{entry.text.render(backend)}'
+        for entry in style.format_bibliography(load())
+    )
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Replace the citations and the bibliography's place in one page."""
-    entries = load()
+    entries = load().entries
     target = posixpath.relpath("references.md", posixpath.dirname(page.file.src_uri) or ".")
 
     def cite(match: re.Match[str]) -> str:
@@ -66,5 +53,4 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
             raise KeyError(f"{page.file.src_uri} cites {key!r}, which is not in {BIBLIOGRAPHY}")
         return f"[{short(entries[key])}]({target}#{key})"
 
-    listing = "\n".join(full(key, entry) for key, entry in sorted(entries.items()))
-    return re.sub(r"\[@(\w+)\]", cite, markdown).replace("{{ bibliography }}", listing)
+    return re.sub(r"\[@(\w+)\]", cite, markdown).replace("{{ bibliography }}", listing())

@@ -76,7 +76,7 @@ def check(folder, size, table):
 
 
 def floor_ms(lattice, bandwidth, passes):
-    """Least bytes of an ordered filtering over the bandwidth.
+    """Least bytes of an ordered filter call over the bandwidth.
 
     Each pass of the blur reads and writes its values once, scores are read and results written.
     """
@@ -148,7 +148,7 @@ def _both(usual, scores):
 
 
 def profiles(folder, size, table):
-    """Print where the time of building and filtering goes."""
+    """Print the time of each kernel of a build and of a filter call."""
     _, image = load(folder, "2_14_s", size)
     scores = torch.softmax(3 * torch.randn(LABELS, size[0] * size[1], device=DEVICE), 0)
     usual = [features(image, *KERNELS[name]) for name in ("spatial 3", "60/13")]

@@ -62,7 +62,7 @@ void bind_double_filter(nb::module_& m) {
   m.def(
       "pairs_double",
       [](const Lattices& lattices, const Weights& weights, Vector<const std::int64_t> labels,
-         int count, std::optional<Matrix<const float>> costs, int threads) {
+         int count, std::optional<Matrix<const double>> costs, int threads) {
         const auto terms = terms_of(lattices, weights, labels.shape(0));
         if (costs)
           require(static_cast<int>(costs->shape(0)) == count &&

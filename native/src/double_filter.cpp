@@ -280,7 +280,7 @@ void ordered_double(const std::vector<DoubleTerm>& terms, const double* mass, co
 // With s_i the splatted indicator of label i and t_i = Σ_j μ_ij s_j, Σ_i ⟨s_i, k t_i⟩ is the same
 // for k and for its transpose: one order of the blurs is enough, and nothing needs to be sliced.
 double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x, int labels,
-                    const float* costs, Team& team) {
+                    const double* costs, Team& team) {
   const std::int64_t n = terms.front().lattice->pixels();
   std::vector<std::int32_t> column(static_cast<std::size_t>(labels), -1);
   std::vector<int> present;

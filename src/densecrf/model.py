@@ -33,6 +33,7 @@ from densecrf.validation import (
 )
 
 if TYPE_CHECKING:
+    from densecrf.problem import Problem
     from densecrf.result import Result
 
 __all__ = ["DenseCRF"]
@@ -275,26 +276,14 @@ class DenseCRF:
         labels : array_like of int, (*spatial) or (n,)
             A label for each pixel.
         """
-        return self._energy(self.check_labels(labels))
+        return self._problem.energy(self.check_labels(labels))
 
-    def _energy(self, x: IntArray, threads: int = 0) -> float:
-        lattices = self.pairwise.lattices
-        if self.compatibility is None and lattices is not None:
-            unary, equal = lattices.potts_energy(self.unary, x, threads)
-            return unary + 0.5 * (float(self.pairwise.mass.sum(dtype=np.float64)) - equal)
-        unary = float(np.take_along_axis(self.unary, x[None, :], 0).sum(dtype=np.float64))
-        counts = np.bincount(x, minlength=self.n_labels)
-        present = np.flatnonzero(counts)
-        own = (np.cumsum(counts > 0) - 1)[x][None, :]
-        indicator = (own == np.arange(len(present))[:, None]).astype(np.float32)
-        filtered = self.pairwise.apply(indicator, threads)
-        if self.compatibility is None:
-            same = np.take_along_axis(filtered, own, 0)[0]
-            return unary + 0.5 * float((self.pairwise.mass - same).sum(dtype=np.float64))
-        costs = self.compatibility[np.ix_(present, present)]
-        received = np.take_along_axis(costs @ filtered, own, 0)[0]
-        self_cost = np.diag(self.compatibility)[x] * self.pairwise.diagonal
-        return unary + 0.5 * float((received - self_cost).sum(dtype=np.float64))
+    @property
+    def _problem(self) -> "Problem":
+        """What computes, by the compiled core."""
+        from densecrf.problem import Problem
+
+        return Problem(self)
 
     def relaxed_energy(self, y: Any) -> float:
         r"""Return the objective of the linear program (Eq. 4 of the paper) at `y`.
@@ -309,17 +298,11 @@ class DenseCRF:
         y : array_like, (labels, *spatial)
             A point of the product of simplices.
         """
-        from densecrf.problem import Problem
-
-        return Problem(self).relaxed_energy(self.check_marginals("y", y))
+        return self._problem.relaxed_energy(self.check_marginals("y", y))
 
     def constant_energies(self) -> npt.NDArray[np.float64]:
         """Return the energy of each constant labelling, (labels,)."""
-        sums = self.unary.sum(1, dtype=np.float64)
-        if self.compatibility is None or not self.compatibility.diagonal().any():
-            return np.asarray(sums)
-        pairs = 0.5 * float((self.pairwise.mass - self.pairwise.diagonal).sum(dtype=np.float64))
-        return np.asarray(sums + np.diag(self.compatibility).astype(np.float64) * pairs)
+        return np.asarray(self._problem.constant_energies())
 
     def solve(
         self,
@@ -333,6 +316,7 @@ class DenseCRF:
         callback: Callable[[Any], Any] | None = None,
         progress: bool = False,
         device: Any = None,
+        keep_dual: bool = False,
         **options: Any,
     ) -> "Result":
         """Minimise the energy; see `densecrf.solvers.solve` for the parameters."""
@@ -349,6 +333,7 @@ class DenseCRF:
             callback=callback,
             progress=progress,
             device=device,
+            keep_dual=keep_dual,
             **options,
         )
 

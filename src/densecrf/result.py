@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from densecrf.certificates import Dual
     from densecrf.model import DenseCRF
+    from densecrf.verification import Verification
 
 __all__ = ["Result", "Trace", "relative_gap"]
 
@@ -31,7 +33,7 @@ def relative_gap(energy: float, bound: float | None) -> float | None:
     """
     if bound is None:
         return None
-    return max(0.0, energy - bound) / max(1.0, abs(energy))
+    return (energy - bound) / max(1.0, abs(energy))
 
 
 @dataclass
@@ -45,13 +47,14 @@ class Trace:
     plain_calls, ordered_calls : list of int
         How often all labels had been filtered.
     energy : list of float
-        Energy of the best labelling so far.
+        Energy of the best labelling so far; the last is the result's, in double precision.
     current_energy : list of float
         Energy of this iteration's labelling.
     relaxed : list of float or None
         The relaxation's objective, where the method knows it.
     lower_bound : list of float or None
-        The best bound so far, where the method has one.
+        The best bound so far, where the method has one: estimates in single precision but for the
+        last, which is the result's.
     """
 
     seconds: list[float] = field(default_factory=list)
@@ -100,6 +103,8 @@ class Result:
     trace : Trace
         The way here, a row for each iteration; for ``mf5`` the last one's alone unless there was
         a callback, since scoring an iteration costs as much as making it.
+    dual : Dual or None
+        The dual point that proves the bound, of ``keep_dual=True``.
     info : dict
         What the method has to say of itself (for example the labels and pixels that it kept).
     """
@@ -117,6 +122,7 @@ class Result:
     trace: Trace
     info: dict[str, Any] = field(default_factory=dict)
     crf: "DenseCRF | None" = field(default=None, repr=False)
+    dual: "Dual | None" = field(default=None, repr=False)
 
     @cached_property
     def changes(self) -> Changes:
@@ -186,6 +192,30 @@ class Result:
         from densecrf.io.results import read_result
 
         return read_result(path)
+
+    def verify(self) -> "Verification":
+        """Recompute energy and lower bound by another path, in plain NumPy and float64.
+
+        Needs the model and the dual potentials: a result of ``solve(..., keep_dual=True)`` by a
+        method on the linear program. See `densecrf.verification`.
+
+        Examples
+        --------
+        >>> import densecrf
+        >>> crf = densecrf.DenseCRF([[0.0, 1.0], [1.0, 0.0]], [densecrf.Spatial(1.0, 0.3)])
+        >>> result = crf.solve("lp", keep_dual=True)
+        >>> abs(result.verify().energy - result.energy) < 1e-6
+        True
+        """
+        from densecrf.certificates import Tangent
+        from densecrf.verification import verify
+
+        if self.crf is None or self.dual is None or isinstance(self.dual, Tangent):
+            raise ValueError(
+                "verify: this result has no dual potentials; solve with keep_dual=True and a "
+                "method on the linear program"
+            )
+        return verify(self.crf, self.labels, self.dual)
 
     def plot(self, image: Any = None, path: Any = None) -> "Figure":
         """Draw the labels over the image, and energy and bound against time.

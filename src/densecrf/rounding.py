@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.validation import IntArray, as_real_array, check_finite, check_integer
 
 __all__ = ["Descent", "argmax", "icm", "interval"]
@@ -80,7 +80,7 @@ def interval(y: Any, seed: Any = None) -> IntArray:
     return labels.reshape(scores.shape[1:])
 
 
-def icm(problem: Problem, labels: IntArray, max_sweeps: int = 10) -> tuple[IntArray, float]:
+def icm(problem: ProblemBase, labels: IntArray, max_sweeps: int = 10) -> tuple[IntArray, float]:
     r"""Lower the energy by iterated conditional modes (ICM).
 
     A sweep finds each pixel's best label given all others,
@@ -94,7 +94,7 @@ def icm(problem: Problem, labels: IntArray, max_sweeps: int = 10) -> tuple[IntAr
 
     Parameters
     ----------
-    problem : Problem
+    problem : ProblemBase
         The problem.
     labels : ndarray of int, (n,)
         Where to start.
@@ -123,7 +123,7 @@ class Descent:
         The labelling so far.
     """
 
-    def __init__(self, problem: Problem, labels: Any) -> None:
+    def __init__(self, problem: ProblemBase, labels: Any) -> None:
         self.problem, self.labels = problem, labels
         self._moves = problem.icm_moves(labels)
         self._settled = False

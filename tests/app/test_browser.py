@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app_scene import scene
 from densecrf.app.document import Document
 from densecrf.app.store import STATE
 from densecrf.io import read_labels, write_image
+from scribbling import scene
 
 SKY, GRASS = ((0.1, 0.1), (0.9, 0.12)), ((0.1, 0.9), (0.9, 0.88))
 BALL = ((0.48, 0.45), (0.52, 0.55))

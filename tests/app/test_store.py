@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from app_scene import scene
 from densecrf.app import store as module
 from densecrf.app.document import Document
 from densecrf.app.store import STATE, Store
 from densecrf.io import write_image
+from scribbling import scene
 
 
 def test_listing_sorts_by_numbers_and_leaves_its_own_files_out(tmp_path):

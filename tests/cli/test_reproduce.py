@@ -68,8 +68,8 @@ def test_programs_get_json_and_nothing_else(tiny):
     assert [len(values) for values in gaps["percent_above_the_best_bound"].values()] == [4, 4, 4]
     both = ("--first", "lp", "--second", "unary")
     difference = answer("reproduce", "difference", *common, *both)
-    assert [one["images"] for one in difference["metrics"]] == [4, 4]
-    assert set(difference["metrics"][0]["difference"]) == {"estimate", "low", "high"}
+    assert difference["images"] == 4
+    assert set(difference["metrics"]["iou"]["difference"]) == {"estimate", "low", "high"}
     page = answer("reproduce", "report", "--out", "out", "--json")["page"]
     pictures = {curve["picture"], panel["picture"], gaps["picture"], page}
     assert all(Path(name).is_file() for name in pictures)
@@ -202,7 +202,7 @@ def test_tuned_parameters_serve_the_other_commands(tiny, tmp_path):
     assert segmented.exit_code == 0, said(segmented)
     settings = json.loads((tmp_path / "seg" / "a.json").read_text())["settings"]
     chosen = json.loads((tmp_path / "best.json").read_text())["parameters"]
-    assert settings["model"]["sigma_xy"] == chosen["sigma_xy"]
+    assert settings["model"]["chosen"]["sigma_xy"] == chosen["sigma_xy"]
     wrong = densecrf("segment", image, "--probs", "a.npy", "--params", "none.json")
     assert wrong.exit_code == 2
     assert "none.json" in said(wrong)

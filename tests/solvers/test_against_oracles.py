@@ -5,11 +5,11 @@ import pytest
 
 import densecrf
 import oracles
-from densecrf.solvers.registry import _METHODS
+from densecrf.solvers.registry import REGISTRY
 
 PROBLEMS = 210
-WITH_TREES = [name for name in densecrf.METHODS if _METHODS[name].compatibility != "potts"]
-WITH_ANY = [name for name in densecrf.METHODS if _METHODS[name].compatibility == "any"]
+WITH_TREES = [name for name in densecrf.METHODS if REGISTRY[name].compatibility != "potts"]
+WITH_ANY = [name for name in densecrf.METHODS if REGISTRY[name].compatibility == "any"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 
@@ -37,6 +37,15 @@ def test_bound_lp_map_energy(method, seeds):
     for seed in seeds:
         case = oracles.case(seed)
         check_order(case, case.crf.solve(method))
+
+
+@pytest.mark.parametrize("compatibility", ["potts", "tree"])
+@pytest.mark.parametrize("method", densecrf.METHODS)
+def test_on_tensors(method, compatibility):
+    pytest.importorskip("torch")
+    for seed in range(20):
+        case = oracles.case(seed, compatibility=compatibility, engine="lattice")
+        check_order(case, case.crf.solve(method, device="cpu"))
 
 
 @pytest.mark.parametrize("method", WITH_TREES)

@@ -6,20 +6,27 @@ import pytest
 import densecrf
 import oracles
 from densecrf.problem import Problem
+from densecrf.solvers import loop
 from densecrf.solvers.loop import Limits, Step, drive
+
+ENERGIES = {2: 12.0, 0: 10.0, 1: 9.0}  # of the constant labellings
 
 
 @pytest.fixture
-def problem():
-    return Problem(oracles.case(1).crf)
+def problem(monkeypatch):
+    problem = Problem(oracles.case(1).crf)
+    monkeypatch.setattr(problem, "energy", lambda labels: ENERGIES[int(labels[0])])
+    monkeypatch.setattr(loop, "lower_bound", lambda _, dual: dual)
+    return problem
 
 
 def run(problem, limits, finish, bound=None):
     """Three iterations at a labelling, then the finish."""
-    labels = np.zeros(problem.n, np.int64)
+    before, labels = (np.full(problem.n, label) for label in (2, 0))
     y = problem.indicator(labels)
-    steps = [Step(y, labels=labels, energy=10.0, bound=bound) for _ in range(3)]
-    start = Step(y, labels=labels, energy=12.0)
+    duals = () if bound is None else (bound,)
+    steps = [Step(y, None, bound, duals, labels, 10.0) for _ in range(3)]
+    start = Step(y, labels=before, energy=12.0)
     return drive(problem, lambda: start, lambda _: iter(steps), limits, finish=finish)
 
 

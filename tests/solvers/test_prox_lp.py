@@ -15,7 +15,7 @@ from densecrf import Bilateral, DenseCRF, Features, LabelTree, Spatial
 from densecrf.problem import Problem
 from densecrf.projections import simplex
 from densecrf.solvers.multiplicative import MultiplicativeBlock
-from densecrf.solvers.prox_lp import Iterate, Proximal, frank_wolfe
+from densecrf.solvers.prox_lp import Alpha, Iterate, Proximal, frank_wolfe
 from densecrf.solvers.subproblems import SomeLabels, SomePixels, Whole, uncertain_pixels
 
 VARIANTS = ("prox-lp", "prox-lp-l", "prox-lp-acc")
@@ -60,7 +60,7 @@ def solve_quietly(crf: DenseCRF, method: str, **options: Any) -> Any:
 def iterations(crf: DenseCRF, centre: np.ndarray, **options: Any) -> Iterator[Iterate]:
     chosen = Proximal(**{"order": "adaptive", "T": 15, **options})
     part = Whole(Problem(crf))
-    return frank_wolfe(part, centre, (np.zeros_like(centre), 0.0), chosen.lam, chosen)
+    return frank_wolfe(part, centre, Alpha(np.zeros_like(centre)), chosen.lam, chosen)
 
 
 def dual_value(crf: DenseCRF, w: np.ndarray, centre: np.ndarray, lam: float) -> float:
@@ -120,7 +120,7 @@ def test_the_analytic_step_is_the_best_one(seed: int) -> None:
         assert g(iterate.step) <= min(best.fun, g(0), g(1)) + 1e-6 * scale
         if 1e-3 < iterate.step < 1:
             assert iterate.step == pytest.approx(best.x, abs=1e-3)
-        w, y = iterate.w, iterate.y
+        w, y = iterate.alpha.w, iterate.y
 
 
 @given(seed=st.integers(0, 10_000))
@@ -137,7 +137,7 @@ def test_the_dual_gap_is_primal_minus_dual_and_falls(seed: int) -> None:
         assert iterate.gap >= -slack
         assert iterate.gap == pytest.approx(primal - dual, abs=10 * slack)
         assert dual >= before - slack
-        w, y, before = iterate.w, iterate.y, dual
+        w, y, before = iterate.alpha.w, iterate.y, dual
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -200,7 +200,7 @@ def test_removed_labels_are_bounded_by_any_dual_point() -> None:
         problem, optimum = Problem(crf), smallest_energy(crf)
         keep = np.sort(rng.permutation(4)[: rng.integers(1, 4)])
         dual = problem.dual_point(marginals(seed, 4, 5), order="hard")
-        part = SomeLabels(problem, keep, dual)
+        part = SomeLabels(problem, keep, (dual, None))
         r = part.problem.dual_point(marginals(seed, len(keep), 5))
         assert part.bound(r) <= optimum + 1e-4
         assert part.bound(r) >= SomeLabels(problem, keep).bound(r)
@@ -266,7 +266,7 @@ def test_frank_wolfe_on_some_pixels_closes_their_gap() -> None:
         return own + unary + float(((mine - centre) ** 2).sum()) / (2 * lam)
 
     chosen = Proximal(lam=lam, T=60, levels=levels, order="hard")
-    start = (np.zeros_like(centre), 0.0)
+    start = Alpha(np.zeros_like(centre))
     before = np.inf
     mine = simplex(centre - lam * crf.unary[:, pixels])
     values = []
@@ -291,7 +291,7 @@ def test_frozen_pixels_and_removed_labels_stay() -> None:
         crf, "prox-lp-acc", init=y.reshape(4, 8, 9), first_steps=0, max_share=0.25, K=1
     )
     kept = result.info["pixels_kept"]
-    np.testing.assert_array_equal(kept, uncertain_pixels(y, 0.95, 0.25))
+    np.testing.assert_array_equal(kept, uncertain_pixels(Problem(crf), y, 0.95, 0.25))
     assert 0 < len(kept) <= crf.n // 4
     frozen = np.setdiff1d(np.arange(crf.n), kept)
     np.testing.assert_array_equal(result.labels.reshape(-1)[frozen], start[frozen])

@@ -126,6 +126,33 @@ def test_final_step_with_the_order_held_fixed(method, generator):
     torch.testing.assert_close(got, expected)
 
 
+def test_final_step_of_dc_neg_under_costs_that_are_not_definite(generator):
+    """The strength has the term of negative eigenvalues, as the method's own steps do."""
+    features = torch.rand(12, 2, generator=generator, dtype=torch.float64)
+    unary = torch.rand(3, 12, generator=generator, dtype=torch.float64)
+    costs = torch.tensor([[0.0, 2.0, -1.0], [2.0, 0.0, 1.0], [-1.0, 1.0, 0.0]]).double()
+    y = torch.softmax(-3 * unary, 0)
+    problem = TorchProblem(unary, Pairwise([features], [0.8], unary), costs)
+    centre = torch.eye(3, dtype=torch.float64) - 1 / 3
+    eigenvalues = torch.linalg.eigvalsh(-centre @ costs @ centre)
+    assert eigenvalues[0] < 0
+    strength = eigenvalues[-1] * problem.diagonal
+    strength = strength - eigenvalues[0] * (problem.mass - problem.diagonal)
+
+    def step(unary):
+        return problem.project(y - (unary + problem.messages(y)) / strength)
+
+    direction = torch.randn(3, 12, generator=generator, dtype=torch.float64)
+    given = unary.clone().requires_grad_()
+    attached = TorchProblem(given, Pairwise([features], [0.8], unary), costs)
+    (got,) = torch.autograd.grad((final_step(attached, y, "dc-neg") * direction).sum(), given)
+    for label, pixel in ((0, 0), (1, 5), (2, 11)):
+        change = torch.zeros_like(unary)
+        change[label, pixel] = 1e-6
+        ends = ((step(unary + change) - step(unary - change)) * direction).sum() / 2e-6
+        torch.testing.assert_close(got[label, pixel], ends, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("method", ["lp", "prox-lp"])
 def test_linear_programs_pass_gradients_to_everything(method, inputs):
     logits, image = inputs

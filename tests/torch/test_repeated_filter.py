@@ -41,7 +41,7 @@ def test_ordered(names, lattice, device, generator):
     for low in (0.0, -1.0):
         t = low + scores(device, generator)
         chosen = None if names is None else torch.tensor(names, device=device)
-        got = filters.ordered(t, chosen, Levels(2, low, 2.0, True), 0.5, total)
+        got = filters.ordered(t, chosen, Levels(3, low, 2.0, hard=False), 0.5, total)
         expected = balanced(
             0.5 * lattice.ordered(t, levels=3, low=low, high=low + 1), lattice.mass, total
         )

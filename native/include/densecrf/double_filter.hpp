@@ -37,6 +37,6 @@ void ordered_double(const std::vector<DoubleTerm>& terms, const double* mass, co
 // Σ_ab K_ab μ(x_a, x_b) with the pixels' own terms: for μ = [x_a ≠ x_b] where `costs` is null, else
 // for the symmetric (labels, labels) matrix.
 double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x, int labels,
-                    const float* costs, Team& team);
+                    const double* costs, Team& team);
 
 }  // namespace densecrf

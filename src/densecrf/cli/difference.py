@@ -10,9 +10,9 @@ from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
 from densecrf.cli.evaluation import PlanOptions, progress_bar, reporting_errors, with_plan
 from densecrf.cli.reports import console, output, percents, print_failures, print_json
-from densecrf.experiments.difference import Difference, compare_runs
 from densecrf.experiments.records import RecordStore
 from densecrf.experiments.runner import Plan, Run, run
+from densecrf.experiments.tables import differences
 
 __all__ = ["difference"]
 
@@ -46,23 +46,23 @@ def difference(
         failures.update(done.failures)
         runs.append(done.outcomes)
     with reporting_errors():
-        found = compare_runs(*runs)
+        images, found = differences(*runs)
     if as_json:
         named = {"first": first, "second": second, "failures": failures}
-        print_json({**named, "metrics": [asdict(one) for one in found]})
+        intervals = {
+            metric: {which: asdict(interval) for which, interval in values.items()}
+            for metric, values in found.items()
+        }
+        print_json({**named, "images": images, "metrics": intervals})
     else:
-        _print(found, first, second)
+        output.print(f"{images} images")
+        for metric, values in found.items():
+            for name, which in ((f" of {first}", "first"), (f" of {second}", "second")):
+                output.print(f"{metric}{name}: {percents(values[which])}", soft_wrap=True)
+            output.print(f"{metric}, difference: {percents(values['difference'])}", soft_wrap=True)
     print_failures(failures, len(plan.images) - len(failures))
     if failures:
         raise typer.Exit(1)
-
-
-def _print(found: tuple[Difference, ...], first: str, second: str) -> None:
-    output.print(f"{found[0].images} images")
-    for one in found:
-        for name, interval in ((first, one.first), (second, one.second)):
-            output.print(f"{one.metric} of {name}: {percents(interval)}", soft_wrap=True)
-        output.print(f"{one.metric}, difference: {percents(one.difference)}", soft_wrap=True)
 
 
 def _run(plan: Plan, out: Path, title: str, quiet: bool) -> Run:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bound_gaps", "draw_bound_gaps"]
 
-_LEAST = 1e-3  # per cent; energies are sums of float32 terms, closer than this says nothing
+_LEAST = 1e-3  # per cent; energies are sums of float32 terms, and less than this is rounding
 
 
 def bound_gaps(path: str | os.PathLike[str]) -> dict[str, NDArray[np.float64]]:

@@ -21,7 +21,6 @@ __all__ = [
     "Interval",
     "accuracy",
     "bootstrap",
-    "class_iou",
     "confusion_matrix",
     "mean_iou",
 ]
@@ -82,36 +81,23 @@ def accuracy(confusion: Any) -> Any:
         return counts.trace(axis1=-2, axis2=-1) / counts.sum(axis=(-2, -1))
 
 
-def class_iou(confusion: Any) -> NDArray[np.float64]:
-    """Return intersection over union by class; NaN where a class is neither true nor predicted.
-
-    Examples
-    --------
-    >>> class_iou([[3, 1, 0], [0, 4, 0], [0, 0, 0]]).tolist()
-    [0.75, 0.8, nan]
-    """
-    counts = np.asarray(confusion, np.float64)
-    right = counts.diagonal(axis1=-2, axis2=-1)
-    union = counts.sum(axis=-1) + counts.sum(axis=-2) - right
-    with np.errstate(invalid="ignore"):
-        return np.asarray(right / union)
-
-
 def mean_iou(confusion: Any) -> Any:
-    """Return the mean IoU over the classes that are true or predicted somewhere.
+    """Return the mean intersection over union of the classes that are true or predicted somewhere.
 
     Examples
     --------
     >>> float(mean_iou([[3, 1, 0], [0, 4, 0], [0, 0, 0]]))
     0.775
     """
-    by_class = class_iou(confusion)
-    present = ~np.isnan(by_class)
+    counts = np.asarray(confusion, np.float64)
+    right = counts.diagonal(axis1=-2, axis2=-1)
+    union = counts.sum(axis=-1) + counts.sum(axis=-2) - right
     with np.errstate(invalid="ignore"):
-        return np.where(present, by_class, 0).sum(axis=-1) / present.sum(axis=-1)
+        by_class = np.where(union > 0, right / union, 0)
+        return by_class.sum(axis=-1) / (union > 0).sum(axis=-1)
 
 
-#: The metrics that tables and tuning know by name.
+#: The metrics of tables and tuning, by name.
 METRICS: dict[str, Callable[[Any], Any]] = {"accuracy": accuracy, "iou": mean_iou}
 
 

@@ -72,25 +72,15 @@ def get_parameters(name: str) -> Model:
 
 @dataclass(frozen=True)
 class Minimised:
-    """The energy that a method minimises, relative to the parameters.
+    """The energy that a method minimises, relative to the parameters."""
 
-    Attributes
-    ----------
-    normalization
-        Of the kernels, as for `densecrf.DenseCRF`.
-    factor
-        What the kernels' weights are multiplied by.
-    options
-        Options of the method that belong to the protocol.
-    """
-
-    normalization: str
-    factor: float = 1.0
-    options: Mapping[str, Any] = field(default_factory=dict)
+    normalization: str  # of the kernels, as for `densecrf.DenseCRF`
+    factor: float = 1.0  # of the kernels' weights
+    options: Mapping[str, Any] = field(default_factory=dict)  # the method's, by protocol
 
     @property
     def energy(self) -> dict[str, Any]:
-        """What tells one energy from another."""
+        """What distinguishes one energy from another."""
         return {"normalization": self.normalization, "factor": self.factor}
 
     def model(self, unary: NDArray[Any], image: NDArray[Any], parameters: Model) -> DenseCRF:
@@ -108,28 +98,16 @@ _FROM_DC = ("sg-lp", "cg-lp", "prox-lp", "prox-lp-l", "prox-lp-acc")
 
 @dataclass(frozen=True)
 class Protocol:
-    """How methods are compared.
-
-    Attributes
-    ----------
-    name, about
-        Its name, and one line for people.
-    reported
-        The energy that all methods are judged by.
-    exceptions
-        What methods minimise that do not minimise the reported energy.
-    starts
-        Methods whose starting point is another method's answer, to *its* energy.
-    default
-        The parameter set that it was made for.
-    """
+    """How methods are compared."""
 
     name: str
-    about: str
-    reported: Minimised
+    about: str  # one line
+    reported: Minimised  # the energy that all methods are evaluated in
+    # Of methods that do not minimise the reported energy.
     exceptions: Mapping[str, Minimised] = field(default_factory=dict)
+    # Methods that start from the result of another, for *its* energy.
     starts: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(_FROM_DC, "dc-neg"))
-    default: str = "usual"
+    default: str = "usual"  # parameters
 
     def minimised(self, method: str) -> Minimised:
         """Return the energy that a method minimises."""
@@ -142,12 +120,8 @@ class Protocol:
     def describe(self, method: str) -> dict[str, Any]:
         """Return, as plain values, what a method does under this protocol."""
         own = self.minimised(method)
-        return {
-            "minimises": own.energy,
-            "reports": self.reported.energy,
-            "options": dict(own.options),
-            "start": self.starts.get(method),
-        }
+        energies = {"minimises": own.energy, "reports": self.reported.energy}
+        return {**energies, "options": dict(own.options), "start": self.starts.get(method)}
 
 
 _NORMALISED = Minimised("symmetric")

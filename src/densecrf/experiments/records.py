@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,14 +39,6 @@ class Outcome:
     gap: float | None = None
     confusion: NDArray[np.int64] | None = None  # (L, L): true class, predicted class
     details: Mapping[str, Any] = field(default_factory=dict)  # further values, as JSON
-
-    def __post_init__(self) -> None:
-        for name in ("energy", "seconds", "lower_bound", "gap"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise ValueError(
-                    f"{self.method} on {self.image}: {name}={value} is not a finite number"
-                )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for a JSON record."""

@@ -133,21 +133,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Run:
-    """The outcomes of a run.
+    """The outcomes of a run, and the images that failed."""
 
-    Attributes
-    ----------
-    outcomes
-        One per finished task, those of earlier runs included.
-    failures
-        Reasons by image.
-    interrupted
-        Whether Ctrl-C ended it.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    failures: Mapping[str, str]
-    interrupted: bool = False
+    outcomes: tuple[Outcome, ...]  # one per finished task, those of earlier runs included
+    failures: Mapping[str, str]  # reasons by image
+    interrupted: bool = False  # by Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -325,13 +315,9 @@ def _supervise(
 def _reason(process: Any, receiver: Any) -> str | None:
     """Return why a finished worker failed, or None."""
     process.join()
-    try:
-        said = receiver.recv() if receiver.poll() else None
-    except EOFError:
-        said = None
-    receiver.close()
-    if said is not None:
-        return str(said)
+    with receiver, suppress(EOFError):
+        if receiver.poll():
+            return str(receiver.recv())
     code = process.exitcode
     if code == 0:
         return None
@@ -342,8 +328,8 @@ def _reason(process: Any, receiver: Any) -> str | None:
 
 
 def _work(plan: Plan, store: RecordStore, image: str, methods: list[str], sender: Any) -> None:
-    """Do the methods of one image, in a process of its own."""
-    # Ctrl-C reaches the whole group; the parent decides, and half-done answers are not records.
+    """Run the methods on one image, in a process of its own."""
+    # Ctrl-C reaches the whole group; the parent decides, and unfinished results are not records.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         sample = plan.dataset.items[image].load()
@@ -368,7 +354,7 @@ def make_plan(
     parameters: Model | None = None,
     **fields: Any,
 ) -> Plan:
-    """Return a plan with the protocol's own parameters, all images, unless told otherwise."""
+    """Return a plan, by default with the protocol's own parameters, all images and methods."""
     chosen = get_protocol(protocol)
     if parameters is None:
         parameters = get_parameters(chosen.default)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.experiments.metrics import accuracy, mean_iou
+from densecrf.experiments.metrics import METRICS, Interval, accuracy, bootstrap, mean_iou
 from densecrf.io.atomic import write_json, write_text
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "Row",
     "compare",
     "comparison_files",
+    "differences",
     "outcomes_csv",
     "write_comparison",
 ]
@@ -57,52 +58,26 @@ _BEST = "\2", "\3"  # stand for those while tabulate escapes the cells
 
 @dataclass(frozen=True)
 class Row:
-    """One method over all compared images.
-
-    Attributes
-    ----------
-    method
-        Its name.
-    lower_than
-        Share of images where its energy is strictly lower, by the other method's name.
-    energy, seconds
-        Means over the images.
-    cpu_seconds
-        Mean processor time, or None where it was not kept.
-    accuracy, iou
-        Of all pixels together, or None without ground truth.
-    gap, median_gap
-        Of the certificates, or None where there are none.
-    """
+    """One method over all compared images; what is unknown is None."""
 
     method: str
-    lower_than: Mapping[str, float]
-    energy: float
+    lower_than: Mapping[str, float]  # share of images of strictly lower energy, by other method
+    energy: float  # mean over the images, as are the times
     seconds: float
     cpu_seconds: float | None
-    accuracy: float | None
+    accuracy: float | None  # of all pixels together, as is the IoU
     iou: float | None
-    gap: float | None
+    gap: float | None  # mean over the certificates
     median_gap: float | None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of methods on the images that all of them have done.
-
-    Attributes
-    ----------
-    rows
-        One per method.
-    images
-        The images compared.
-    left_out
-        Images that some method has not done, and which methods those are.
-    """
+    """A table of methods on the images that all of them have done."""
 
     rows: Sequence[Row]
     images: Sequence[str]
-    left_out: Mapping[str, Sequence[str]]
+    left_out: Mapping[str, Sequence[str]]  # images, and the methods that have not done them
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Comparison:
@@ -232,6 +207,43 @@ def _row(method: str, lower_than: Mapping[str, float], done: list[Outcome]) -> R
     )
 
 
+def differences(
+    first: Iterable[Outcome], second: Iterable[Outcome]
+) -> tuple[int, dict[str, dict[str, Interval]]]:
+    """Compare two runs on the labelled images that both have done.
+
+    Returns
+    -------
+    int
+        How many images that are.
+    dict
+        For each metric ``"first"``, ``"second"`` and ``"difference"``, which is paired by image.
+
+    Examples
+    --------
+    >>> from densecrf.experiments.records import Outcome
+    >>> good = [Outcome("lp", "a", 1.0, 0.1, confusion=np.array([[9, 1], [0, 10]]))]
+    >>> poor = [Outcome("mf", "a", 1.0, 0.1, confusion=np.array([[5, 5], [0, 10]]))]
+    >>> print(differences(good, poor)[1]["accuracy"]["difference"])
+    0.2000 [0.2000, 0.2000]
+    """
+    one, two = (
+        {o.image: o.confusion for o in run if o.confusion is not None} for run in (first, second)
+    )
+    images = sorted(one.keys() & two.keys())
+    if not images:
+        raise ValueError("no image with ground truth was done by both")
+    a, b = (np.stack([run[image] for image in images]) for run in (one, two))
+    return len(images), {
+        metric: {
+            "first": bootstrap(a, metric),
+            "second": bootstrap(b, metric),
+            "difference": bootstrap(a, metric, minus=b),
+        }
+        for metric in METRICS
+    }
+
+
 def outcomes_csv(outcomes: Iterable[Outcome]) -> str:
     """Render one line per method and image, full precision; empty is unknown."""
     names = ("image", "method", "energy", "seconds", "lower_bound", "gap")
@@ -287,5 +299,5 @@ def write_comparison(
 
 
 def comparison_files(folder: str | os.PathLike[str], stem: str) -> list[Path]:
-    """Return the files that `write_comparison` writes: one a format, images, and JSON."""
+    """Return the files that `write_comparison` writes: one per format, the images, and JSON."""
     return [Path(folder, stem + end) for end in (*_SUFFIXES.values(), "-images.csv", ".json")]

@@ -137,11 +137,6 @@ class Target:
             raise ValueError(f"{dataset.path}: no image can be scored ({why})")
         return replace(self, plan=replace(self.plan, images=images)), failures
 
-    def pixels(self) -> int:
-        """Return the median number of pixels per image."""
-        shapes = (self.plan.dataset.items[name].image().shape for name in self.plan.images)
-        return int(np.median([shape[0] * shape[1] for shape in shapes]))
-
     def confusion(self, preset: Model, sample: Sample) -> NDArray[np.int64]:
         """Run the method on an image and return its confusion matrix."""
         plan = replace(self.plan, parameters=preset)
@@ -157,29 +152,15 @@ class Target:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The result of a study.
+    """The result of a study."""
 
-    Attributes
-    ----------
-    parameters, score
-        The best ones.
-    start, start_score
-        The best of the parameters that were given to begin with, None where none was finished.
-    trials
-        ``(number, score or None, state)`` of all trials, in order.
-    failures
-        Images that were left out, and why.
-    interrupted
-        Whether Ctrl-C ended it before its number of trials.
-    """
-
-    parameters: Model
+    parameters: Model  # of the best trial
     score: float
-    start: Model | None
+    start: Model | None  # the best of the parameters given, where one was finished
     start_score: float | None
-    trials: tuple[tuple[int, float | None, str], ...]
-    failures: Mapping[str, str]
-    interrupted: bool = False
+    trials: tuple[tuple[int, float | None, str], ...]  # number, score, state
+    failures: Mapping[str, str]  # images left out, and why
+    interrupted: bool = False  # by Ctrl-C
 
     def write(self, path: str | Path, target: Target) -> None:
         """Write the parameters as a file for ``--params``."""
@@ -250,7 +231,9 @@ def tune(
             if process.is_alive():
                 process.terminate()
             process.join()
-    return _summary(study, target.pixels(), failures, interrupted)
+    shapes = (target.plan.dataset.items[name].image().shape for name in target.plan.images)
+    pixels = int(np.median([shape[0] * shape[1] for shape in shapes]))
+    return _summary(study, pixels, failures, interrupted)
 
 
 def _optuna() -> ModuleType:

@@ -6,7 +6,9 @@ r"""What every filter does, and how scores become levels.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,10 @@ from densecrf.validation import (
     check_threads,
 )
 
-__all__ = ["ORDERS", "Filter", "Levels", "PixelArray", "as_planes"]
+__all__ = ["ORDERS", "Doubles", "Filter", "Levels", "PixelArray", "as_planes", "ordered_by_ramps"]
 
 PixelArray = npt.NDArray[np.integer[Any]]
+Doubles = npt.NDArray[np.float64]
 
 MOST_LEVELS = 1 << 16
 SMALLEST_MASS = 1e-20
@@ -49,6 +52,11 @@ class Levels:
     scale: float
     hard: bool
 
+    @property
+    def ramps(self) -> int:
+        """One less than the levels: the steps between them."""
+        return self.count - 1
+
     @staticmethod
     def spanning(scores: npt.NDArray[Any], count: int, *, hard: bool) -> "Levels":
         """Spread `count` levels over the range of all scores."""
@@ -58,10 +66,17 @@ class Levels:
         tiny = span * float(np.finfo(np.float32).max) <= count - 1
         return Levels(count, low, 0.0 if tiny else (count - 1) / span, hard)
 
-    def of(self, scores: FloatArray) -> FloatArray:
-        """Return the (fractional) level of each score."""
-        t = np.clip((scores - np.float32(self.low)) * np.float32(self.scale), 0, self.count - 1)
-        return np.asarray(np.floor(t) if self.hard else t)
+    @staticmethod
+    def by_cells(extents: npt.NDArray[Any], cells: float) -> "Levels":
+        """Return so many levels for each unit of the potentials' range."""
+        low, high = float(extents.min()), float(extents.max())
+        count = max(2, ceil((high - low) * cells - 1e-3) + 1)
+        return Levels(count, low, float(cells), hard=False)
+
+    def of(self, scores: Any, xp: Any = np) -> Any:
+        """Return the (fractional) level of each score; `xp` is numpy or torch."""
+        t = xp.clip((scores - self.low) * self.scale, 0, self.ramps)
+        return xp.floor(t) if self.hard else t
 
 
 class Filter(ABC):
@@ -214,6 +229,10 @@ class Filter(ABC):
         """Set, or add to, `out` the filtered `planes` times `factor`."""
 
     @abstractmethod
+    def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
+        r"""Return :math:`\tfrac12(k + k^T)` times planes (channels, n), in double precision."""
+
+    @abstractmethod
     def ordered_planes(
         self,
         scores: FloatArray,
@@ -246,3 +265,38 @@ def as_planes(name: str, values: Any, n: int) -> tuple[FloatArray, tuple[int, ..
     if array.size == 0:
         raise ValueError(f"{name}: shape {array.shape} holds no channels")
     return as_float32(name, array).reshape(n, -1).T, array.shape
+
+
+def ordered_by_ramps(
+    xp: Any, apply: Callable[[Any], Any], mass: Any, u: Any, levels: Levels
+) -> Any:
+    r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` from plain filter calls of the matrix K.
+
+    With :math:`C_q` the filtered mass at or above level q and t = h + f the level of a pixel, it is
+    :math:`C_0 - (1-f) C_h - C_{h+1} - f C_{h+2}`.
+
+    Parameters
+    ----------
+    xp : module
+        numpy or torch.
+    apply : callable
+        Multiplies planes (channels, n) by K.
+    mass : array, (n,)
+        The row sums of K, :math:`C_0`.
+    u : array, (labels, n)
+        The potentials.
+    levels : Levels
+        Their levels.
+    """
+    out = 0 * u
+    for signed, row in zip(out, u, strict=True):
+        t = levels.of(row, xp)
+        lowest, highest = int(t.min()), ceil(float(t.max()))
+        if float(t.min()) == float(t.max()):
+            continue
+        h, f = xp.floor(t), t - xp.floor(t)
+        above = apply(xp.stack([xp.clip(t - q, 0, 1) for q in range(lowest, highest)]))
+        signed += xp.where(h > lowest, mass, f * mass)
+        for q, mass_above in enumerate(above, lowest + 1):
+            signed -= ((h == q) * (1 - f) + (h + 1 == q) + (h + 2 == q) * f) * mass_above
+    return out

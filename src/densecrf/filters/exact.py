@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.deadline import check_deadline
-from densecrf.filters.base import Filter, Levels, PixelArray
+from densecrf.filters.base import Doubles, Filter, Levels, PixelArray
 from densecrf.validation import FloatArray, as_features
 
 __all__ = ["ExactFilter"]
@@ -85,6 +85,10 @@ class ExactFilter(Filter):
         for some, kernel in self._blocks():
             block = factor * (values @ kernel.T)
             out[:, some] = out[:, some] + block if accumulate else block
+
+    def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
+        """Multiply by the matrix, in double precision."""
+        return np.concatenate([planes @ kernel.T for _, kernel in self._blocks()], axis=1)
 
     def ordered_planes(
         self,

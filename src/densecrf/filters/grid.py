@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.filters.base import Filter, Levels
+from densecrf.filters.base import Doubles, Filter, Levels
 from densecrf.native import core
 from densecrf.validation import (
     FloatArray,
@@ -103,6 +103,18 @@ class GridFilter(Filter):
         )
         if target is not out:
             out[...] = target
+
+    def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
+        """Convolve along each axis by shifted sums, in double precision."""
+        values = (planes * self._columns).reshape(len(planes), *self.shape)
+        for axis, taps in enumerate(self._taps, 1):
+            values = np.moveaxis(values, axis, 0)
+            out = taps[0] * values
+            for shift, tap in enumerate(taps[1:], 1):
+                out[shift:] += tap * values[:-shift]
+                out[:-shift] += tap * values[shift:]
+            values = np.moveaxis(out, 0, axis)
+        return np.asarray(values.reshape(planes.shape) * self._rows)
 
     def ordered_planes(
         self,

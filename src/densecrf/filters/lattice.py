@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.filters.base import Filter, Levels, PixelArray
+from densecrf.filters.base import Doubles, Filter, Levels, PixelArray
 from densecrf.native import core
 from densecrf.validation import FloatArray, as_features, check_choice, check_threads
 
@@ -25,8 +25,9 @@ class LatticeFilter(Filter):
         Features in standard deviations; d from 1 to 64.
     blur : {"symmetric", "forward"}
         ``"symmetric"`` (default) averages both orders of the axes' blurs: an exactly symmetric
-        operator. ``"forward"`` is the usual single order, for parity with other software; it is
-        not symmetric, so bounds computed with it are not rigorous.
+        operator. ``"forward"`` is the usual single order, for parity with other software. Its
+        quadratic forms, hence all energies, are those of its symmetrisation, which bounds are
+        computed with.
     threads : int, optional
         Threads for the construction.
     precision : {"double", "single"}
@@ -178,6 +179,20 @@ class LatticeFilter(Filter):
             accumulate=accumulate,
             threads=threads,
         )
+
+    def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
+        """Splat, blur, slice in double precision, both orders of the blurs averaged."""
+        out = np.empty_like(planes)
+        core().apply_double([self._lattice], [1.0], planes, out, threads)
+        return out
+
+    def symmetrised(self) -> "LatticeFilter":
+        """Return the filter with both orders of the blurs averaged, on the same lattice."""
+        out = object.__new__(LatticeFilter)
+        out.__dict__.update(self.__dict__)
+        out.__dict__.pop("mass", None)
+        out.symmetric = True
+        return out
 
     def ordered_planes(
         self,

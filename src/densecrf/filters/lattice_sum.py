@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.filters.base import Filter, Levels
+from densecrf.filters.base import Doubles, Filter, Levels
 from densecrf.filters.lattice import LatticeFilter
 from densecrf.native import core
 from densecrf.validation import FloatArray, IntArray
@@ -28,6 +28,7 @@ class LatticeSum:
             [float(weight) for weight, _ in parts],
             parts[0][1].symmetric,
         )
+        self._terms = [part.native for _, part in parts], [float(weight) for weight, _ in parts]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LatticeSum, (self._parts,)
@@ -43,28 +44,43 @@ class LatticeSum:
         """Set `out` to the filtered planes."""
         self._sum.apply(planes, out, threads)
 
-    def ordered(
+    def mass_double(self, n: int, threads: int = 0) -> Doubles:
+        r"""Return the row sums of the symmetrised K in double precision, (n,)."""
+        out = np.empty((1, n))
+        core().apply_double(*self._terms, np.ones((1, n)), out, threads)
+        return np.asarray(out[0])
+
+    def ordered_double(
         self,
+        mass: Doubles,
         scores: FloatArray,
         offsets: FloatArray | None,
         extents: FloatArray,
         levels: Levels,
         threads: int = 0,
-    ) -> FloatArray:
-        r"""Return :math:`\sum_b K_{ab}\, s(y_a, y_b)` of y = scores + offsets, by levels."""
-        out = np.zeros(scores.shape, np.float32)
-        for weight, part in self._parts:
-            part.ordered_planes(
-                scores,
-                out,
-                levels,
-                extents=extents,
-                factor=weight,
-                accumulate=True,
-                threads=threads,
-                offsets=offsets,
-            )
+    ) -> Doubles:
+        r"""Return :math:`\sum_b K_{ab}\, s(u_a, u_b)` in double precision, K symmetrised."""
+        out = np.empty(scores.shape)
+        core().ordered_double(
+            *self._terms,
+            mass,
+            scores,
+            offsets,
+            extents,
+            out,
+            levels.count,
+            levels.low,
+            levels.scale,
+            levels.hard,
+            threads,
+        )
         return out
+
+    def pairs_double(
+        self, labels: IntArray, count: int, costs: Doubles | None, threads: int = 0
+    ) -> float:
+        r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)` in double precision."""
+        return float(core().pairs_double(*self._terms, labels, count, costs, threads))
 
     def respond(
         self,
@@ -82,13 +98,6 @@ class LatticeSum:
         out = np.empty(n, np.float32)
         self._sum.mass(out, 0)
         return out
-
-    def potts_energy(
-        self, phi: FloatArray, labels: IntArray, threads: int = 0
-    ) -> tuple[float, float]:
-        r"""Return :math:`\sum_a \phi_a(x_a)` and, b = a too, :math:`\sum_{ab} K_{ab}[x_a=x_b]`."""
-        unary, equal = self._sum.potts_energy(phi, labels, threads)
-        return unary, equal
 
     def potts_alternatives(
         self,

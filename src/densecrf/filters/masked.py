@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from densecrf.filters.base import Filter, Levels, PixelArray
+from densecrf.filters.base import Doubles, Filter, Levels, PixelArray
 from densecrf.validation import FloatArray
 
 __all__ = ["MaskedFilter"]
@@ -65,6 +65,12 @@ class MaskedFilter(Filter):
         filtered = np.empty_like(spread)
         self._masked.apply_planes(spread, filtered, factor=factor, threads=threads)
         _store(filtered[:, self._pixels], out, accumulate)
+
+    def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
+        """Filter zeros outside the set, in double precision."""
+        out = np.zeros((len(planes), self._masked.n))
+        out[:, self._pixels] = planes
+        return self._masked.apply_double(out, threads)[:, self._pixels]
 
     def ordered_planes(
         self,

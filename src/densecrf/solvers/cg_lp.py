@@ -7,7 +7,7 @@ instead of the negative subgradient.
 from collections.abc import Iterator
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.primal import check_settings, line_search, without_idle_labels
 
@@ -17,7 +17,7 @@ TRIALS = 10  # step sizes of the line search
 
 
 def cg_lp(
-    problem: Problem,
+    problem: ProblemBase,
     y: Any,
     *,
     iterations: int = 5,
@@ -39,7 +39,8 @@ def cg_lp(
     y = problem.project(part.take(y))
     for _ in range(iterations):
         r, _ = part.conditional_gradient(y, levels, order)
-        vertex = part.problem.indicator(problem.argmax(-(part.problem.unary + r)))
+        duals = part.duals(((1.0, part.potentials(y, levels, order)),))
+        vertex = part.problem.indicator(part.problem.argmax(-(part.problem.unary + r)))
         trials = (y + (trial / TRIALS) * (vertex - y) for trial in range(TRIALS, 0, -1))
         y, labels, energy = line_search(problem, part, trials)
-        yield Step(part.full(y), None, part.bound(r), labels, energy, part.info())
+        yield Step(part.full(y), None, part.bound(r), duals, labels, energy, part.info())

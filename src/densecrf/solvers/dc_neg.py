@@ -7,19 +7,19 @@ programs.
 from collections.abc import Iterator
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import expected_energy, label_eigenvalues
 from densecrf.validation import check_integer, check_non_negative
 
-__all__ = ["dc_neg"]
+__all__ = ["dc_neg", "proximal_strength"]
 
 SMALLEST_STRENGTH = 1e-12  # of a pixel without neighbours: its step then ends at its best label
 ROUNDING = 1e-6
 
 
 def dc_neg(
-    problem: Problem, y: Any, *, iterations: int = 100, tolerance: float = 1e-5
+    problem: ProblemBase, y: Any, *, iterations: int = 100, tolerance: float = 1e-5
 ) -> Iterator[Step]:
     r"""Minimise the quadratic relaxation by linearising its concave part.
 
@@ -54,10 +54,7 @@ def dc_neg(
     """
     check_integer("iterations", iterations, at_least=0)
     check_non_negative("tolerance", tolerance)
-    low, high = label_eigenvalues(problem)
-    strength: Any = max(high, 0.0) * problem.diagonal + SMALLEST_STRENGTH
-    if low < 0:
-        strength = strength - low * (problem.mass - problem.diagonal)
+    strength = proximal_strength(problem)
     received = problem.messages(y)
     value = expected_energy(problem, y, received)
     for _ in range(iterations):
@@ -72,3 +69,12 @@ def dc_neg(
         yield Step(y, relaxed=value)
         if change <= tolerance:
             return
+
+
+def proximal_strength(problem: ProblemBase) -> Any:
+    r"""Return :math:`g_a` (n,), with which :math:`\text{diag}(g) - H` is positive semidefinite."""
+    low, high = label_eigenvalues(problem)
+    strength: Any = max(high, 0.0) * problem.diagonal + SMALLEST_STRENGTH
+    if low < 0:
+        strength = strength - low * (problem.mass - problem.diagonal)
+    return strength

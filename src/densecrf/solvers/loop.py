@@ -11,15 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from densecrf.certificates import Dual, checked_bound, lower_bound
 from densecrf.deadline import OutOfTime, deadline
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
 
 __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 
+TRIAL = 2.5  # gaps' ratio, estimate to asked, at which a proof is first tried
+
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
-Finish = Callable[[Problem, Any], tuple[Any, float]]
+Finish = Callable[[ProblemBase, Any], tuple[Any, float]]
 
 
 @dataclass
@@ -33,7 +36,9 @@ class Step:
     relaxed : float, optional
         The relaxation's objective.
     bound : float, optional
-        A lower bound on the energy of every labelling that this iteration proved.
+        An estimate of the best lower bound of this iteration's dual points.
+    duals : tuple of Dual
+        The dual points, the most promising first; `certificates.lower_bound` proves their bounds.
     labels : array, (n,), optional
         The labelling to score, argmax of `y` by default.
     energy : float, optional
@@ -47,6 +52,7 @@ class Step:
     y: Any
     relaxed: float | None = None
     bound: float | None = None
+    duals: tuple[Dual, ...] = ()
     labels: Any = None
     energy: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
@@ -80,7 +86,11 @@ class Limits:
 
 @dataclass
 class Outcome:
-    """The best so far, updated by each iteration; callbacks get it."""
+    """The best so far, updated by each iteration; callbacks get it.
+
+    Bounds and energies are estimates in single precision; at the end they are replaced by what is
+    proven in double precision.
+    """
 
     trace: Trace = field(default_factory=Trace)
     y: Any = None
@@ -92,6 +102,11 @@ class Outcome:
     interrupted: bool = False
     message: str = ""
     info: dict[str, Any] = field(default_factory=dict)
+    #: The dual point whose bound is proven.
+    dual: Dual | None = None
+    _proven: float = -float("inf")
+    _duals: tuple[Dual, ...] = ()
+    _trial: float | None = None
     _scored: Any = None
     _scored_energy: float = float("inf")
 
@@ -100,7 +115,7 @@ class Outcome:
         """The relative gap between the best energy and the best bound."""
         return relative_gap(self.energy, self.lower_bound)
 
-    def improve(self, problem: Problem, finish: Finish, seconds: Callable[[], float]) -> None:
+    def improve(self, problem: ProblemBase, finish: Finish, seconds: Callable[[], float]) -> None:
         """Finish the best labelling; where that lowers its energy, the trace's last row has it."""
         labels, energy = finish(problem, self.labels)
         if energy < self.energy:
@@ -109,7 +124,7 @@ class Outcome:
             trace.energy[-1] = trace.current_energy[-1] = energy
             trace.plain_calls[-1], trace.seconds[-1] = problem.calls.plain, seconds()
 
-    def take(self, problem: Problem, step: Step, seconds: float) -> None:
+    def take(self, problem: ProblemBase, step: Step, seconds: float) -> None:
         """Score a step's labelling, keep what is better, and write a row of the trace."""
         labels = problem.argmax(step.y) if step.labels is None else step.labels
         energy = step.energy
@@ -120,9 +135,9 @@ class Outcome:
         if self.labels is None or energy < self.energy:
             self.energy, self.labels = energy, labels
         self.y = step.y
-        if step.bound is not None and np.isfinite(step.bound):
-            old = self.lower_bound
-            self.lower_bound = step.bound if old is None else max(old, step.bound)
+        bound = -np.inf if self.lower_bound is None else self.lower_bound
+        if step.bound is not None and np.isfinite(step.bound) and step.bound > bound:
+            self.lower_bound, self._duals = step.bound, step.duals
         self.info.update(step.info)
         trace = self.trace
         trace.seconds.append(seconds)
@@ -133,15 +148,55 @@ class Outcome:
         trace.relaxed.append(step.relaxed)
         trace.lower_bound.append(self.lower_bound)
 
+    def prove(self, problem: ProblemBase) -> float | None:
+        """Evaluate energy and bound in double precision; return the gap that is proven, if any."""
+        self.energy = problem.energy(self.labels)
+        for dual in self._duals:
+            bound = lower_bound(problem, dual)
+            if bound > self._proven:
+                self._proven, self.dual = bound, dual
+            if self.lower_bound is None or bound >= self.lower_bound:
+                break
+        self._duals = ()
+        if self.dual is None:
+            return None
+        rounding = problem.energy_rounding(self.labels)
+        self._proven = checked_bound(self._proven, self.energy, rounding)
+        return relative_gap(self.energy, self._proven)
+
+    def reaches(self, problem: ProblemBase, gap: float) -> bool:
+        """Return whether the asked gap is proven, where the estimates promise it."""
+        estimate = self.gap
+        if self._trial is None:
+            self._trial = TRIAL * gap
+        if estimate is None or estimate > self._trial or not self._duals:
+            return False
+        proven = self.prove(problem)
+        if proven is None or proven <= gap:
+            return proven is not None
+        # The ratio of proof and estimate says when the next trial is worth its time.
+        self._trial = 0.95 * gap * estimate / proven if estimate > 0 else -np.inf
+        return False
+
+    def certify(self, problem: ProblemBase, limits: Limits) -> None:
+        """Replace the estimates by what is proven; the trace's last row has it."""
+        gap = self.prove(problem)
+        self.lower_bound = None if self.dual is None else self._proven
+        self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
+        if limits.gap is not None and gap is not None and gap <= limits.gap:
+            self.converged = not self.interrupted
+            self.message = f"gap {gap:.2e} is within the asked {limits.gap:g}"
+
 
 def drive(
-    problem: Problem,
+    problem: ProblemBase,
     start: Callable[[], Step],
     steps: Callable[[Any], Iterator[Step]],
     limits: Limits,
     *,
     scored: bool = True,
     finish: Finish | None = None,
+    certified: bool = True,
 ) -> Outcome:
     """Run a method to its end or to a limit; return the best that was seen.
 
@@ -150,7 +205,7 @@ def drive(
 
     Parameters
     ----------
-    problem : Problem
+    problem : ProblemBase
         The problem.
     start : callable
         Makes the starting point.
@@ -163,6 +218,8 @@ def drive(
         trace has this one row.
     finish : callable, optional
         What is done to the best labelling of a method that has iterated and has time left.
+    certified : bool
+        Whether the energy and the bound are to be proven at the end.
     """
     outcome = Outcome()
     last: Step | None = None
@@ -172,12 +229,11 @@ def drive(
             if scored:
                 outcome.take(problem, last, limits.seconds())
             if last.cut is None:
-                for last in _iterations(steps(last.y), outcome, limits):  # noqa: B020
+                for last in _iterations(steps(last.y), outcome, problem, limits):  # noqa: B020
                     if scored:
                         outcome.take(problem, last, limits.seconds())
                 if finish is not None and outcome.iterations and not _late(limits):
                     outcome.improve(problem, finish, limits.seconds)
-                    _within(outcome, limits)
             else:
                 outcome.message, outcome.interrupted = last.cut.message, last.cut.interrupted
             if not scored:
@@ -189,10 +245,14 @@ def drive(
         outcome.message = "interrupted: this is the best so far"
     if outcome.labels is None and last is not None and problem.filters_built:
         outcome.take(problem, last, limits.seconds())
-    return outcome if outcome.labels is not None else unscored(problem, limits, outcome)
+    if outcome.labels is None:
+        return unscored(problem, limits, outcome)
+    if certified:
+        outcome.certify(problem, limits)
+    return outcome
 
 
-def unscored(problem: Problem, limits: Limits, outcome: Outcome) -> Outcome:
+def unscored(problem: ProblemBase, limits: Limits, outcome: Outcome) -> Outcome:
     """Let the outcome of a run that scored nothing be the argmin of the unary energies.
 
     Its energy is known where that takes no more than one filter call, and infinite otherwise.
@@ -205,9 +265,11 @@ def unscored(problem: Problem, limits: Limits, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _iterations(steps: Iterator[Step], outcome: Outcome, limits: Limits) -> Iterator[Step]:
+def _iterations(
+    steps: Iterator[Step], outcome: Outcome, problem: ProblemBase, limits: Limits
+) -> Iterator[Step]:
     """Pass the steps on until one of the limits, which the outcome then has."""
-    while not _reached(outcome, limits):
+    while not _reached(outcome, problem, limits):
         step = next(steps, None)
         if step is None:
             short = limits.gap is not None and outcome.gap is not None
@@ -225,8 +287,8 @@ def _iterations(steps: Iterator[Step], outcome: Outcome, limits: Limits) -> Iter
                 return
 
 
-def _reached(outcome: Outcome, limits: Limits) -> bool:
-    if _within(outcome, limits):
+def _reached(outcome: Outcome, problem: ProblemBase, limits: Limits) -> bool:
+    if limits.gap is not None and outcome.reaches(problem, limits.gap):
         return True
     if limits.max_iterations is not None and outcome.iterations >= limits.max_iterations:
         outcome.message = f"iteration limit of {limits.max_iterations} reached"
@@ -235,15 +297,6 @@ def _reached(outcome: Outcome, limits: Limits) -> bool:
         outcome.message = limits.out_of_time
         return True
     return False
-
-
-def _within(outcome: Outcome, limits: Limits) -> bool:
-    gap = outcome.gap
-    if limits.gap is None or gap is None or gap > limits.gap:
-        return False
-    outcome.converged = True
-    outcome.message = f"gap {gap:.2e} is within the asked {limits.gap:g}"
-    return True
 
 
 def _late(limits: Limits) -> bool:

@@ -22,7 +22,8 @@ from itertools import count
 from math import sqrt
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.certificates import Potentials
+from densecrf.problem_base import ProblemBase
 from densecrf.rounding import Descent, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
@@ -31,11 +32,11 @@ from densecrf.validation import check_integer, check_non_negative, check_positiv
 __all__ = ["lp", "lp_finish", "lp_start"]
 
 SPAN, EDGE = 5.0, 2.0  # range of the multipliers, and of each end that is kept exactly
-MOST_CELLS = 1000.0
+CELLS, MOST_CELLS = 4.0, 1000.0  # a unit of potential
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 
 
-def lp_start(problem: Problem) -> Step:
+def lp_start(problem: ProblemBase) -> Step:
     """Start where mean field is after five iterations, unless a constant labelling beats it.
 
     Where one does, mean field is stuck among strong pairwise terms, and the unary marginals, which
@@ -54,11 +55,11 @@ def lp_start(problem: Problem) -> Step:
 
 
 def lp(
-    problem: Problem,
+    problem: ProblemBase,
     y: Any,
     *,
     iterations: int = 500,
-    cells: float = 4.0,
+    cells: float = CELLS,
     accuracy: float = 0.8,
     least_inner: int = 6,
     round_every: int = 2,
@@ -106,10 +107,11 @@ def lp(
             return
         r: Any = problem.flow(v, z, cells)
         previous = y
-        y, proven, value, uphill = problem.descend(v, r, step, previous, in_place=True)
+        y, estimate, value, uphill = problem.descend(v, r, step, previous, in_place=True)
+        duals = (Potentials(y, z, cells), Potentials(v, z, cells))
         r = v = None  # large: let them go before the next ones are made
-        bound = max(bound, proven)
-        left = value - proven  # duality gap of the inner problem
+        bound = max(bound, estimate)
+        left = value - estimate  # duality gap of the inner problem
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
@@ -124,10 +126,10 @@ def lp(
         if inner >= least_inner and left <= accuracy * (best.energy - bound):
             z = problem.update_multipliers(z, y, SPAN, EDGE)
             v, momentum, inner = y, 1.0, 0
-        yield Step(y, bound=proven, labels=best.labels, energy=best.energy)
+        yield Step(y, bound=estimate, duals=duals, labels=best.labels, energy=best.energy)
 
 
-def lp_finish(problem: Problem, labels: Any) -> tuple[Any, float]:
+def lp_finish(problem: ProblemBase, labels: Any) -> tuple[Any, float]:
     """Return the labelling after some sweeps of iterated conditional modes, and its energy."""
     return icm(problem, labels, SWEEPS)
 
@@ -135,7 +137,7 @@ def lp_finish(problem: Problem, labels: Any) -> tuple[Any, float]:
 class _Best:
     """The incumbent: the best labelling seen, the constant ones among the candidates."""
 
-    def __init__(self, problem: Problem, polish: int) -> None:
+    def __init__(self, problem: ProblemBase, polish: int) -> None:
         self.problem, self.polish = problem, polish
         label, self.energy = problem.best_constant()
         self.labels = problem.constant(label)

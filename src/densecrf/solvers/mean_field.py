@@ -3,14 +3,14 @@ r"""Mean field (Krähenbühl and Koltun 2011), the usual way to solve dense CRFs
 from collections.abc import Iterator
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 
 __all__ = ["mean_field"]
 
 
 def mean_field(
-    problem: Problem,
+    problem: ProblemBase,
     y: Any,
     *,
     iterations: int = 100,

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from densecrf.filters.base import ORDERS
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.subproblems import Part, SomeLabels, Whole, relevant_labels
 from densecrf.validation import check_choice, check_integer, check_share
 
@@ -19,17 +19,17 @@ def check_settings(iterations: int, label_threshold: float, levels: int, order: 
     check_choice("order", order, ORDERS)
 
 
-def without_idle_labels(problem: Problem, y: Any, threshold: float) -> Part:
+def without_idle_labels(problem: ProblemBase, y: Any, threshold: float) -> Part:
     """Return the problem without the labels whose score is below `threshold` everywhere.
 
     Section 5.1 of the paper. With a tree metric all labels stay: a part of them proves no bound.
     """
     if not problem.potts:
         return Whole(problem)
-    return SomeLabels(problem, relevant_labels(y, threshold))
+    return SomeLabels(problem, relevant_labels(problem, y, threshold))
 
 
-def line_search(problem: Problem, part: Part, trials: Iterable[Any]) -> tuple[Any, Any, float]:
+def line_search(problem: ProblemBase, part: Part, trials: Iterable[Any]) -> tuple[Any, Any, float]:
     """Return the trial of the lowest energy after rounding, its labelling and that energy.
 
     Among equals the first wins.

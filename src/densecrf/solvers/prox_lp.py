@@ -1,39 +1,64 @@
 r"""PROX-LP: proximal minimisation of the linear program (Algorithm 1 of the paper).
 
-Each proximal step minimises :math:`\tilde E(y) + \tfrac1{2\lambda}\lVert y - y^k\rVert^2` over the
-product of simplices through its dual (Eq. 8), with blocks α (by Frank-Wolfe) and β, γ (exactly).
+Each proximal step minimises :math:`\tilde E(y) + \tfrac1{2\lambda}\lVert y - y^k\rVert^2` (Eq. 5)
+over the product of simplices through its dual (Eq. 8), with blocks α (by Frank-Wolfe) and β, γ
+(exactly).
 
 The paper sums over ordered pairs of pixels, this package over unordered ones with weights twice
-as large: the energies are the same numbers, so λ means the same. Its Eq. 13,
+as large: the energies are the same numbers, so λ means the same. Its conditional gradient, Eq. 13,
 
 .. math:: (As)_{ai} = -\sum_b K^{paper}_{ab} ([\tilde y_{ai} \ge \tilde y_{bi}] -
           [\tilde y_{ai} \le \tilde y_{bi}])
           = -\tfrac12 \sum_b K_{ab} \operatorname{sign}(\tilde y_{ai} - \tilde y_{bi}),
 
-is minus `Problem.dual_point`. So every As, and every convex combination of them, which Aα is,
-proves a bound on the energy.
+is minus `ProblemBase.dual_point`, which is called r throughout the package: As is written ``-r``
+below. Every r, and every convex combination of them, which :math:`-A\alpha` is, proves a bound.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from densecrf.problem import Problem
+from densecrf.certificates import Mixture, Potentials
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
 from densecrf.solvers.subproblems import Part, Whole
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
 
-__all__ = ["Iterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
+__all__ = ["Alpha", "Iterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
 
+LARGE = 1e6  # λ that may take single precision beyond its range
 LARGEST_LAM = 1e20
 
 
 @dataclass(frozen=True)
 class Proximal:
-    """The settings of Algorithm 1; see `prox_lp`."""
+    r"""The settings of Algorithm 1.
+
+    Parameters
+    ----------
+    lam : float
+        The proximal constant λ, in units of 1 / energy.
+    K, T : int
+        Proximal steps, and Frank-Wolfe iterations of each.
+    levels : int
+        Number of levels H of the ordered filter.
+    order : {"hard", "soft", "adaptive", "literal"}
+        How scores are compared: the paper's bins, bins with linear weights, exactly, or the
+        paper's bins by its Algorithm 3 as printed, which is slow.
+    inner : {"projection", "multiplicative"}
+        How β and γ are found: exactly, or by the paper's multiplicative updates.
+    inner_steps : int, optional
+        Number of multiplicative updates; by default as many as convergence takes.
+    tolerance : float
+        A proximal step ends early when its dual gap is below this fraction of the LP's objective.
+    momentum : bool
+        Centre the proximal term at :math:`y^k + \tfrac{k}{k+3} (y^k - y^{k-1})`, as the authors'
+        program does. Not in the paper; it helps from poor starting points.
+    warm : bool
+        Keep α from one proximal step to the next, not reset it. Not in the paper.
+    """
 
     lam: float = 0.1
     K: int = 10
@@ -43,7 +68,7 @@ class Proximal:
     inner: str = "projection"
     inner_steps: int | None = None
     tolerance: float = 0.0
-    momentum: bool = True
+    momentum: bool = False
     warm: bool = False
 
     def __post_init__(self) -> None:
@@ -63,18 +88,33 @@ class Proximal:
         check_non_negative("tolerance", self.tolerance)
 
 
-@dataclass(frozen=True)
-class Iterate:
+class Alpha(NamedTuple):
+    r"""The dual variables α, as far as they are needed.
+
+    Attributes
+    ----------
+    w : array
+        :math:`A\alpha`.
+    constant : float
+        What α adds to the dual besides, for frozen pixels (else 0).
+    parts : tuple
+        The conditional gradients whose combination it is, for the certificate.
+    """
+
+    w: Any
+    constant: float = 0.0
+    parts: tuple[tuple[float, Potentials], ...] = ()
+
+
+class Iterate(NamedTuple):
     """A Frank-Wolfe iteration.
 
     Attributes
     ----------
     y : array
         The primal solution of the new α.
-    w : array
-        The new Aα.
-    constant : float
-        What the new α adds to the dual besides; see `frank_wolfe`.
+    alpha : Alpha
+        The new α.
     r : array
         The dual point -As of the iteration.
     gap : float
@@ -86,67 +126,22 @@ class Iterate:
     """
 
     y: Any
-    w: Any
-    constant: float
+    alpha: Alpha
     r: Any
     gap: float
     relaxed: float
     step: float
 
 
-def prox_lp(
-    problem: Problem,
-    y: Any,
-    *,
-    lam: float = 0.1,
-    K: int = 10,  # noqa: N803 - the paper's names
-    T: int = 5,  # noqa: N803
-    levels: int = 10,
-    order: str = "hard",
-    inner: str = "projection",
-    inner_steps: int | None = None,
-    tolerance: float = 0.0,
-    momentum: bool = True,
-    warm: bool = False,
-) -> Iterator[Step]:
+def prox_lp(problem: ProblemBase, y: Any, settings: Proximal) -> Iterator[Step]:
     r"""Minimise the linear program by Algorithm 1; one step yielded per Frank-Wolfe iteration.
 
     Parameters
     ----------
     problem, y
         The problem and the starting marginals :math:`y^0`.
-    lam : float
-        The proximal constant λ, in units of 1 / energy.
-    K, T : int
-        Proximal steps, and Frank-Wolfe iterations of each.
-    levels : int
-        Number of levels H of the ordered filter.
-    order : {"hard", "soft", "adaptive", "literal"}
-        How scores are compared: the paper's bins, bins with linear weights, exactly, or the
-        paper's bins by its Algorithm 3 as printed, which is slow.
-    inner : {"projection", "multiplicative"}
-        How β and γ are found: exactly, or by the paper's multiplicative updates.
-    inner_steps : int, optional
-        Number of multiplicative updates; by default as many as convergence takes.
-    tolerance : float
-        A proximal step ends early when its dual gap is below this fraction of the LP's objective.
-    momentum : bool
-        Centre the proximal term at :math:`y^k + \tfrac{k}{k+3} (y^k - y^{k-1})`.
-    warm : bool
-        Keep α from one proximal step to the next, not reset it.
-
-    Notes
-    -----
-    Momentum is in the authors' program, not in the paper. Energies (and bounds) measured on MSRC
-    image 2_14_s with the paper's DC parameters, 50 ordered filterings:
-
-    =================================== =================== =================== ===================
-    from                                neither             momentum            momentum, warm
-    =================================== =================== =================== ===================
-    symmetric, mf5 (161,483)            159,959 (157,402)   159,130 (157,212)   159,128 (158,524)
-    symmetric, dc-neg (159,274)         159,104 (156,271)   159,103 (155,900)   159,104 (158,448)
-    unnormalised, a labelling (6.137e6) 1,164,794 (155,602) 1,147,387 (154,457) 881,516 (155,163)
-    =================================== =================== =================== ===================
+    settings : Proximal
+        The settings.
 
     Yields
     ------
@@ -154,14 +149,12 @@ def prox_lp(
         Its ``relaxed`` is the objective where the iteration began. The result's `info` has the
         ``dual_gaps`` and ``step_sizes`` of all iterations.
     """
-    settings = Proximal(
-        lam, K, T, levels, order, inner, inner_steps, tolerance, momentum, warm
-    )  # fmt: skip
     whole = Whole(problem)
-    return proximal_steps(y, settings, lambda _k, _y, _dual: (whole, settings.lam))
+    return proximal_steps(y, settings, lambda _k, _y, _known: (whole, settings.lam))
 
 
-Restrict = Callable[[int, Any, Any], "tuple[Part | None, float]"]
+Known = tuple[Any, Mixture | None]
+Restrict = Callable[[int, Any, Known | None], "tuple[Part | None, float]"]
 
 
 def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[Step]:
@@ -174,42 +167,47 @@ def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[S
     settings : Proximal
         The settings.
     restrict : callable
-        ``restrict(k, y, dual)`` returns the part of step k and its λ; None ends the method.
-        `dual` is the last dual point of the whole, if there is one.
+        ``restrict(k, y, known)`` returns the part of step k and its λ; None ends the method.
+        `known` is the last dual point of the whole, and how to prove it, if there is one.
     """
-    previous, dual = y, None
-    last: tuple[Part, Iterate] | None = None
+    previous, known = y, None
+    last: tuple[Part, Alpha] | None = None
     history: dict[str, list[float]] = {"dual_gaps": [], "step_sizes": []}
-    for k in range(settings.K):
-        part, lam = restrict(k, y, dual)
+    for k in range(settings.K):  # Algorithm 1, outer loop
+        part, lam = restrict(k, y, known)
         if part is None:
             return
         centre = part.problem.project(part.take(y))
         if settings.momentum:
             centre = centre + k / (k + 3) * (centre - part.problem.project(part.take(previous)))
-        alpha = _initial_alpha(part, centre, dual, last) if settings.warm else (0 * centre, 0.0)
+        alpha = Alpha(0 * centre)
+        if settings.warm:
+            alpha = _last_alpha(part, alpha, known, last)
         for iterate in frank_wolfe(part, centre, alpha, lam, settings):
             history["dual_gaps"].append(iterate.gap)
             history["step_sizes"].append(iterate.step)
             yield _step(part, iterate, history)
-        last = (part, iterate)
-        dual = part.extended(-iterate.w)
-        previous, y = y, part.full(part.problem.project(iterate.y))
+        last = (part, iterate.alpha)
+        extended = part.extended(-iterate.alpha.w)
+        duals = part.duals(iterate.alpha.parts)
+        known = None if extended is None else (extended, duals[0] if duals else None)
+        previous, y = y, part.full(part.problem.project(iterate.y))  # y^{k+1} = ỹ
 
 
-def _initial_alpha(
-    part: Part, centre: Any, dual: Any, last: tuple[Part, Iterate] | None
-) -> tuple[Any, float]:
-    """Return Aα and its constant as the last proximal step left them, where they still apply."""
+def _last_alpha(
+    part: Part, none: Alpha, known: Known | None, last: tuple[Part, Alpha] | None
+) -> Alpha:
+    """Return α as the last proximal step left it, where it still applies."""
     if last is not None and last[0] is part:
-        return last[1].w, last[1].constant
-    if dual is not None and part.complete:
-        return -part.take(dual), 0.0
-    return 0 * centre, 0.0
+        return last[1]
+    if known is not None and part.complete:
+        r, mixture = known
+        return Alpha(-part.take(r), 0.0, () if mixture is None else mixture.of_labels(part.labels))
+    return none
 
 
 def frank_wolfe(
-    part: Part, centre: Any, alpha: tuple[Any, float], lam: float, settings: Proximal
+    part: Part, centre: Any, alpha: Alpha, lam: float, settings: Proximal
 ) -> Iterator[Iterate]:
     r"""Solve one proximal problem from `alpha`; at least one iteration is yielded.
 
@@ -221,9 +219,9 @@ def frank_wolfe(
     part : Part
         The problem.
     centre : array
-        The centre of the proximal term.
-    alpha : (array, float)
-        :math:`A\alpha` and what α adds to the dual besides, for frozen pixels (else 0).
+        The centre :math:`y^k` of the proximal term.
+    alpha : Alpha
+        Where to start; the paper's :math:`\alpha^0 = 0`.
     lam : float
         The proximal constant λ.
     settings : Proximal
@@ -231,45 +229,65 @@ def frank_wolfe(
     """
     problem = part.problem
     block = _block(problem, centre, lam, settings)
-    w, constant = alpha
-    y = block(w)
-    for _ in range(settings.T):
-        r, c = part.conditional_gradient(y, settings.levels, settings.order)
-        direction = w + r  # Aα - As
-        gap = problem.inner(direction, y) - (constant + c)
+    y = block(alpha.w)  # β, γ and with them ỹ (Eqs. 9 to 11)
+    for _ in range(settings.T):  # Algorithm 1, inner loop
+        r, c = part.conditional_gradient(y, settings.levels, settings.order)  # As = -r (Eq. 13)
+        direction = alpha.w + r  # Aα - As
+        gap = problem.inner(direction, y) - (alpha.constant + c)
         relaxed = problem.inner(problem.unary + r, y) - c
         if gap <= settings.tolerance * abs(relaxed):
-            yield Iterate(y, w, constant, r, gap, relaxed, 0.0)
+            yield Iterate(y, alpha, r, gap, relaxed, 0.0)
             return
         length = lam * problem.inner(direction, direction)
-        step = min(1.0, gap / length) if length > 0 else 0.0  # Eq. 14
-        w = w - step * direction
-        constant -= step * (constant + c)
-        y = block(w)
-        yield Iterate(y, w, constant, r, gap, relaxed, step)
+        step = min(1.0, gap / length) if length > 0 else 0.0  # δ (Eq. 14)
+        found = part.potentials(y, settings.levels, settings.order)
+        kept = tuple((share * (1 - step), each) for share, each in alpha.parts if step < 1)
+        alpha = Alpha(  # α ← α + δ (s - α) (Eq. 12)
+            alpha.w - step * direction,
+            alpha.constant - step * (alpha.constant + c),
+            (*kept, (step, found)),
+        )
+        y = block(alpha.w)
+        yield Iterate(y, alpha, r, gap, relaxed, step)
 
 
-def _block(problem: Problem, centre: Any, lam: float, settings: Proximal) -> Callable[[Any], Any]:
+def _block(
+    problem: ProblemBase, centre: Any, lam: float, settings: Proximal
+) -> Callable[[Any], Any]:
     r"""Return the map from :math:`A\alpha` to :math:`\tilde y` (Eq. 9) for the best β and γ.
 
     They are the multipliers of the constraints of the simplex, so :math:`\tilde y` is the
     projection of :math:`\lambda(A\alpha - \phi) + y^k`.
     """
     if settings.inner == "multiplicative":
-        if not isinstance(centre, np.ndarray):
-            raise ValueError("inner='multiplicative': on NumPy arrays alone; use 'projection'")
-        block = MultiplicativeBlock(centre, lam, settings.inner_steps)
-        return lambda w: problem.project(block(w - problem.unary))  # within its tolerance
+        block = MultiplicativeBlock(problem.to_numpy(centre), lam, settings.inner_steps)
+        # The projection of what solves it within a tolerance.
+        return lambda w: problem.project(
+            problem.from_numpy(block(problem.to_numpy(w - problem.unary)))
+        )
+    if lam > LARGE:  # differences beyond 2 are all the same to the projection
+        return lambda w: problem.project(_within_range(problem, w - problem.unary, lam) + centre)
     return lambda w: problem.project(lam * (w - problem.unary) + centre)
+
+
+def _within_range(problem: ProblemBase, v: Any, lam: float) -> Any:
+    """Return λv up to a number for each pixel, cut off where single precision would overflow."""
+    xp = problem.xp
+    return xp.clip(min(lam, 1e30) * (v - xp.amax(v, 0)), -8.0, 0.0)
 
 
 def _step(part: Part, iterate: Iterate, history: dict[str, list[float]]) -> Step:
     labels, energy = part.rounded(iterate.y)
-    bounds = [b for b in (part.bound(iterate.r), part.bound(-iterate.w)) if b is not None]
+    alpha = iterate.alpha
+    bounds = [b for b in (part.bound(iterate.r), part.bound(-alpha.w)) if b is not None]
+    duals = part.duals(alpha.parts)
+    if alpha.parts and bounds and bounds[0] == max(bounds):
+        duals = (*part.duals(((1.0, alpha.parts[-1][1]),)), *duals)
     return Step(
         part.full(iterate.y),
         relaxed=iterate.relaxed if part.complete else None,
         bound=max(bounds, default=None),
+        duals=duals,
         labels=labels,
         energy=energy,
         info={**history, **part.info()},

@@ -1,61 +1,60 @@
 r"""PROX-LP_ℓ: PROX-LP on the labels that matter (section 5.1 of the paper)."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
-from densecrf.solvers.prox_lp import Proximal, Restrict, proximal_steps
+from densecrf.solvers.prox_lp import Known, Proximal, Restrict, proximal_steps
 from densecrf.solvers.subproblems import SomeLabels, relevant_labels
 from densecrf.validation import check_share
 
-__all__ = ["label_restriction", "prox_lp_l"]
+__all__ = ["ProximalLabels", "label_restriction", "prox_lp_l"]
 
 
-def prox_lp_l(
-    problem: Problem,
-    y: Any,
-    *,
-    label_threshold: float = 0.01,
-    lam: float = 0.1,
-    K: int = 10,  # noqa: N803 - the paper's names
-    T: int = 5,  # noqa: N803
-    levels: int = 10,
-    order: str = "hard",
-    inner: str = "projection",
-    inner_steps: int | None = None,
-    tolerance: float = 0.0,
-    momentum: bool = True,
-    warm: bool = False,
-) -> Iterator[Step]:
+@dataclass(frozen=True)
+class ProximalLabels(Proximal):
+    r"""The settings of ``prox-lp-l``: those of ``prox-lp``, and a threshold.
+
+    Parameters
+    ----------
+    label_threshold : float
+        Labels with :math:`y_{ai}` below this at all pixels are removed.
+    """
+
+    label_threshold: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_share("label_threshold", self.label_threshold)
+
+
+def prox_lp_l(problem: ProblemBase, y: Any, settings: ProximalLabels) -> Iterator[Step]:
     r"""Minimise as ``prox-lp``, without labels whose scores are small everywhere.
 
-    Before each proximal step a label is removed for good when its score is below
-    `label_threshold` everywhere. The result's `info` has the ``labels_kept``.
+    Before each proximal step a label is removed for good when its score is below the threshold
+    everywhere. The result's `info` has the ``labels_kept``.
 
     Parameters
     ----------
     problem, y
         The problem and the starting marginals.
-    label_threshold : float
-        Labels with :math:`y_{ai}` below this at all pixels are removed.
-    lam, K, T, levels, order, inner, inner_steps, tolerance, momentum, warm
-        As for ``prox-lp``.
+    settings : ProximalLabels
+        The settings.
     """
-    settings = Proximal(lam, K, T, levels, order, inner, inner_steps, tolerance, momentum, warm)
-    return proximal_steps(y, settings, label_restriction(problem, label_threshold, lam))
+    return proximal_steps(y, settings, label_restriction(problem, settings))
 
 
-def label_restriction(problem: Problem, threshold: float, lam: float) -> Restrict:
+def label_restriction(problem: ProblemBase, settings: ProximalLabels) -> Restrict:
     """Return the choice of labels before each proximal step."""
-    check_share("label_threshold", threshold)
     last: SomeLabels | None = None
 
-    def restrict(_k: int, y: Any, dual: Any) -> tuple[SomeLabels, float]:
+    def restrict(_k: int, y: Any, known: Known | None) -> tuple[SomeLabels, float]:
         nonlocal last
-        keep = relevant_labels(y, threshold)
+        keep = relevant_labels(problem, y, settings.label_threshold)
         if last is None or len(keep) < len(last.keep):
-            last = SomeLabels(problem, keep, dual)
-        return last, lam
+            last = SomeLabels(problem, keep, known)
+        return last, settings.lam
 
     return restrict

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.certificates import Tangent
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import convexifier, frank_wolfe
 from densecrf.validation import check_integer, check_non_negative
@@ -16,7 +17,7 @@ __all__ = ["qp"]
 
 
 def qp(
-    problem: Problem, y: Any, *, iterations: int = 50, tolerance: float = 1e-2
+    problem: ProblemBase, y: Any, *, iterations: int = 50, tolerance: float = 1e-2
 ) -> Iterator[Step]:
     r"""Minimise a convex function that equals the energy at every labelling.
 
@@ -45,7 +46,7 @@ def qp(
     c = convexifier(problem)
     iterates = frank_wolfe(problem, problem.unary - 0.5 * c, c, y, problem.messages(y))
     for now in islice(iterates, 1, iterations + 1):
-        bound = now.objective - now.gap - problem.rounding_allowance
-        yield Step(now.y, relaxed=now.objective, bound=bound)
+        bound = now.objective - now.gap
+        yield Step(now.y, relaxed=now.objective, bound=bound, duals=(Tangent(now.y),))
         if now.gap <= tolerance * abs(now.objective):
             return

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import convexifier, expected_energy, frank_wolfe
 from densecrf.validation import check_integer, check_non_negative
@@ -13,7 +13,7 @@ __all__ = ["qp_cccp"]
 
 
 def qp_cccp(
-    problem: Problem,
+    problem: ProblemBase,
     y: Any,
     *,
     iterations: int = 50,

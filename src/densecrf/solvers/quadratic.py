@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 
 __all__ = ["Iterate", "convexifier", "expected_energy", "frank_wolfe", "label_eigenvalues"]
 
@@ -28,18 +28,18 @@ class Iterate(NamedTuple):
     gap: float
 
 
-def label_eigenvalues(problem: Problem) -> tuple[float, float]:
+def label_eigenvalues(problem: ProblemBase) -> tuple[float, float]:
     r"""Return the extreme eigenvalues of :math:`-\mu` on vectors that add up to 0."""
     if problem.potts:
         return 1.0, 1.0
-    mu = np.asarray(problem.to_numpy(problem.compatibility), np.float64)
+    mu = problem.costs_double
     centre = np.eye(problem.n_labels) - 1 / problem.n_labels
     basis = np.linalg.svd(centre)[0][:, :-1]
     values = np.linalg.eigvalsh(basis.T @ -mu @ basis)
     return float(values[0]), float(values[-1])
 
 
-def convexifier(problem: Problem) -> Any:
+def convexifier(problem: ProblemBase) -> Any:
     r"""Return a diagonal :math:`c_a` (n,) with which H + diag(c) is positive semidefinite.
 
     :math:`c_a = \rho \sum_{b \ne a} K_{ab}`, where :math:`\rho` is the largest absolute value of
@@ -50,13 +50,13 @@ def convexifier(problem: Problem) -> Any:
     return max(abs(low), abs(high)) * (problem.mass - problem.diagonal)
 
 
-def expected_energy(problem: Problem, y: Any, received: Any) -> float:
+def expected_energy(problem: ProblemBase, y: Any, received: Any) -> float:
     """Return F(y), where `received` is Hy."""
     return problem.inner(problem.unary, y) + 0.5 * problem.inner(received, y)
 
 
 def frank_wolfe(
-    problem: Problem, linear: Any, diagonal: Any, y: Any, received: Any
+    problem: ProblemBase, linear: Any, diagonal: Any, y: Any, received: Any
 ) -> Iterator[Iterate]:
     r"""Minimise :math:`\langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`.
 

@@ -7,7 +7,7 @@ on the labels that it uses.
 from collections.abc import Iterator
 from typing import Any
 
-from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.primal import check_settings, line_search, without_idle_labels
 
@@ -17,7 +17,7 @@ TRIALS = 10  # step sizes of the line search: 4, 1, 1/4, … times one that move
 
 
 def sg_lp(
-    problem: Problem,
+    problem: ProblemBase,
     y: Any,
     *,
     iterations: int = 5,
@@ -48,12 +48,13 @@ def sg_lp(
     y = problem.project(part.take(y))
     for _ in range(iterations):
         r, _ = part.conditional_gradient(y, levels, order)
+        duals = part.duals(((1.0, part.potentials(y, levels, order)),))
         gradient = part.problem.unary + r
         spread = _spread(gradient)
         steps = (4.0 ** (1 - trial) / spread for trial in range(TRIALS))
         trials = (problem.project(y - step * gradient) for step in steps)
         y, labels, energy = line_search(problem, part, trials)
-        yield Step(part.full(y), None, part.bound(r), labels, energy, part.info())
+        yield Step(part.full(y), None, part.bound(r), duals, labels, energy, part.info())
 
 
 def _spread(gradient: Any) -> float:

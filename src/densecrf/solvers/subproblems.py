@@ -2,7 +2,7 @@ r"""Parts of a problem: some labels, some pixels (section 5.1 of the paper).
 
 A part has a `problem` of its own, smaller than the whole, on which a method works as if it were
 all there is; the part translates: what to `take` from arrays of the whole, what the part's solution
-means in `full`, and which `bound` on the *whole* energy a dual point of the part proves.
+means in `full`, and which bound on the *whole* energy a dual point of the part proves.
 """
 
 import copy
@@ -10,34 +10,25 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from densecrf.certificates import Mixture, Potentials
 from densecrf.filters.base import Levels, PixelArray
-from densecrf.problem import Problem
-from densecrf.validation import FloatArray, IntArray
+from densecrf.problem_base import ProblemBase
+from densecrf.validation import IntArray
 
 __all__ = ["Part", "SomeLabels", "SomePixels", "Whole", "relevant_labels", "uncertain_pixels"]
 
+FINE = 256  # levels that stand for an exact order
 
-def relevant_labels(y: FloatArray, threshold: float) -> IntArray:
-    """Return the labels whose score reaches the threshold at some pixel; at least one.
 
-    Examples
-    --------
-    >>> relevant_labels(np.array([[0.995, 0.6], [0.005, 0.0], [0.0, 0.4]], np.float32), 0.01)
-    array([0, 2])
-    """
-    highest = y.max(1)
+def relevant_labels(problem: ProblemBase, y: Any, threshold: float) -> IntArray:
+    """Return the labels whose score reaches the threshold at some pixel; at least one."""
+    highest = problem.to_numpy(problem.xp.amax(y, 1))
     return np.flatnonzero(highest >= min(threshold, float(highest.max())))
 
 
-def uncertain_pixels(y: FloatArray, confidence: float, max_share: float) -> IntArray:
-    """Return the pixels none of whose scores reaches `confidence`; the least certain if many.
-
-    Examples
-    --------
-    >>> uncertain_pixels(np.array([[0.99, 0.6, 0.8], [0.01, 0.4, 0.2]], np.float32), 0.95, 0.34)
-    array([1])
-    """
-    highest = y.max(0)
+def uncertain_pixels(problem: ProblemBase, y: Any, confidence: float, max_share: float) -> IntArray:
+    """Return the pixels none of whose scores reaches `confidence`; the least certain if many."""
+    highest = problem.to_numpy(problem.xp.amax(y, 0))
     uncertain = np.flatnonzero(highest < confidence)
     most = int(max_share * highest.size)
     if len(uncertain) > most:
@@ -50,12 +41,16 @@ class Part(Protocol):
     """What methods need to know of a part."""
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Any:
         """The part as a problem of its own."""
 
     @property
     def complete(self) -> bool:
         """Whether all pixels are in it."""
+
+    @property
+    def labels(self) -> IntArray:
+        """The whole's labels that are in it."""
 
     def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
         """Return the dual point r at `y` and its constant c.
@@ -71,7 +66,13 @@ class Part(Protocol):
         """Return the part's solution as one of the whole."""
 
     def bound(self, r: Any) -> float | None:
-        """Return the bound on the whole energy that a dual point of the part proves, if any."""
+        """Return an estimate of the bound on the whole energy that r proves, if any."""
+
+    def potentials(self, y: Any, levels: int, order: str) -> Potentials:
+        """Return the dual point that r at `y` is, by levels."""
+
+    def duals(self, parts: tuple[tuple[float, Potentials], ...]) -> tuple[Mixture, ...]:
+        """Return dual points of the whole for a combination of the part's, the best first."""
 
     def extended(self, r: Any) -> Any:
         """Return the dual point as one of the whole, or None."""
@@ -88,8 +89,9 @@ class Whole:
 
     complete = True
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ProblemBase) -> None:
         self.problem = problem
+        self.labels = np.arange(problem.n_labels)
 
     def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
         """Return the problem's dual point and 0."""
@@ -107,6 +109,14 @@ class Whole:
         """Return the problem's bound."""
         return self.problem.lower_bound(r)
 
+    def potentials(self, y: Any, levels: int, order: str) -> Potentials:
+        """Return the dual point by levels."""
+        return by_levels(y, levels, order)
+
+    def duals(self, parts: tuple[tuple[float, Potentials], ...]) -> tuple[Mixture, ...]:
+        """Return the combination."""
+        return (Mixture(parts),)
+
     def extended(self, r: Any) -> Any:
         """Return the dual point itself."""
         return r
@@ -123,70 +133,83 @@ class Whole:
 class SomeLabels:
     r"""All pixels, some labels; the others' scores are 0.
 
-    Bounds are on the whole energy. In the Potts model the dual numbers
-    :math:`\sigma_{abi}` of different labels have nothing to do with each other, so a dual point of
-    the kept labels may be completed by *any* dual point of the removed ones: by
-    :math:`\sigma = 0` or by the last one that was known, whichever is better. In a tree metric
-    labels share nodes, and a part proves nothing.
+    In the Potts model the dual numbers :math:`\sigma_{abi}` of different labels have nothing to do
+    with each other, so a dual point of the kept labels is completed to one of the whole by
+    :math:`\sigma = 0` for the removed ones. In a tree metric labels share nodes, and a part proves
+    nothing.
 
     Parameters
     ----------
-    whole : Problem
+    whole : ProblemBase
         The problem.
     keep : ndarray of int
         Labels that stay, ascending.
-    dual : ndarray, (labels, n), optional
-        Some dual point r of the whole.
+    known : tuple of (array, Mixture or None), optional
+        Some dual point r of the whole, (labels, n), and how to prove it.
     """
 
     complete = True
 
-    def __init__(self, whole: Problem, keep: IntArray, dual: FloatArray | None = None) -> None:
-        self.whole, self.keep = whole, keep
+    def __init__(
+        self, whole: ProblemBase, keep: IntArray, known: tuple[Any, Mixture | None] | None = None
+    ) -> None:
+        self.whole, self.keep, self.labels = whole, keep, keep
         self.problem = _on_labels(whole, keep)
-        self._dual = dual
+        self._known = known
         gone = np.setdiff1d(np.arange(whole.n_labels), keep)
-        self._floors: list[FloatArray] = []
+        self._floors: list[Any] = []
+        self._rest: tuple[tuple[float, Potentials], ...] = ()
         if len(gone):
-            self._floors.append(whole.unary[gone].min(0))
-        if len(gone) and dual is not None:
-            self._floors.append((whole.unary[gone] + dual[gone]).min(0))
+            self._floors.append(whole.xp.amin(whole.unary[gone], 0))
+        if len(gone) and known is not None:
+            self._floors.append(whole.xp.amin(whole.unary[gone] + known[0][gone], 0))
+            self._rest = () if known[1] is None else known[1].of_labels(gone)
 
-    def conditional_gradient(
-        self, y: FloatArray, levels: int, order: str
-    ) -> tuple[FloatArray, float]:
+    def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
         """Return the problem's dual point and 0."""
         return self.problem.dual_point(y, levels, order), 0.0
 
-    def take(self, array: FloatArray) -> FloatArray:
+    def take(self, array: Any) -> Any:
         """Return the kept labels' rows."""
         return array[self.keep]
 
-    def full(self, y: FloatArray) -> FloatArray:
+    def full(self, y: Any) -> Any:
         """Return the solution with zeros for the removed labels."""
-        out = np.zeros((self.whole.n_labels, self.whole.n), np.float32)
-        out[self.keep] = y
-        return out
+        return self.whole.spread_labels(y, self.keep)
 
-    def bound(self, r: FloatArray) -> float | None:
-        """Return the better of the bounds that completions of `r` prove."""
+    def bound(self, r: Any) -> float | None:
+        """Return the better of the estimates that completions of `r` give."""
         if not self.whole.potts:
             return None
         if not self._floors:
             return self.whole.lower_bound(r)
-        least = (self.problem.unary + r).min(0)
-        return max(float(np.minimum(least, floor).sum(dtype=np.float64)) for floor in self._floors)
+        xp = self.whole.xp
+        least = xp.amin(self.problem.unary + r, 0)
+        sums = (xp.minimum(least, floor).sum(dtype=xp.float64) for floor in self._floors)
+        return max(float(total) for total in sums)
 
-    def extended(self, r: FloatArray) -> FloatArray:
+    def potentials(self, y: Any, levels: int, order: str) -> Potentials:
+        """Return the dual point by levels, of the kept labels."""
+        return by_levels(y, levels, order)._replace(labels=self.keep)
+
+    def duals(self, parts: tuple[tuple[float, Potentials], ...]) -> tuple[Mixture, ...]:
+        """Return the completions of a combination of dual points."""
+        if not self.whole.potts:
+            return ()
+        completed = (Mixture(parts + self._rest),) if self._rest else ()
+        return (*completed, Mixture(parts))
+
+    def extended(self, r: Any) -> Any:
         """Return `r` completed by what is known of the removed labels."""
-        zero = np.zeros((self.whole.n_labels, self.whole.n), np.float32)
-        out = zero if self._dual is None else self._dual.copy()
-        out[self.keep] = r
+        out = self.whole.spread_labels(r, self.keep)
+        if self._known is not None:
+            gone = np.setdiff1d(np.arange(self.whole.n_labels), self.keep)
+            out[gone] = self._known[0][gone]
         return out
 
-    def rounded(self, y: FloatArray) -> tuple[IntArray, float | None]:
+    def rounded(self, y: Any) -> tuple[Any, float | None]:
         """Return the argmax among the kept labels."""
-        return self.keep[y.argmax(0)], None
+        return self.whole.from_numpy(self.keep)[y.argmax(0)], None
 
     def info(self) -> dict[str, Any]:
         """Return the kept labels."""
@@ -213,147 +236,144 @@ class SomePixels:
 
     complete = False
 
-    def __init__(self, labels: SomeLabels, y: FloatArray, pixels: IntArray) -> None:
-        self._labels, self.pixels = labels, pixels
+    def __init__(self, labels: SomeLabels, y: Any, pixels: IntArray) -> None:
+        self._labels, self.pixels, self.labels = labels, pixels, labels.keep
         self._y = labels.problem.project(labels.take(y))
-        self.problem = _PixelProblem(labels.problem, self._y, pixels)
+        self.problem = labels.problem.on_pixels(pixels)
+        self._frozen = FrozenPixels(labels.problem, self._y, pixels)
         self._x = self._y.argmax(0)
         self._potts = labels.whole.potts
         if self._potts:
             self._prepare_energy()
 
-    def conditional_gradient(
-        self, y: FloatArray, levels: int, order: str
-    ) -> tuple[FloatArray, float]:
+    def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
         r"""Return r and :math:`c = \tfrac12 \sum_{abi} K_{ab} \sigma_{abi} y_{bi}`, b frozen."""
-        return self.problem.dual_point(y, levels, order), self.problem.offset(y, levels, order)
+        spread = Levels(levels, 0.0, float(levels - 1), order != "soft")
+        nodes = self.problem.nodes(y)
+        inside = self.problem.ordered_inside(nodes, spread, order)
+        r = 0.5 * (inside + self._frozen.signed_mass(nodes, spread))
+        lengths = self.problem._tree_arrays[1]
+        scored = self._frozen.signed_mass(nodes, spread, scored=True)
+        sums = self.problem.to_numpy(scored.sum(1, dtype=self.problem.xp.float64))
+        return self.problem.leaves(r), 0.5 * float(lengths @ sums)
 
     def _prepare_energy(self) -> None:
         """Store how much mass of each frozen label reaches the pixels, and the frozen energy."""
         problem = self._labels.problem
-        frozen = (np.arange(problem.n_labels)[:, None] == self._x).astype(np.float32)
+        frozen = problem.indicator(self._x)
         frozen[:, self.pixels] = 0
         self._agreeing = problem.apply(frozen)[:, self.pixels]
-        whole = self._labels.whole.energy(self._labels.keep[self._x])
+        whole = self._labels.whole.energy(self._named(self._x))
         self._rest = whole - self._own_energy(self._x[self.pixels])
 
-    def _own_energy(self, x: IntArray) -> float:
+    def _named(self, x: Any) -> Any:
+        """Return the labelling in the whole's labels."""
+        return self._labels.whole.from_numpy(self._labels.keep)[x]
+
+    def _own_energy(self, x: Any) -> float:
         """Return the energy but for what concerns frozen pixels alone and disagreement at all."""
         problem = self.problem
-        own = (np.arange(problem.n_labels)[:, None] == x).astype(np.float32)
+        own = problem.indicator(x)
         # Pairs inside the set are met from both ends, pairs with a frozen pixel from one.
-        same = 0.5 * problem.inside.apply(own, problem.threads) + self._agreeing
-        return problem.inner(problem.unary - same, own)
+        same = 0.5 * problem.apply_inside(own) + self._agreeing
+        energy: float = problem.inner(problem.unary - same, own)
+        return energy
 
-    def take(self, array: FloatArray) -> FloatArray:
+    def take(self, array: Any) -> Any:
         """Return the kept labels' rows, the optimised pixels' columns."""
-        return np.ascontiguousarray(self._labels.take(array)[:, self.pixels])
+        return self.problem.floats(self._labels.take(array)[:, self.pixels])
 
-    def full(self, y: FloatArray) -> FloatArray:
+    def full(self, y: Any) -> Any:
         """Return the solution beside the frozen marginals."""
-        out = self._y.copy()
+        out = self.problem.copy(self._y)
         out[:, self.pixels] = y
         return self._labels.full(out)
 
-    def bound(self, r: FloatArray) -> float | None:  # noqa: ARG002 - the frozen pixels' r is unknown
+    def bound(self, r: Any) -> float | None:  # noqa: ARG002 - the frozen pixels' r is unknown
         """Return None: a dual point of some pixels proves nothing of the others."""
         return None
 
-    def extended(self, r: FloatArray) -> None:
+    def potentials(self, y: Any, levels: int, order: str) -> Potentials:
+        """Return the dual point by levels, of no use for a bound."""
+        return by_levels(y, levels, order)
+
+    def duals(self, parts: tuple[tuple[float, Potentials], ...]) -> tuple[Mixture, ...]:  # noqa: ARG002
+        """Return none."""
+        return ()
+
+    def extended(self, r: Any) -> None:
         """Return None."""
 
-    def rounded(self, y: FloatArray) -> tuple[IntArray, float | None]:
+    def rounded(self, y: Any) -> tuple[Any, float | None]:
         """Return the argmax and, for Potts, its energy from the stored masses."""
-        x = self._x.copy()
+        x = self.problem.copy(self._x)
         x[self.pixels] = y.argmax(0)
         energy = self._rest + self._own_energy(x[self.pixels]) if self._potts else None
-        return self._labels.keep[x], energy
+        return self._named(x), energy
 
     def info(self) -> dict[str, Any]:
         """Return the kept labels and the optimised pixels."""
         return {**self._labels.info(), "pixels_kept": self.pixels.copy()}
 
 
-class _PixelProblem(Problem):
-    """The problem among some pixels, beside frozen ones."""
+class FrozenPixels:
+    """What frozen pixels send to the others, by levels, filtered once and stored."""
 
-    def __init__(self, parent: Problem, y: FloatArray, pixels: PixelArray) -> None:
-        self.__dict__.update(parent.__dict__)
-        self.n = len(pixels)
-        self.unary = np.ascontiguousarray(parent.unary[:, pixels])
-        self.inside = parent.crf.pairwise.restricted(pixels)
-        self._pixels = pixels
-        self._frozen = np.ones(parent.n, np.float32)
-        self._frozen[pixels] = 0
-        self._scores = parent.nodes(y)
-        self._stored: dict[bool, tuple[Levels, FloatArray]] = {}
+    def __init__(self, problem: ProblemBase, y: Any, pixels: PixelArray) -> None:
+        self._problem, self._pixels = problem, pixels
+        self._scores = problem.nodes(y)
+        self._weight = problem.floats(problem.xp.ones((1, problem.n), **problem._where))
+        self._weight[:, pixels] = 0
+        self._stored: dict[bool, tuple[Levels, Any]] = {}
 
-    def dual_point(
-        self,
-        y: FloatArray,
-        levels: int = 10,
-        order: str = "soft",
-        rescale: bool = False,  # noqa: ARG002 - the frozen pixels' levels are stored for [0, 1]
-    ) -> FloatArray:
-        """Return r at the optimised pixels, the frozen ones' part included."""
-        self.calls.ordered += 1
-        spread = Levels(levels, 0.0, float(levels - 1), order != "soft")
-        nodes = self.nodes(y)
-        r = self.inside.ordered(nodes, spread, order, self.threads)
-        r += _signed_mass(self._masses(spread, scored=False), spread.of(nodes))
-        r *= np.float32(0.5)
-        return self.leaves(r)
+    def signed_mass(self, nodes: Any, levels: Levels, *, scored: bool = False) -> Any:
+        """Return the frozen mass below minus that above each score, times its score if asked.
 
-    def offset(self, y: FloatArray, levels: int, order: str) -> float:
-        """Return what r, as a linear function, leaves out: the frozen pixels' own scores in it."""
-        spread = Levels(levels, 0.0, float(levels - 1), order != "soft")
-        signed = _signed_mass(self._masses(spread, scored=True), spread.of(self.nodes(y)))
-        lengths = np.ones(len(signed)) if self._lengths is None else self._lengths
-        return 0.5 * float(lengths @ signed.sum(1, dtype=np.float64))
-
-    def _masses(self, spread: Levels, *, scored: bool) -> FloatArray:
-        """Return the frozen mass (times its score) at or above each level, stored."""
+        With C_q the mass at or above level q it is C_0 - [(1-f) C_h + C_{h+1} + f C_{h+2}] at
+        t = h + f.
+        """
         stored = self._stored.get(scored)
-        if stored is None or stored[0] != spread:
-            stored = self._stored[scored] = spread, self._filtered_masses(spread, scored)
-        return stored[1]
-
-    def _filtered_masses(self, spread: Levels, scored: bool) -> FloatArray:
-        """Filter what lies at or above each level: (nodes, levels + 2, pixels), the last two 0."""
-        self.calls.ordered += 1  # the same work, among all pixels
-        out = np.zeros((len(self._scores), spread.count + 2, self.n), np.float32)
-        steps = np.arange(-1, spread.count - 1, dtype=np.float32)[:, None]
-        for row, scores in zip(out, self._scores, strict=True):
-            above = np.clip(spread.of(scores) - steps, 0, 1) * self._frozen
-            if scored:
-                above *= scores
-            row[: spread.count] = self.crf.pairwise.apply(above, self.threads)[:, self._pixels]
+        if stored is None or stored[0] != levels:
+            stored = self._stored[scored] = levels, self._masses(levels, scored)
+        masses, xp = stored[1], self._problem.xp
+        t = levels.of(nodes, xp)
+        h = xp.floor(t)
+        f = t - h
+        out = 0 * t
+        for q in range(levels.count):
+            share = (h == q) * (1 - f) + (h + 1 == q) + (h + 2 == q) * f
+            out = out + (float(q == 0) - share) * masses[q]
         return out
 
-
-def _signed_mass(masses: FloatArray, t: FloatArray) -> FloatArray:
-    """Return the mass below minus the mass above the (fractional) levels `t`.
-
-    With C_q the mass at or above level q it is C_0 - [(1-f) C_h + C_{h+1} + f C_{h+2}] at
-    t = h + f.
-    """
-    h = np.floor(t).astype(np.intp)
-    f = t - h
-
-    def at(q: Any) -> Any:
-        return np.take_along_axis(masses, q[:, None, :], 1)[:, 0]
-
-    signed: FloatArray = masses[:, 0] - ((1 - f) * at(h) + at(h + 1) + f * at(h + 2))
-    return signed
+    def _masses(self, levels: Levels, scored: bool) -> Any:
+        """Return the mass at or above each level at the other pixels, (levels, nodes, pixels)."""
+        problem, xp = self._problem, self._problem.xp
+        problem.calls.ordered += 1  # the same work as an ordered filter call
+        weight = self._weight * self._scores if scored else self._weight
+        t = levels.of(self._scores, xp)
+        plain = problem.calls.plain
+        masses = [
+            problem.apply(problem.floats(xp.clip(t - q, 0, 1) * weight))[:, self._pixels]
+            for q in range(-1, levels.count - 1)
+        ]
+        problem.calls.plain = plain
+        return xp.stack(masses)
 
 
-def _on_labels(problem: Problem, keep: IntArray) -> Problem:
-    """Return the problem with some labels; its pixelwise and filtering operations are valid."""
+def by_levels(y: Any, levels: int, order: str) -> Potentials:
+    """Return the dual point at `y`, by levels; by fine ones where the order is exact."""
+    exact = order not in ("hard", "soft", "literal")
+    return Potentials(y, levels=FINE if exact else levels, hard=order in ("hard", "literal"))
+
+
+def _on_labels(problem: Any, keep: IntArray) -> Any:
+    """Return the problem with some labels; its pixelwise operations and its filters are valid."""
     part = copy.copy(problem)
-    part.unary = np.ascontiguousarray(problem.unary[keep])
+    part.__dict__.pop("_tree_arrays", None)
+    part.unary = part.contiguous(problem.unary[keep])
     part.n_labels = len(keep)
-    if problem._members is not None and problem._lengths is not None:
+    if problem._members is not None:
         below = problem._members[:, keep]
-        used = below.any(1)
+        used = np.flatnonzero(problem.to_numpy(below).any(1))
         part._members, part._lengths = below[used], problem._lengths[used]
     return part

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from densecrf.deadline import deadline
-from densecrf.solvers.registry import minimise
+from densecrf.solvers.minimisation import minimise
 from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
-from densecrf.validation import ArgumentError, check_choice, mention
+from densecrf.validation import ArgumentError, mention
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from densecrf.model import DenseCRF
     from densecrf.solvers.loop import Limits, Outcome
 
-METHODS = ("unary", "mf5", "mf", "qp", "qp-cccp", "dc-neg", "prox-lp", "lp")
 _WORKSPACES = (None, 1 << 28, 1 << 24)  # bytes; None: the filters' default
 
 Answer = TypeVar("Answer")
@@ -46,10 +45,9 @@ def minimise_on(
     device : str or torch.device
         Where to.
     method, limits, init, options
-        As for `densecrf.solvers.registry.minimise`.
+        As for `densecrf.solvers.minimisation.minimise`.
     """
     where = checked_device(device)
-    check_choice(f"method on device {str(where)!r}", method, METHODS)
 
     def attempt(workspace: int | None) -> tuple[TorchProblem, Outcome]:
         with deadline(limits.deadline):

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from densecrf.torch.lattice import Lattice, Levels
+    from densecrf.filters.base import Levels
+    from densecrf.torch.lattice import Lattice
 
 
 def to_rows(scores: Tensor, levels: Levels | None) -> Tensor:
@@ -19,8 +20,8 @@ def to_rows(scores: Tensor, levels: Levels | None) -> Tensor:
     rows = scores.T
     if levels is None:
         return rows
-    rows = ((rows - levels.low) * levels.scale).clamp(0, levels.ramps)
-    return rows if levels.soft else rows.floor()
+    t: Tensor = levels.of(rows, torch)
+    return t
 
 
 def filter_rows(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from densecrf.cached import cached_property
+from densecrf.filters.base import SMALLEST_MASS, Levels
 from densecrf.torch.dispatch import Engine, use_triton
 from densecrf.torch.topology import MAX_DIMENSION, Topology, build_topologies
 
@@ -19,18 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Order = Literal["symmetric", "forward"]
-
-SMALLEST_MASS = 1e-20
-
-
-@dataclass(frozen=True)
-class Levels:
-    """How scores become levels: t = clamp((score - low) · scale, 0, ramps), floored if hard."""
-
-    ramps: int
-    low: float
-    scale: float
-    soft: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,8 +273,7 @@ def ordered_sum(
         raise ValueError(f"levels={levels} is too few; use at least 2")
     if not high > low:
         raise ValueError(f"high={high} is not above low={low}")
-    ramps = levels - 1
-    spread = Levels(ramps, low, ramps / (high - low), soft)
+    spread = Levels(levels, low, (levels - 1) / (high - low), not soft)
     return _filter(lattices, factors, scores, spread)
 
 

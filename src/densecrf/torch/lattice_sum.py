@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from densecrf.torch.lattice import SMALLEST_MASS, Lattice
+from densecrf.filters.base import SMALLEST_MASS
+from densecrf.torch.lattice import Lattice
 from densecrf.torch.topology import SEGMENT, Topology
 from densecrf.torch.triton.launch import launch
 

@@ -13,8 +13,9 @@ from densecrf.presets import PRESETS
 from densecrf.result import relative_gap
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.registry import minimise
-from densecrf.torch.device import METHODS, within_memory
+from densecrf.solvers.minimisation import minimise
+from densecrf.solvers.registry import METHODS
+from densecrf.torch.device import within_memory
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.one_step_gradient import final_step, smoothed_log

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.solvers.dc_neg import SMALLEST_STRENGTH
-from densecrf.solvers.quadratic import label_eigenvalues
+from densecrf.solvers.dc_neg import proximal_strength
+from densecrf.solvers.lp import CELLS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
     from densecrf.torch.problem import TorchProblem
 
 LEVELS = 10
-CELLS = 4.0
 SMOOTHING = 1e-4
 
 
 def final_step(problem: TorchProblem, y: Tensor, method: str) -> Tensor:
     r"""Return `y`, with the gradient of one more projected step of the method from there.
 
-    The step is :math:`P_\Delta(y - (\phi + r) / s)`: r is what the pairwise term pulls with
-    (messages for dc-neg, the ordered filtering of `y` for the linear programs), s the strength of
-    the method's proximal term. The projection and r as a function of weights and features are
+    The step is :math:`P_\Delta(y - (\phi + r) / s)`: r is the gradient of the pairwise term
+    (messages for dc-neg, the dual point of `y` for the linear programs), s the strength of the
+    method's proximal term. The projection and r as a function of weights and features are
     differentiated; `y`, the order of its scores and s are held fixed.
 
     Parameters
@@ -39,11 +38,10 @@ def final_step(problem: TorchProblem, y: Tensor, method: str) -> Tensor:
     if not torch.is_grad_enabled():
         return y
     if method == "dc-neg":
-        _low, high = label_eigenvalues(problem)  # type: ignore[arg-type]
-        strength = max(high, 0.0) * problem.diagonal.detach() + SMALLEST_STRENGTH
+        strength = proximal_strength(problem).detach()
         pull = problem.messages(y)
     else:
-        strength = CELLS * problem.lipschitz
+        strength = (CELLS * problem.lipschitz).detach()
         pull = problem.dual_point(y, LEVELS, rescale=False)
     step = problem.project(y - (problem.unary + pull) / strength)
     return y + (step - step.detach())

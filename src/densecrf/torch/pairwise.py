@@ -9,8 +9,9 @@ import torch
 
 from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
+from densecrf.filters.base import SMALLEST_MASS, Levels
 from densecrf.torch.autograd import barycentric, filtered
-from densecrf.torch.lattice import SMALLEST_MASS, Lattice, Levels
+from densecrf.torch.lattice import Lattice
 from densecrf.torch.lattice_sum import merge
 from densecrf.torch.pixelwise import balanced
 
@@ -226,8 +227,7 @@ class Pairwise:
         return torch.zeros_like(scores).index_copy_(0, names, part)
 
     def _ordered_by_kernel(self, scores: Tensor, levels: Levels) -> Tensor:
-        t = ((scores - levels.low) * levels.scale).clamp(0, levels.ramps)
-        t = t if levels.soft else t.floor()
+        t = levels.of(scores, torch)
         return 0.5 * self._sum([kernel.ordered(t, levels.ramps) for kernel in self.kernels])
 
     def _balanced(self, r: Tensor) -> Tensor:
@@ -235,6 +235,37 @@ class Pairwise:
             return balanced(r, self.mass.detach(), self.total_mass)
         excess = r.detach().sum(1, dtype=torch.float64) / self.total_mass
         return torch.addcmul(r, excess.to(r.dtype).unsqueeze(1), self.mass, value=-1)
+
+    # --- double precision: the symmetrised K, whose stored numbers are exact ------------------
+
+    @cached_property
+    def _double_kernels(self) -> list[tuple[float, Tensor, Lattice]]:
+        """Weights, normalising factors and lattices in double precision."""
+        out = []
+        for weight, kernel in zip(self.weights, self.kernels, strict=True):
+            source = kernel.source
+            lattice = replace(
+                source,
+                corner_weight=source.corner_weight.double(),
+                entry_weight=source.entry_weight.double(),
+                order="symmetric",
+                triton=False,
+            )
+            out.append((float(weight), kernel.g.detach().double(), lattice))
+        return out
+
+    @cached_property
+    def mass_double(self) -> Tensor:
+        r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
+        ones = torch.ones(1, self._like.shape[-1], dtype=torch.float64, device=self._like.device)
+        return self.apply_double(ones)[0]
+
+    def apply_double(self, values: Tensor) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
+        out = torch.zeros_like(values)
+        for weight, g, lattice in self._double_kernels:
+            out += weight * (g * lattice.apply(g * values))
+        return out
 
     @cached_property
     def total_mass(self) -> Tensor:

@@ -7,17 +7,16 @@ are made of (`apply`, `messages`, `softmax`, `project`, `dual_point`) pass them 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from densecrf.cached import cached_property
-from densecrf.problem import Calls, Moves
+from densecrf.filters.base import Levels, ordered_by_ramps
+from densecrf.problem_base import Calls, Moves, ProblemBase
 from densecrf.torch.autograd import projected
-from densecrf.torch.lattice import Levels
 from densecrf.torch.pixelwise import (
     descend,
     icm_moves,
@@ -26,7 +25,6 @@ from densecrf.torch.pixelwise import (
     mean_field_update,
     project_simplex,
 )
-from densecrf.torch.quadratic import QuadraticSteps
 from densecrf.torch.triton.plans import Plans
 
 if TYPE_CHECKING:
@@ -39,10 +37,9 @@ if TYPE_CHECKING:
 __all__ = ["TorchProblem"]
 
 _RAMPS = 4  # Triton's kernels are compiled for multiples of this many ramps
-_LARGEST = float(np.finfo(np.float32).max)
 
 
-class TorchProblem(QuadraticSteps):
+class TorchProblem(ProblemBase):
     """A model's energy and its relaxations, on the device of its tensors.
 
     Parameters
@@ -87,14 +84,10 @@ class TorchProblem(QuadraticSteps):
         self._plans = Plans()
         self._indices: dict[tuple[int, ...], Tensor] = {}
         self._occurring: tuple[Tensor, Tensor] | None = None
-        self._members: Tensor | None = None
-        self._lengths: Tensor | None = None
-        if tree is not None:
-            used = tree.lengths > 0
-            self._members = self.from_numpy(tree.members[used])
-            self._lengths = self.from_numpy(tree.lengths[used])
+        self._where = {"device": unary.device}
+        self._use_tree(tree)
 
-    filters_built = True
+    xp = torch
 
     @property
     def mass(self) -> Tensor:
@@ -106,16 +99,6 @@ class TorchProblem(QuadraticSteps):
         """Self terms :math:`K_{aa}`."""
         return self.pairwise.diagonal
 
-    @property
-    def potts(self) -> bool:
-        """Whether every two different labels cost 1."""
-        return self.compatibility is None
-
-    @property
-    def tree(self) -> bool:
-        """Whether the costs of pairs of labels are a tree metric (or Potts)."""
-        return self.potts or self._members is not None
-
     # --- filtering --------------------------------------------------------------------------
 
     def apply(self, y: Tensor) -> Tensor:
@@ -123,18 +106,11 @@ class TorchProblem(QuadraticSteps):
         self.calls.plain += 1
         return self.pairwise.apply(y)
 
-    def costs(self, y: Tensor) -> Tensor:
-        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: the expected cost of each label beside `y`."""
-        return y.sum(0) - y if self.compatibility is None else self.compatibility @ y
-
     def messages(self, y: Tensor) -> Tensor:
-        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the messages."""
-        self.calls.plain += 1
-        return self.costs(self._from_others(y))
-
-    def _from_others(self, y: Tensor) -> Tensor:
-        r"""Return :math:`\sum_{b \ne a} K_{ab} y_{bi}`."""
-        return torch.addcmul(self.pairwise.apply(y), self.diagonal, y, value=-1)
+        """Return the messages; see `ProblemBase.messages`."""
+        others = torch.addcmul(self.apply(y), self.diagonal, y, value=-1)
+        messages: Tensor = self.costs(others)
+        return messages
 
     @property
     def _triton(self) -> bool:
@@ -143,71 +119,73 @@ class TorchProblem(QuadraticSteps):
     def dual_point(
         self, y: Tensor, levels: int = 10, order: str = "soft", rescale: bool = True
     ) -> Tensor:
-        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(y_{ai}, y_{bi})`.
-
-        See `densecrf.problem.Problem.dual_point`. Gradients hold the order fixed.
-        """
+        """Return the dual point of `y`; gradients hold the order fixed."""
         if order not in ("soft", "hard"):
             raise ValueError(f"order={order!r}: on tensors, use 'soft' or 'hard'")
-        nodes = self.nodes(y)
-        low, high = _extent(nodes) if rescale else (0.0, 1.0)
-        if (high - low) * _LARGEST <= levels - 1:
-            return self.leaves(0 * nodes)  # a range below what float32 can divide by is no order
-        ramps = levels - 1
-        return self._ordered(nodes, Levels(ramps, low, ramps / (high - low), order == "soft"))
+        r: Tensor = super().dual_point(y, levels, order, rescale)
+        return r
 
-    def flow(self, y: Tensor, z: Tensor | None, cells: float) -> Tensor:
-        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + z.
+    def _extents(self, nodes: Tensor, offsets: Tensor | None) -> Any:
+        u = nodes.detach() if offsets is None else nodes.detach() + offsets
+        return torch.stack(torch.aminmax(u, dim=1), 1).cpu().numpy()
 
-        See `densecrf.problem.Problem.flow`.
-        """
-        u = self.nodes(y) if z is None else self.nodes(y) + z
-        torch.aminmax(u.detach(), dim=1, out=tuple(self._ends))
-        least, most = self._ends.tolist()
-        low, high = min(least), max(most)
-        ramps = max(1, ceil((high - low) * cells - 1e-3))
-        if self._triton:
-            ramps = -(-ramps // _RAMPS) * _RAMPS  # ramps above the highest potential stay empty
+    def _half_ordered(
+        self,
+        nodes: Tensor,
+        offsets: Tensor | None,
+        extents: Any,
+        levels: Levels,
+        order: str,  # noqa: ARG002 - the levels say whether it is soft or hard
+    ) -> Tensor:
+        u = nodes if offsets is None else nodes + offsets
+        if levels.scale == 0:
+            return 0 * u
         # Most labels are zero everywhere after a while: without an order, r is zero.
-        varied = [row for row in range(len(u)) if least[row] < most[row]]
+        varied = np.flatnonzero(extents[:, 0] < extents[:, 1]).tolist()
         if self._triton:
+            ramps = -(-levels.ramps // _RAMPS) * _RAMPS  # those above the highest stay empty
+            levels = replace(levels, count=ramps + 1)
             varied = _rounded_up(varied, len(u))
-        levels = Levels(ramps, low, cells, True)
-        if len(varied) == len(u):
-            return self._ordered(u, levels)
-        self.calls.ordered += 1
+        if len(varied) == len(u) or torch.is_grad_enabled():
+            return self.pairwise.ordered(u, levels)
         if not varied:
-            return self.leaves(torch.zeros_like(u))
-        return self.leaves(self.pairwise.ordered(u, levels, self._index(varied)))
+            return torch.zeros_like(u)
+        return self.pairwise.ordered(u, levels, self._index(varied))
 
-    @cached_property
-    def _ends(self) -> Tensor:
-        """Room for the least and the greatest potential of each node."""
-        nodes = self.n_labels if self._members is None else len(self._members)
-        return torch.empty(2, nodes, dtype=self.unary.dtype, device=self.unary.device)
+    # --- double precision -------------------------------------------------------------------
 
-    def _ordered(self, nodes: Tensor, levels: Levels) -> Tensor:
-        self.calls.ordered += 1
-        if levels.soft and self.potts and self.n_labels == 2 == len(nodes):
-            r = self.pairwise.ordered(nodes[:1], levels)  # of two labels, one mirrors the other
-            return torch.cat([r, -r])
-        return self.leaves(self.pairwise.ordered(nodes, levels))
+    @property
+    def mass_double(self) -> Tensor:
+        """Row sums of the symmetrised K in double precision, (n,)."""
+        return self.pairwise.mass_double
 
-    def nodes(self, y: Tensor) -> Tensor:
-        """Return the scores that the LP orders: the labels', or their sums below tree nodes."""
-        return y if self._members is None else self._members @ y
+    def apply_double(self, y: Tensor) -> Tensor:
+        """Return Ky in double precision, for the symmetrised K."""
+        return self.pairwise.apply_double(y.double())
 
-    def leaves(self, r: Tensor) -> Tensor:
-        """Return what dual points of the nodes mean for the labels."""
-        if self._members is None or self._lengths is None:
-            return r
-        return self._members.T @ (self._lengths.unsqueeze(1) * r)
+    def _ordered_double(
+        self, nodes: Tensor, offsets: Tensor | None, extents: Any, levels: Levels
+    ) -> Tensor:
+        u = nodes.double() if offsets is None else nodes.double() + offsets
+        out = torch.zeros_like(u)
+        varied = np.flatnonzero(extents[:, 0] < extents[:, 1])
+        if len(varied):
+            apply, mass = self.pairwise.apply_double, self.mass_double
+            out[varied] = ordered_by_ramps(torch, apply, mass, u[varied], levels)
+        return out
+
+    def pairs_double(self, labels: Tensor) -> float:
+        r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)`, b = a too, in double precision."""
+        present = torch.bincount(labels, minlength=self.n_labels).nonzero()[:, 0]
+        own = (present[:, None] == labels).double()
+        if self.costs_double is None:
+            mixed = 1 - own
+        else:
+            chosen = present.cpu().numpy()
+            mixed = self.double_from_numpy(self.costs_double[np.ix_(chosen, chosen)]) @ own
+        return float((own * self.pairwise.apply_double(mixed)).sum())
 
     # --- values -----------------------------------------------------------------------------
-
-    def energy(self, labels: Tensor) -> float:
-        """Return the energy of a labelling (n,)."""
-        return self.icm_moves(labels).energy
 
     def icm_moves(self, labels: Tensor) -> Moves:
         """Return the ICM move of every pixel, with one filter call.
@@ -263,7 +241,8 @@ class TorchProblem(QuadraticSteps):
 
     def _any_moves(self, labels: Tensor) -> Moves:
         """Return the moves under any compatibility."""
-        received = self.costs(self._from_others(self.indicator(labels)))
+        self.calls.plain -= 1  # counted below
+        received = self.messages(self.indicator(labels))
         costs = self.unary + received
         index = labels.unsqueeze(0)
         least, best = costs.min(0)
@@ -274,47 +253,11 @@ class TorchProblem(QuadraticSteps):
 
     def lower_bound(self, r: Tensor) -> float:
         r"""Return :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`, a bound on every energy."""
-        return float(lower_bound(self.unary, r)) - self.rounding_allowance
-
-    @cached_property
-    def rounding_allowance(self) -> float:
-        """What a bound gives away for the filters' rounding: half an ulp of all pairwise mass."""
-        return 0.5 * float(np.finfo(np.float32).eps) * float(self.pairwise.total_mass)
-
-    @cached_property
-    def lipschitz(self) -> Tensor:
-        """Lipschitz constants of the gradient of the LP's pairwise term, smoothed over one unit."""
-        spectrum = 1.0
-        if self._members is not None and self._lengths is not None:
-            gram = self._members.T @ (self._lengths.unsqueeze(1) * self._members)
-            spectrum = float(torch.linalg.eigvalsh(gram.double().cpu())[-1])
-        mass = self.mass.detach()
-        return 0.5 * spectrum * torch.maximum(mass, 1e-6 * mass.max()).clamp(min=1e-12)
+        return float(lower_bound(self.unary, r))
 
     def inner(self, u: Tensor, v: Tensor) -> float:
         """Return the inner product, summed in double."""
         return float(inner(u, v))
-
-    def update_multipliers(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
-        """Return the potentials z + `y`, compressed into `span`.
-
-        See `densecrf.problem.Problem.update_multipliers`.
-        """
-        z = self.nodes(y) if z is None else z + self.nodes(y)
-        top = z.amax(1, keepdim=True)
-        slope = (span - 2 * edge) / (top - 2 * edge).clamp(min=1e-6)
-        middle = edge + (z - edge) * slope
-        folded = torch.where(z >= top - edge, z - (top - span), middle)
-        return torch.where((top <= span) | (z <= edge), z, folded)
-
-    def best_constant(self) -> tuple[int, float]:
-        """Return the best constant labelling's label and energy."""
-        energies = self.unary.sum(1, dtype=torch.float64)
-        if self.compatibility is not None and not self.tree:
-            pairs = 0.5 * (self.mass - self.diagonal).sum(dtype=torch.float64)
-            energies = energies + self.compatibility.diagonal().double() * pairs
-        least, label = energies.min(0)
-        return int(label), float(least)
 
     # --- pixelwise --------------------------------------------------------------------------
 
@@ -336,7 +279,7 @@ class TorchProblem(QuadraticSteps):
         """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
         y, sums = descend(v, self.unary, r, previous, step, self.lipschitz, plans=self._plans)
         least, value, uphill = sums.tolist()
-        return y, least - self.rounding_allowance, value, uphill
+        return y, least, value, uphill
 
     def unary_marginals(self) -> Tensor:
         """Return softmax(-unary), the marginals without pairwise terms."""
@@ -355,15 +298,6 @@ class TorchProblem(QuadraticSteps):
         """Return `y` + `share` · (`y` - `previous`)."""
         return torch.lerp(previous, y, 1 + share)
 
-    def argmax(self, y: Tensor) -> Tensor:
-        """Return the largest label of each pixel, (n,)."""
-        return y.argmax(0)
-
-    def indicator(self, labels: Tensor) -> Tensor:
-        """Return the labelling as a vertex of the product of simplices."""
-        names = torch.arange(self.n_labels, device=labels.device).unsqueeze(1)
-        return (names == labels).to(self.unary.dtype)
-
     def apply_moves(self, labels: Tensor, moves: Moves, most: int) -> Tensor:
         """Return `labels` after the `most` moves that gain most."""
         movers = torch.argsort(moves.gain, descending=True, stable=True)[:most]
@@ -371,9 +305,29 @@ class TorchProblem(QuadraticSteps):
         out[movers] = moves.labels[movers]
         return out
 
-    def constant(self, label: int) -> Tensor:
-        """Return the labelling of one label everywhere."""
-        return torch.full((self.n,), label, device=self.unary.device)
+    def floats(self, array: Tensor) -> Tensor:
+        """Return a tensor of the problem's floating dtype."""
+        return array.to(self.unary.dtype)
+
+    def double(self, array: Tensor) -> Tensor:
+        """Return a tensor in double precision."""
+        return array.double()
+
+    def contiguous(self, array: Tensor) -> Tensor:
+        """Return the tensor, row after row in memory."""
+        return array.contiguous()
+
+    def copy(self, array: Tensor) -> Tensor:
+        """Return a copy."""
+        return array.clone()
+
+    def zeros_like(self, array: Tensor, rows: int) -> Tensor:
+        """Return zeros of the tensor's dtype, (rows, n)."""
+        return torch.zeros(rows, self.n, dtype=array.dtype, device=array.device)
+
+    def double_from_numpy(self, array: Any) -> Tensor:
+        """Return NumPy's array as a tensor of the problem's device, in double precision."""
+        return torch.from_numpy(np.ascontiguousarray(array, np.float64)).to(self.unary.device)
 
     def to_numpy(self, array: Tensor) -> Any:
         """Return the tensor as NumPy's array."""
@@ -383,12 +337,6 @@ class TorchProblem(QuadraticSteps):
         """Return NumPy's array as a tensor of the problem's."""
         tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self.unary.device)
         return tensor.to(self.unary.dtype) if tensor.is_floating_point() else tensor
-
-
-def _extent(values: Tensor) -> tuple[float, float]:
-    """Return the least and the greatest value, waiting for the device once."""
-    low, high = torch.stack(torch.aminmax(values.detach())).tolist()
-    return low, high
 
 
 def _rounded_up(chosen: list[int], of: int) -> list[int]:

@@ -247,6 +247,7 @@ for (const button of document.querySelectorAll("[data-tool]")) {
   button.addEventListener("click", () => choose(button.dataset.tool));
 }
 choose("brush");
+model.set({ preset: "default", strength: 1, color: 1, reach: 1 });
 $("size").addEventListener("input", () => resize(Number($("size").value)));
 $("undo").addEventListener("click", undo);
 $("redo").addEventListener("click", redo);

@@ -18,6 +18,7 @@ export class Meter {
   waiting(text) {
     this.trace = [];
     this.#state("no strokes", "");
+    $("meter").className = "meter-gap idle";
     $("gap").textContent = "–";
     $("claim").textContent = text;
     for (const id of ["bound", "energy", "proven", "time"]) $(id).textContent = id === "time" ? "" : "–";
@@ -34,13 +35,14 @@ export class Meter {
     $("gap").textContent = "…";
     $("claim").textContent = "mean field; proving";
     $("meter").style.width = "100%";
+    $("meter").className = "meter-gap";
     this.#time(head);
   }
 
   progress(head) {
     this.#numbers(head);
     this.#state("proving", "work");
-    $("claim").textContent = "at most this far above the best labelling, proven so far";
+    $("claim").textContent = "estimated distance from the best labelling; the proof is under way";
     this.#time(head);
     this.trace.push([head.seconds, head.energy, head.bound]);
     this.#curve();
@@ -73,7 +75,7 @@ export class Meter {
     $("gap").textContent = percent(head.gap);
     const share = Math.log(head.gap / BEST) / Math.log(WORST / BEST);
     $("meter").style.width = `${100 * Math.min(1, Math.max(0.015, share))}%`;
-    $("meter").classList.remove("done");
+    $("meter").className = "meter-gap";
   }
 
   #state(text, kind) {

@@ -18,7 +18,7 @@ export function paintAnswer(picture, labels, proven, colors, { opacity, outlines
       data[at] = outlines ? r : 255;
       data[at + 1] = outlines ? g : 255;
       data[at + 2] = outlines ? b : 255;
-      data[at + 3] = outlines ? 255 : Math.max(alpha, 150);
+      data[at + 3] = outlines ? 255 : alpha && Math.max(alpha, 150);
     } else if (hatch && proven && !proven[i] && (x + (i - x) / width) % 6 < 2) {
       data[at] = 255;
       data[at + 1] = 255;

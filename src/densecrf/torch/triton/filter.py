@@ -14,7 +14,8 @@ from densecrf.torch.triton.launch import launch
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from densecrf.torch.lattice import Lattice, Levels
+    from densecrf.filters.base import Levels
+    from densecrf.torch.lattice import Lattice
 
 
 @dataclass
@@ -45,7 +46,7 @@ def to_rows(scores: Tensor, levels: Levels | None, names: Tensor | None = None) 
             "LABELS": labels,
             "PITCH": rows.shape[1],
             "LEVELS": levels is not None,
-            "HARD": levels is not None and not levels.soft,
+            "HARD": levels is not None and levels.hard,
             "SOME": names is not None,
             **sizes,
         },

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch.lattice import Lattice, Levels, labels_at_once, scratch_per_label
+from densecrf.torch.lattice import Lattice, labels_at_once, scratch_per_label
 from densecrf.torch.pixelwise import balanced
 from densecrf.torch.triton import filter as engine
 from densecrf.torch.triton.plans import Plans
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
+
+    from densecrf.filters.base import Levels
 
 
 _MOST_KEPT = 1 << 30  # bytes of scratch memory of a plan
@@ -83,7 +85,7 @@ class RepeatedFilter:
 
         count = len(scores) if names is None else len(names)
         varying = (scores, out) if names is None else (scores, out, names)
-        key = (levels.ramps, levels.soft, factor)
+        key = (levels.ramps, levels.hard, factor)
         self._in_blocks(key, count, levels, varying, work)
         return out
 

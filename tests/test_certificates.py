@@ -1,0 +1,194 @@
+"""Bounds are proofs: brute force, adversarial unaries, and energies in one accumulation."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import densecrf
+from densecrf import Bilateral, DenseCRF, Features, Spatial
+from densecrf.certificates import (
+    CertificateError,
+    Mixture,
+    Potentials,
+    Tangent,
+    checked_bound,
+    lower_bound,
+)
+from densecrf.problem import Problem
+from densecrf.result import relative_gap
+
+pytestmark = pytest.mark.filterwarnings("ignore:kernels")
+
+WITH_BOUNDS = ("qp", "sg-lp", "cg-lp", "prox-lp", "prox-lp-l", "prox-lp-acc", "lp")
+
+
+def smallest_energy(crf: DenseCRF) -> tuple[float, float]:
+    """Return the energy of the best labelling, over the explicit matrix, and its rounding."""
+    k = crf.pairwise.apply_double(np.eye(crf.n))
+    x = np.array(list(itertools.product(range(crf.n_labels), repeat=crf.n)))
+    unary = crf.unary.astype(np.float64)[x, np.arange(crf.n)].sum(1)
+    apart = x[:, :, None] != x[:, None, :]
+    energies = unary + 0.5 * np.einsum("ab,xab->x", k, apart)
+    best = x[energies.argmin()]
+    return float(energies.min()), Problem(crf).energy_rounding(best)
+
+
+def tiny(seed: int, **options: object) -> DenseCRF:
+    """A random problem of at most 8 pixels: all strengths, ties, either normalisation."""
+    rng = np.random.default_rng(seed)
+    labels = 2 + seed % 2
+    shape = ((2, 4), (7,), (3, 2))[seed % 3]
+    n = int(np.prod(shape))
+    weight = 10.0 ** rng.uniform(-2, 6)
+    kernels = [
+        Spatial(rng.uniform(0.4, 3), weight * rng.random()),
+        Features(rng.normal(size=(n, 3)), weight * rng.random()),
+    ]
+    unary = rng.standard_normal((labels, *shape)) * 10.0 ** rng.uniform(-2, 5)
+    if seed % 4 == 0:
+        unary = np.round(unary / np.abs(unary).max())  # near ties and ties
+    settings = {"normalization": ("symmetric", "none")[seed // 2 % 2], "filter": "lattice"}
+    return DenseCRF(unary, kernels, **{**settings, **options})
+
+
+def adversarial(crf: DenseCRF, seed: int) -> DenseCRF:
+    """The same pairwise terms with unaries = -r, for which the dual point r proves 0."""
+    problem = Problem(crf)
+    y = np.random.default_rng(seed).random(crf.unary.shape, dtype=np.float32)
+    r = problem.dual_point_double(Potentials(y, None, 4.0))
+    return DenseCRF(
+        -r.reshape(crf.n_labels, *crf.shape),
+        crf.kernels,
+        crf.normalization,
+        crf.filter,
+        blur=crf.blur,
+    )
+
+
+@pytest.mark.parametrize("blur", ["symmetric", "forward"])
+@pytest.mark.parametrize("method", WITH_BOUNDS)
+def test_no_bound_is_above_the_optimum(method, blur):
+    for seed in range(60):
+        crf = tiny(seed, blur=blur)
+        for each in (crf, adversarial(crf, seed)):
+            options = {} if method in ("qp", "lp", "prox-lp") else {"label_threshold": 0.3}
+            result = each.solve(method, max_iterations=6, **options)
+            optimum, rounding = smallest_energy(each)
+            assert result.energy == each.energy(result.labels)
+            assert result.energy >= optimum - rounding
+            if result.lower_bound is not None:
+                assert result.lower_bound <= optimum + rounding
+
+
+def test_every_dual_point_is_below_the_optimum():
+    for seed in range(400):
+        crf = tiny(seed, filter=("lattice", "exact")[seed % 2])
+        problem, rng = Problem(crf), np.random.default_rng(seed)
+        optimum, rounding = smallest_energy(crf)
+        y, z = rng.random((2, *crf.unary.shape), dtype=np.float32)
+        soft, hard = Potentials(y, z, 5.0), Potentials(y, levels=7, hard=True)
+        some = Potentials(y[1:], labels=np.arange(1, crf.n_labels))
+        for dual in (
+            soft,
+            hard,
+            some,
+            Mixture(((0.3, soft), (0.6, hard))),
+            Tangent(y),
+            Mixture(()),
+        ):
+            assert lower_bound(problem, dual) <= optimum + rounding
+
+
+def test_forward_blur_proves_what_is_true():
+    unary = np.random.default_rng(104).standard_normal((2, 3, 3)).round(1).astype("f4")
+    crf = DenseCRF(unary, [Spatial(1, 1.0)], "none", "lattice", blur="forward")
+    result = crf.solve("lp", gap=0.0)
+    optimum, rounding = smallest_energy(crf)
+    assert result.lower_bound <= optimum + rounding <= result.energy + 2 * rounding
+    assert result.gap < 1e-3
+
+
+@pytest.mark.parametrize("method", ["cg-lp", "sg-lp", "lp", "qp"])
+@pytest.mark.parametrize(("weight", "normalization"), [(10.0, "symmetric"), (1e4, "none")])
+def test_a_constant_labelling_is_not_below_the_bound(method, weight, normalization):
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 255, (60, 60, 3))
+    kernels = [Bilateral(image, 20.0, 60.0, weight)]
+    plain = DenseCRF(np.zeros((3, 60, 60)), kernels, normalization)
+    crf = adversarial(plain, 1)
+    result = crf.solve(method, init=np.eye(3)[:, rng.integers(0, 2, (60, 60))])
+    assert result.lower_bound <= crf.constant_energies().min()
+
+
+@pytest.mark.parametrize("weight", [1e2, 1e3, 1e4])
+@pytest.mark.parametrize("method", ["mf5", "dc-neg", "lp"])
+def test_one_accumulation_of_the_energy(weight, method):
+    rng = np.random.default_rng(2)
+    image = rng.integers(0, 255, (40, 50, 3))
+    crf = DenseCRF(
+        rng.normal(size=(4, 40, 50)) * weight, [Bilateral(image, 10.0, 40.0, weight)], "none"
+    )
+    result = crf.solve(method)
+    assert result.energy == crf.energy(result.labels)
+    label, energy = result.best_constant
+    assert energy == crf.energy(np.full(crf.shape, label))
+
+
+def test_a_bound_above_an_energy_is_an_error():
+    assert checked_bound(1.0, 2.0, 0.0) == 1.0
+    assert checked_bound(2.0 + 1e-12, 2.0, 1e-11) == 2.0
+    with pytest.raises(CertificateError, match="report"):
+        checked_bound(2.1, 2.0, 1e-11)
+    assert relative_gap(1.0, 1.5) == -0.5
+
+
+def test_what_rounding_costs_is_little(shared_data):
+    """Next to nothing of an image's energy is given away."""
+    with np.load(shared_data / "msrc_paper" / "2_14_s.npz") as data:
+        unary, image = data["unary"], data["image"]
+    unary = np.moveaxis(unary, -1, 0) if unary.shape[-1] == 21 else unary
+    crf = DenseCRF(unary, [Spatial(3, 3.0), Bilateral(image, 60, 13, 10.0)])
+    problem = Problem(crf)
+    potentials = Potentials(problem.unary_marginals(), None, 4.0)
+    exact = (crf.unary + problem.dual_point_double(potentials)).min(0).sum()
+    assert 0 < exact - lower_bound(problem, potentials) < 1e-8 * exact
+
+
+@pytest.mark.parametrize(
+    ("scale", "method", "options"),
+    [(1e38, "lp", {}), (1e-40, "sg-lp", {}), (1.0, "prox-lp", {"lam": 1e20})],
+)
+def test_marginals_are_distributions(scale, method, options):
+    unary = np.random.default_rng(3).random((3, 6, 7)) * scale
+    result = DenseCRF(unary, [Spatial(2.0, 1.0)]).solve(method, **options)
+    assert result.marginals.min() >= 0
+    np.testing.assert_allclose(result.marginals.sum(0), 1, atol=1e-4)
+    assert result.lower_bound is None or result.lower_bound <= result.energy
+
+
+def test_certify_uses_the_same_bound():
+    crf = tiny(6)
+    labels = crf.solve("mf").labels
+    certificate = densecrf.certify(crf, labels)
+    assert certificate.energy == crf.energy(labels)
+    assert certificate.lower_bound <= smallest_energy(crf)[0] + 1e-9 * abs(certificate.energy)
+
+
+@pytest.mark.parametrize("engine", ["lattice", "exact", "grid"])
+@pytest.mark.parametrize("blur", ["symmetric", "forward"])
+def test_an_independent_check_agrees(engine, blur):
+    rng = np.random.default_rng(5)
+    kernels = [Spatial(1.5, 0.8)]
+    if engine != "grid":
+        kernels.append(Bilateral(rng.integers(0, 255, (6, 7, 3)), 3.0, 60.0, 1.2))
+    crf = DenseCRF(rng.normal(size=(3, 6, 7)), kernels, filter=engine, blur=blur)
+    for method in ("lp", "prox-lp", "cg-lp"):
+        result = crf.solve(method, keep_dual=True)
+        check = result.verify()
+        tolerance = 2e-3 if engine == "grid" else 1e-6  # the grid cuts its Gaussians
+        assert check.energy == pytest.approx(result.energy, rel=tolerance)
+        assert check.lower_bound == pytest.approx(result.lower_bound, rel=tolerance)
+        assert check.gap == pytest.approx(result.gap, abs=2 * tolerance)
+    with pytest.raises(ValueError, match="keep_dual"):
+        crf.solve("lp").verify()
