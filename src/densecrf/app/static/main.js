@@ -187,7 +187,9 @@ function answered(head, [answer, proven]) {
     document.body.dataset.compared = "yes";
     return;
   }
-  view.setAnswer("certified", { labels: answer, proven });
+  // Before most are proven, a pixel that is not says more of the proof than of the pixel.
+  const telling = head.proven >= 0.5;
+  view.setAnswer("certified", { labels: answer, proven: telling ? proven : undefined });
   if (head.stage === "preview") meter.preview(head);
   else if (head.stage === "certified") {
     best = head.energy;

@@ -1,7 +1,7 @@
 // The certificate: energy and proven bound, how they close in, and their curve.
 
 const WORST = 0.1; // gap at which the meter is full
-const BEST = 1e-3; // and at which it is closed: what is asked for
+const BEST = 1e-7; // and at which it is closed
 const $ = (id) => document.getElementById(id);
 
 export function percent(gap) {
@@ -50,11 +50,10 @@ export class Meter {
 
   certified(head, pixels) {
     this.#numbers(head);
-    this.#state("certified", "done");
+    this.#state(head.optimal ? "optimal" : "certified", "done", "certified");
     const all = `${head.labels}${superscript(pixels)}`;
-    $("claim").textContent = head.alone
-      ? "one label everywhere is best: add strokes, or lower the strength"
-      : `at most this far above the best of all ${all} labellings, proven`;
+    const claim = head.optimal ? `the best of all ${all} labellings, proven` : `at most this far above the best of all ${all} labellings, proven`;
+    $("claim").textContent = head.alone ? "one label everywhere is best: add strokes, or lower the strength" : claim;
     $("proven").textContent = head.proven === null ? "–" : `${(100 * head.proven).toFixed(1)} %`;
     $("meter").classList.add("done");
     this.#time(head);
@@ -78,10 +77,10 @@ export class Meter {
     $("meter").className = "meter-gap";
   }
 
-  #state(text, kind) {
+  #state(text, kind, stage = text) {
     $("state").textContent = text;
     $("state").className = `badge ${kind}`;
-    document.body.dataset.stage = text;
+    document.body.dataset.stage = stage;
   }
 
   #time({ seconds }) {
