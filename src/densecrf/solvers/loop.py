@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.certificates import Dual, checked_bound, lower_bound
+from densecrf.certificates import Dual, checked_bound, lower_bound, possible_labels
 from densecrf.deadline import OutOfTime, deadline
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
 
 __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
+
+PROVABLE = 1e-4  # gap from which on single pixels can be proven
+ROUNDING = 2.0**-24  # gap of what rounding the unaries to float32 changes: no smaller one is asked
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
 Finish = Callable[[ProblemBase, Any], tuple[Any, float]]
@@ -100,8 +103,9 @@ class Outcome:
     interrupted: bool = False
     message: str = ""
     info: dict[str, Any] = field(default_factory=dict)
-    #: The dual point whose bound is proven.
+    #: The dual point whose bound is proven, and how many labels it leaves at each pixel.
     dual: Dual | None = None
+    possible: Any = None
     _proven: float = -float("inf")
     _duals: tuple[Dual, ...] = ()
     _trial: float | None = None
@@ -164,7 +168,7 @@ class Outcome:
 
     def reaches(self, problem: ProblemBase, gap: float) -> bool:
         """Return whether the asked gap is proven, where the estimates promise it."""
-        estimate = self.gap
+        estimate, gap = self.gap, max(gap, ROUNDING)
         if self._trial is None:
             self._trial = gap
         if estimate is None or estimate > self._trial or not self._duals:
@@ -181,9 +185,12 @@ class Outcome:
         gap = self.prove(problem)
         self.lower_bound = None if self.dual is None else self._proven
         self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
-        if limits.gap is not None and gap is not None and gap <= limits.gap:
+        if self.dual is not None and gap is not None and gap <= PROVABLE:
+            self.possible = possible_labels(problem, self.dual, self.labels)
+        if limits.gap is not None and gap is not None and gap <= max(limits.gap, ROUNDING):
             self.converged = not self.interrupted
-            self.message = f"gap {gap:.2e} is within the asked {limits.gap:g}"
+            what = f"the asked {limits.gap:g}" if gap <= limits.gap else "the unaries' rounding"
+            self.message = f"gap {gap:.2e} is within {what}"
 
 
 def drive(
