@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.certificates import Dual, checked_bound, lower_bound, possible_labels
+from densecrf.certificates import Costs, Dual, checked_bound
 from densecrf.deadline import OutOfTime, deadline
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
@@ -107,6 +107,7 @@ class Outcome:
     dual: Dual | None = None
     possible: Any = None
     _proven: float = -float("inf")
+    _costs: Costs | None = None
     _duals: tuple[Dual, ...] = ()
     _trial: float | None = None
     _scored: Any = None
@@ -154,10 +155,10 @@ class Outcome:
         """Evaluate energy and bound in double precision; return the gap that is proven, if any."""
         self.energy = problem.energy(self.labels)
         for dual in self._duals:
-            bound = lower_bound(problem, dual)
-            if bound > self._proven:
-                self._proven, self.dual = bound, dual
-            if self.lower_bound is None or bound >= self.lower_bound:
+            costs = Costs(problem, dual)
+            if costs.bound > self._proven:
+                self._proven, self.dual, self._costs = costs.bound, dual, costs
+            if self.lower_bound is None or costs.bound >= self.lower_bound:
                 break
         self._duals = ()
         if self.dual is None:
@@ -177,6 +178,7 @@ class Outcome:
         if proven is None or proven <= gap:
             return proven is not None
         # The ratio of proof and estimate says when the next trial is worth its time.
+        self._costs = None  # large
         self._trial = 0.95 * gap * estimate / proven if estimate > 0 else -np.inf
         return False
 
@@ -186,7 +188,9 @@ class Outcome:
         self.lower_bound = None if self.dual is None else self._proven
         self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
         if self.dual is not None and gap is not None and gap <= PROVABLE:
-            self.possible = possible_labels(problem, self.dual, self.labels)
+            costs = self._costs or Costs(problem, self.dual)
+            self.possible = costs.possible_labels(problem, self.labels, self.energy)
+        self._costs = None
         if limits.gap is not None and gap is not None and gap <= max(limits.gap, ROUNDING):
             self.converged = not self.interrupted
             what = f"the asked {limits.gap:g}" if gap <= limits.gap else "the unaries' rounding"
