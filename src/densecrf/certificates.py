@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.result import relative_gap
-from densecrf.validation import check_integer, check_non_negative
+from densecrf.validation import check_gap, check_integer
 
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
@@ -266,7 +266,7 @@ def certify(
 
     x = crf.check_labels(labels)
     energy = crf.energy(x)
-    asked = check_non_negative("gap", gap)
+    asked = check_gap(gap)
     result = crf.solve(
         "lp",
         gap=0.0,

@@ -315,3 +315,12 @@ def test_no_silent_fallback():
     exact = densecrf.DenseCRF(np.eye(2)[:, None], [], filter="exact")
     with pytest.raises(ValueError, match="filter='exact'"):
         exact.solve("mf5", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("gap", 5), ("time_limit", -1), ("max_iterations", 0.5)]
+)
+def test_limits_are_checked(batch, name, value):
+    logits, image = batch
+    with pytest.raises(ValueError, match=name):
+        layer().solve(logits=logits, image=image, **{name: value})

@@ -15,6 +15,7 @@ from densecrf.certificates import Dual, checked_bound, lower_bound
 from densecrf.deadline import OutOfTime, deadline
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
+from densecrf.validation import check_gap, check_integer, check_non_negative
 
 __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
@@ -69,6 +70,24 @@ class Limits:
     callback: Callable[["Outcome"], Any] | None = None
     started: float = field(default_factory=time.perf_counter)
 
+    @classmethod
+    def checked(
+        cls,
+        gap: Any,
+        time_limit: Any,
+        max_iterations: Any,
+        callback: Callable[["Outcome"], Any] | None = None,
+    ) -> "Limits":
+        """Return what a user asks for; what makes no sense is refused."""
+        return cls(
+            None if gap is None else check_gap(gap),
+            None if time_limit is None else check_non_negative("time_limit", time_limit),
+            None
+            if max_iterations is None
+            else check_integer("max_iterations", max_iterations, at_least=0),
+            callback,
+        )
+
     def seconds(self) -> float:
         """Return the time since the start."""
         return time.perf_counter() - self.started
@@ -88,8 +107,8 @@ class Limits:
 class Outcome:
     """The best so far, updated by each iteration; callbacks get it.
 
-    Bounds and energies are estimates in single precision; at the end they are replaced by what is
-    proven in double precision.
+    Bounds and energies are estimates in single precision; at the end, and where a proof is tried,
+    they are replaced by what is proven in double precision.
     """
 
     trace: Trace = field(default_factory=Trace)
@@ -105,6 +124,9 @@ class Outcome:
     #: The dual point whose bound is proven.
     dual: Dual | None = None
     _proven: float = -float("inf")
+    #: The best labelling among those whose energy was evaluated in double precision.
+    _evaluated: Any = None
+    _evaluated_energy: float = float("inf")
     _duals: tuple[Dual, ...] = ()
     _trial: float | None = None
     _scored: Any = None
@@ -150,7 +172,7 @@ class Outcome:
 
     def prove(self, problem: ProblemBase) -> float | None:
         """Evaluate energy and bound in double precision; return the gap that is proven, if any."""
-        self.energy = problem.energy(self.labels)
+        self._evaluate(problem)
         for dual in self._duals:
             bound = lower_bound(problem, dual)
             if bound > self._proven:
@@ -163,6 +185,19 @@ class Outcome:
         rounding = problem.energy_rounding(self.labels)
         self._proven = checked_bound(self._proven, self.energy, rounding)
         return relative_gap(self.energy, self._proven)
+
+    def _evaluate(self, problem: ProblemBase) -> None:
+        """Take the best labelling's energy in double precision for its estimate.
+
+        Where an estimate was too low, the best may be one that was evaluated before, and rows of
+        the trace below its energy are corrected: they never rise.
+        """
+        if self.labels is not self._evaluated:
+            energy = problem.energy(self.labels)
+            if energy < self._evaluated_energy or self._evaluated is None:
+                self._evaluated, self._evaluated_energy = self.labels, energy
+        self.labels, self.energy = self._evaluated, self._evaluated_energy
+        self.trace.energy[:] = [max(row, self.energy) for row in self.trace.energy]
 
     def reaches(self, problem: ProblemBase, gap: float) -> bool:
         """Return whether the asked gap is proven, where the estimates promise it."""

@@ -29,8 +29,6 @@ from densecrf.solvers.unary import unary
 from densecrf.validation import (
     as_real_array,
     check_choice,
-    check_integer,
-    check_non_negative,
     check_threads,
     mention,
     warn,
@@ -214,14 +212,8 @@ def solve(
     """
     if callback is not None and not callable(callback):
         raise ValueError(f"callback={callback!r}: give a function of the best so far")
-    limits = Limits(
-        gap=None if gap is None else check_non_negative("gap", gap),
-        time_limit=None if time_limit is None else check_non_negative("time_limit", time_limit),
-        max_iterations=None
-        if max_iterations is None
-        else check_integer("max_iterations", max_iterations, at_least=0),
-        callback=_with_progress(callback, method) if progress else callback,
-    )
+    told = _with_progress(callback, method) if progress else callback
+    limits = Limits.checked(gap, time_limit, max_iterations, told)
     own = check_threads(threads)
     if device is None:
         problem: ProblemBase = Problem(crf, own)

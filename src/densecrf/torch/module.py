@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -229,6 +230,7 @@ class DenseCRF(nn.Module):
         check_scores(logits)
         check_image(image, logits)
         check_choice("method", method, METHODS)
+        asked = Limits.checked(gap, time_limit, max_iterations)
 
         def attempt(workspace: int | None) -> list[Outcome]:
             check_finite("logits", logits)
@@ -237,7 +239,9 @@ class DenseCRF(nn.Module):
                 one = slice(item, item + 1)
                 problem: Any = self.problem(logits[one], image[one], workspace)
                 stopped = bool(outcomes) and outcomes[-1].interrupted  # by Ctrl-C: cut all short
-                limits = Limits(gap, time_limit, 0 if stopped else max_iterations)
+                limits = replace(asked, started=perf_counter())
+                if stopped:
+                    limits.max_iterations = 0
                 outcomes.append(minimise(problem, method, limits, None, options))
                 outcomes[-1].interrupted |= stopped
             return outcomes
