@@ -425,7 +425,7 @@ def test_every_parameter_of_refine_is_explicit_and_documented():
 
 def test_methods_are_a_literal():
     assert typing.get_type_hints(densecrf.refine, vars(registry))["method"] is registry.MethodName
-    assert tuple(registry._METHODS) == densecrf.METHODS
+    assert tuple(registry.REGISTRY) == densecrf.METHODS
 
 
 def test_refine_on_a_device():
@@ -443,7 +443,7 @@ def test_defaults_are_the_same_everywhere():
     assert default == Model(about=default.about)
     for function in (densecrf.refine, densecrf.DenseCRF.solve, registry.solve):
         assert inspect.signature(function).parameters["gap"].default is None
-    assert registry._METHODS["lp"].gap == registry.LP_GAP
+    assert registry.REGISTRY["lp"].gap == registry.LP_GAP
     torch = pytest.importorskip("densecrf.torch")
     defaults = inspect.signature(torch.DenseCRF).parameters
     ours = {

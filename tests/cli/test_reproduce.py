@@ -202,7 +202,7 @@ def test_tuned_parameters_serve_the_other_commands(tiny, tmp_path):
     assert segmented.exit_code == 0, said(segmented)
     settings = json.loads((tmp_path / "seg" / "a.json").read_text())["settings"]
     chosen = json.loads((tmp_path / "best.json").read_text())["parameters"]
-    assert settings["model"]["sigma_xy"] == chosen["sigma_xy"]
+    assert settings["model"]["chosen"]["sigma_xy"] == chosen["sigma_xy"]
     wrong = densecrf("segment", image, "--probs", "a.npy", "--params", "none.json")
     assert wrong.exit_code == 2
     assert "none.json" in said(wrong)

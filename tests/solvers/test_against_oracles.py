@@ -5,11 +5,11 @@ import pytest
 
 import densecrf
 import oracles
-from densecrf.solvers.registry import _METHODS
+from densecrf.solvers.registry import REGISTRY
 
 PROBLEMS = 210
-WITH_TREES = [name for name in densecrf.METHODS if _METHODS[name].compatibility != "potts"]
-WITH_ANY = [name for name in densecrf.METHODS if _METHODS[name].compatibility == "any"]
+WITH_TREES = [name for name in densecrf.METHODS if REGISTRY[name].compatibility != "potts"]
+WITH_ANY = [name for name in densecrf.METHODS if REGISTRY[name].compatibility == "any"]
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 

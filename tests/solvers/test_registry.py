@@ -229,7 +229,7 @@ def test_ctrl_c_while_another_method_finds_the_start(crf, monkeypatch):
         yield densecrf.solvers.loop.Step(y)
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(registry._METHODS, "mf5", registry.Method(interrupted, "a stand-in"))
+    monkeypatch.setitem(registry.REGISTRY, "mf5", registry.Method(interrupted, "a stand-in"))
     result = crf.solve("dc-neg", init="mf5")
     assert not result.converged
     assert "interrupted" in result.message

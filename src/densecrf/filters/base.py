@@ -66,6 +66,13 @@ class Levels:
         tiny = span * float(np.finfo(np.float32).max) <= count - 1
         return Levels(count, low, 0.0 if tiny else (count - 1) / span, hard)
 
+    @staticmethod
+    def by_cells(extents: npt.NDArray[Any], cells: float) -> "Levels":
+        """Return so many levels for each unit of the potentials' range."""
+        low, high = float(extents.min()), float(extents.max())
+        count = max(2, ceil((high - low) * cells - 1e-3) + 1)
+        return Levels(count, low, float(cells), hard=False)
+
     def of(self, scores: Any, xp: Any = np) -> Any:
         """Return the (fractional) level of each score; `xp` is numpy or torch."""
         t = xp.clip((scores - self.low) * self.scale, 0, self.ramps)

@@ -395,8 +395,5 @@ class DenseCRF2D(DenseCRF):
 
 
 def set_num_threads(threads: int | None) -> None:
-    """Set how many threads this process uses where nothing else says so; None: all it may.
-
-    The environment variable ``DENSECRF_NUM_THREADS`` does the same from outside.
-    """
+    """Set how many threads this process uses by default, as ``DENSECRF_NUM_THREADS``; None: all."""
     core().set_default_threads(check_threads(threads))

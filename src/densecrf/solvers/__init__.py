@@ -4,6 +4,7 @@
 all share, and packs the result.
 """
 
-from densecrf.solvers.registry import METHODS, Method, solve
+from densecrf.solvers.minimisation import solve
+from densecrf.solvers.registry import METHODS, Method
 
 __all__ = ["METHODS", "Method", "solve"]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from densecrf.deadline import deadline
-from densecrf.solvers.registry import minimise
+from densecrf.solvers.minimisation import minimise
 from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
@@ -45,7 +45,7 @@ def minimise_on(
     device : str or torch.device
         Where to.
     method, limits, init, options
-        As for `densecrf.solvers.registry.minimise`.
+        As for `densecrf.solvers.minimisation.minimise`.
     """
     where = checked_device(device)
 

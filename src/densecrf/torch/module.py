@@ -14,7 +14,8 @@ from densecrf.presets import PRESETS
 from densecrf.result import relative_gap
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.registry import METHODS, minimise
+from densecrf.solvers.minimisation import minimise
+from densecrf.solvers.registry import METHODS
 from densecrf.torch.device import within_memory
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device

@@ -1,0 +1,286 @@
+"""`solve`: options checked, a starting point made, a method run, its result packed."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.certificates import on_host
+from densecrf.deadline import OutOfTime
+from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
+from densecrf.result import Result
+from densecrf.solvers.loop import Limits, Outcome, Step, drive, unscored
+from densecrf.solvers.registry import REGISTRY, Method
+from densecrf.validation import (
+    as_real_array,
+    check_choice,
+    check_threads,
+    mention,
+    warn,
+)
+
+if TYPE_CHECKING:
+    from densecrf.model import DenseCRF
+
+__all__ = ["minimise", "solve"]
+
+
+def solve(
+    crf: "DenseCRF",
+    method: str = "lp",
+    *,
+    init: Any = None,
+    gap: float | None = None,
+    time_limit: float | None = None,
+    max_iterations: int | None = None,
+    threads: int | None = None,
+    callback: Callable[[Outcome], Any] | None = None,
+    progress: bool = False,
+    device: Any = None,
+    keep_dual: bool = False,
+    **options: Any,
+) -> Result:
+    """Minimise a model's energy.
+
+    Parameters
+    ----------
+    crf : DenseCRF
+        The model.
+    method : str
+        One of `METHODS`.
+    init : array_like, str or Result, optional
+        Where to start: marginals (labels, *spatial), a labelling (*spatial), another method's name
+        or result. Marginals outside the simplex are projected onto it, with a warning. By default
+        ``"dc-neg"`` for the paper's methods on the linear program, ``"qp"`` for ``qp-cccp`` and
+        ``dc-neg`` (as in the literature), softmax(-unary) for the others, which is also what
+        ``"unary"`` starts from.
+    gap : float, optional
+        Stop when the answer is proven to be within this fraction of the optimum; 0 runs to the
+        method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
+    time_limit : float, optional
+        Seconds after which to return the best so far, or the argmin of the unary energies where
+        nothing was scored yet. It holds while filters are built, too; a run is late by one filter
+        call at most.
+    max_iterations : int, optional
+        Most iterations.
+    threads : int, optional
+        Number of threads, all by default. The result does not depend on it.
+    callback : callable, optional
+        Called after each iteration with the best so far; returning True stops.
+    progress : bool
+        Print a line that follows the iterations.
+    device : str or torch.device, optional
+        Solve on torch tensors there, for example ``"cuda"``; needs PyTorch. Without it, on the CPU
+        by the compiled core.
+    keep_dual : bool
+        Keep the dual point that proves the bound, for `Result.verify`.
+    **options
+        The method's own options.
+
+    Returns
+    -------
+    Result
+        The best labelling seen. Ctrl-C and limits also return it, marked as not converged.
+    """
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback={callback!r}: give a function of the best so far")
+    told = _with_progress(callback, method) if progress else callback
+    limits = Limits.checked(gap, time_limit, max_iterations, told)
+    own = check_threads(threads)
+    if device is None:
+        problem: ProblemBase = Problem(crf, own)
+        outcome = minimise(problem, method, limits, init, options)
+    else:
+        problem, outcome = _on_device(crf, device, method, limits, init, options)
+    if progress and outcome.iterations:
+        print(file=sys.stderr)  # what comes next starts on a line of its own
+    result = _packed(problem, method, outcome, limits)
+    if keep_dual and outcome.dual is not None:
+        result.dual = on_host(problem, outcome.dual)
+    return result
+
+
+def minimise(
+    problem: ProblemBase,
+    method: str,
+    limits: Limits,
+    init: Any = None,
+    options: dict[str, Any] | None = None,
+) -> Outcome:
+    """Run a method on a problem, its starting point included; what `solve` does on any back end.
+
+    Parameters
+    ----------
+    problem : ProblemBase
+        The problem, on whatever arrays.
+    method : str
+        One of `METHODS`.
+    limits : Limits
+        When to stop. Without a gap it takes the method's own.
+    init : optional
+        As for `solve`.
+    options : dict, optional
+        The method's own options.
+    """
+    chosen = REGISTRY[check_choice("method", method, tuple(REGISTRY))]
+    _check_compatibility(problem, method, chosen)
+    keywords = _checked_options(method, chosen, options or {})
+    if limits.gap is None:
+        limits.gap = chosen.gap
+    scored = chosen.scored or limits.callback is not None
+    return drive(
+        problem,
+        _start(problem, chosen, init, limits),
+        chosen.start(problem, keywords),
+        limits,
+        scored=scored,
+        finish=chosen.finish,
+    )
+
+
+def _on_device(
+    crf: "DenseCRF", device: Any, method: str, limits: Limits, init: Any, options: dict[str, Any]
+) -> tuple[Any, Outcome]:
+    """Minimise on torch tensors; returns the problem and the outcome."""
+    try:
+        from densecrf.torch.device import minimise_on
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError(
+            f"device={device!r}: needs PyTorch, which is not installed; "
+            "pip install 'densecrf[torch]', or leave device out",
+            name="torch",
+        ) from error
+    try:
+        return minimise_on(crf, device, method, limits, init, options)
+    except (OutOfTime, KeyboardInterrupt) as error:  # while the model was brought to the device
+        interrupted = isinstance(error, KeyboardInterrupt)
+        message = "interrupted" if interrupted else limits.out_of_time
+        problem = Problem(crf)
+        outcome = Outcome(message=message, interrupted=interrupted)
+        return problem, unscored(problem, limits, outcome)
+
+
+def _check_compatibility(problem: ProblemBase, name: str, method: Method) -> None:
+    if problem.potts or method.compatibility == "any":
+        return
+    if problem.tree and method.compatibility == "tree":
+        return
+    able = [key for key, other in REGISTRY.items() if other.compatibility == "any"]
+    raise ValueError(
+        f"method={name!r}: solves the Potts model and tree metrics (LabelTree), not this "
+        f"compatibility; use one of {', '.join(able)}"
+    )
+
+
+def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict[str, Any]:
+    for key in options:
+        check_choice(f"option of method {name!r}", key, method.options())
+    return options
+
+
+def _start(problem: ProblemBase, method: Method, init: Any, limits: Limits) -> Callable[[], Step]:
+    """Return the function that makes the starting point; what is given is checked at once."""
+    if init is None:
+        init = method.init
+    if init is None:
+        return lambda: Step(problem.unary_marginals())
+    if init is method.init and not isinstance(method.init, str):
+        return partial(method.init, problem)
+    if isinstance(init, str):
+        name = check_choice("init", init, tuple(REGISTRY))
+        return partial(_start_of_method, problem, name, limits)
+    crf = problem.crf
+    if isinstance(init, Result):
+        init = init.marginals
+    init = as_real_array("init", init)
+    if init.shape in (crf.shape, (crf.n,)):
+        labels = crf.check_labels(init)
+        return lambda: Step(problem.indicator(problem.from_numpy(labels)))
+    y = crf.check_marginals("init", init)
+    if y.min() < -1e-3 or np.abs(y.sum(0) - 1).max() > 1e-3:
+        warn(
+            "init",
+            "not in the product of simplices (negative values, or columns that do not add up to "
+            "1); its projection is used",
+        )
+    return lambda: Step(problem.project(problem.from_numpy(y)))
+
+
+def _start_of_method(problem: ProblemBase, name: str, limits: Limits) -> Step:
+    """Run another method, to its end or to the time limit, for its last marginals."""
+    method = REGISTRY[name]
+    own = Limits(time_limit=limits.time_limit, started=limits.started)
+    found = drive(
+        problem,
+        _start(problem, method, None, own),
+        method.start(problem, {}),
+        own,
+        scored=method.scored,
+        finish=method.finish,
+        certified=False,
+    )
+    cut = None if found.converged and not found.interrupted else found
+    info = {"init": name}
+    return Step(found.y, labels=found.labels, energy=found.energy, info=info, cut=cut)
+
+
+def _with_progress(
+    callback: Callable[[Outcome], Any] | None, method: str
+) -> Callable[[Outcome], Any]:
+    """Return a callback that also keeps a line of the terminal up to date."""
+
+    def show(outcome: Outcome) -> Any:
+        gap = "" if outcome.gap is None else f"  gap {100 * outcome.gap:.4f} %"
+        line = f"{method}: iteration {outcome.iterations}  energy {outcome.energy:,.1f}{gap}"
+        print(f"\r{line:<78}", end="", file=sys.stderr, flush=True)
+        return None if callback is None else callback(outcome)
+
+    return show
+
+
+def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits) -> Result:
+    best, constant = problem.best_constant()
+    _warn_of_constants(problem, method, outcome, best, constant)
+    crf = problem.crf
+    grid = crf.shape
+    return Result(
+        labels=problem.to_numpy(outcome.labels).reshape(grid),
+        marginals=problem.to_numpy(outcome.y).reshape(crf.n_labels, *grid),
+        energy=outcome.energy,
+        lower_bound=outcome.lower_bound,
+        method=method,
+        converged=outcome.converged,
+        message=outcome.message,
+        seconds=limits.seconds(),
+        iterations=outcome.iterations,
+        best_constant=(best, constant),
+        trace=outcome.trace,
+        info=outcome.info,
+        crf=crf,
+    )
+
+
+def _warn_of_constants(
+    problem: ProblemBase, method: str, outcome: Outcome, best: int, constant: float
+) -> None:
+    """Say so where the pairwise weights are so strong that one label everywhere is best."""
+    remedy = "the pairwise weights dominate; lower "
+    remedy += f"{mention('bilateral_weight')} and {mention('weight')}"
+    if problem.crf.normalization == "none":
+        remedy += ', or normalise the kernels (normalization="symmetric")'
+    if constant < outcome.energy < float("inf"):
+        warn(
+            "kernels",
+            f"the constant labelling {best} has energy {constant:,.1f}, below the "
+            f"{outcome.energy:,.1f} of {method!r}: {remedy}",
+        )
+    elif bool((outcome.labels == outcome.labels[0]).all()) and method == "lp":
+        least = problem.argmax(-problem.unary)
+        if bool((least != least[0]).any()):
+            found = f"the constant labelling {best} is the best that {method!r} found"
+            warn("kernels", f"{found}: {remedy}")
