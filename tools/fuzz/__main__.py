@@ -23,6 +23,7 @@ from typing import Any
 from cases import work
 
 HANG = 60.0  # seconds
+READY = 300.0  # seconds in which a child imports everything
 SHOWN = 40
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -56,14 +57,20 @@ class Supervisor:
         """Keep one child busy, and replace it where it dies or hangs."""
         context = get_context("spawn")
         child: Any = None
+        ready = False
         while (seed := self._next()) is not None:
             if child is None:
                 ours, theirs = context.Pipe()
                 child = context.Process(target=work, args=(theirs,), daemon=True)
                 child.start()
+                ready = False
                 theirs.close()
-            ours.send(seed)
             try:
+                if not ready:
+                    if not ours.poll(READY):
+                        raise TimeoutError
+                    ready = ours.recv() == "ready"
+                ours.send(seed)
                 if ours.poll(HANG):
                     self._note(seed, *ours.recv())
                     continue

@@ -100,7 +100,7 @@ class Limits:
     @property
     def out_of_time(self) -> str:
         """What a result says whose time was up."""
-        return f"time limit of {self.time_limit:g} s reached"
+        return "" if self.time_limit is None else f"time limit of {self.time_limit:g} s reached"
 
 
 @dataclass
@@ -152,7 +152,7 @@ class Outcome:
         energy = step.energy
         if energy is None:
             unchanged = self._scored is not None and bool((labels == self._scored).all())
-            energy = self._scored_energy if unchanged else problem.energy(labels)
+            energy = self._scored_energy if unchanged else self._evaluated_by(problem, labels)
         self._scored, self._scored_energy = labels, energy
         if self.labels is None or energy < self.energy:
             self.energy, self.labels = energy, labels
@@ -170,10 +170,13 @@ class Outcome:
         trace.relaxed.append(step.relaxed)
         trace.lower_bound.append(self.lower_bound)
 
-    def prove(self, problem: ProblemBase) -> float | None:
-        """Evaluate energy and bound in double precision; return the gap that is proven, if any."""
+    def prove(self, problem: ProblemBase, *, late: bool = False) -> float | None:
+        """Evaluate energy and bound in double precision; return the gap that is proven, if any.
+
+        Where it is `late`, by the most promising dual point alone.
+        """
         self._evaluate(problem)
-        for dual in self._duals:
+        for dual in self._duals[:1] if late else self._duals:
             bound = lower_bound(problem, dual)
             if bound > self._proven:
                 self._proven, self.dual = bound, dual
@@ -193,11 +196,16 @@ class Outcome:
         the trace below its energy are corrected: they never rise.
         """
         if self.labels is not self._evaluated:
-            energy = problem.energy(self.labels)
-            if energy < self._evaluated_energy or self._evaluated is None:
-                self._evaluated, self._evaluated_energy = self.labels, energy
+            self._evaluated_by(problem, self.labels)
         self.labels, self.energy = self._evaluated, self._evaluated_energy
         self.trace.energy[:] = [max(row, self.energy) for row in self.trace.energy]
+
+    def _evaluated_by(self, problem: ProblemBase, labels: Any) -> float:
+        """Return the energy of a labelling in double precision; the best one is kept."""
+        energy = problem.energy(labels)
+        if energy < self._evaluated_energy or self._evaluated is None:
+            self._evaluated, self._evaluated_energy = labels, energy
+        return energy
 
     def reaches(self, problem: ProblemBase, gap: float) -> bool:
         """Return whether the asked gap is proven, where the estimates promise it."""
@@ -215,11 +223,13 @@ class Outcome:
 
     def certify(self, problem: ProblemBase, limits: Limits) -> None:
         """Replace the estimates by what is proven; the trace's last row has it."""
-        gap = self.prove(problem)
+        late = self.interrupted or self.message == limits.out_of_time
+        gap = self.prove(problem, late=late)
         self.lower_bound = None if self.dual is None else self._proven
         self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
-        if limits.gap is not None and gap is not None and gap <= limits.gap:
-            self.converged = not self.interrupted
+        within = limits.gap is not None and gap is not None and gap <= limits.gap
+        if within and not self.interrupted:
+            self.converged = True
             self.message = f"gap {gap:.2e} is within the asked {limits.gap:g}"
 
 
