@@ -14,7 +14,7 @@ While a method iterates, its bounds are estimates in single precision. What a re
 operator, less a bound on all rounding errors: docs/mathematics.md derives it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from densecrf.validation import check_gap, check_integer
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
     from densecrf.problem_base import ProblemBase
+    from densecrf.result import Result
 
 __all__ = [
     "Certificate",
@@ -190,6 +191,9 @@ class Certificate:
         Ordered filter calls made.
     seconds : float
         Time spent.
+    proof : Result
+        The labelling with its energy, the bound and the dual point that proves it: ``proof.save``
+        writes a certificate that others can check (`Result.verify`).
     """
 
     energy: float
@@ -198,6 +202,7 @@ class Certificate:
     better_labels: npt.NDArray[np.int64]
     calls: int
     seconds: float
+    proof: "Result" = field(repr=False)
 
     @property
     def gap(self) -> float:
@@ -274,6 +279,7 @@ def certify(
         time_limit=time_limit,
         threads=threads,
         callback=lambda outcome: _within(energy, outcome.lower_bound, asked),
+        keep_dual=True,
     )
     problem = Problem(crf)
     found = -np.inf if result.lower_bound is None else result.lower_bound
@@ -286,6 +292,12 @@ def certify(
         better_labels=result.labels if better else x.reshape(crf.shape),
         calls=result.trace.ordered_calls[-1],
         seconds=result.seconds,
+        proof=replace(
+            result,
+            labels=x.reshape(crf.shape),
+            energy=energy,
+            lower_bound=None if result.lower_bound is None else bound,
+        ),
     )
 
 
