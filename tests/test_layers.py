@@ -10,8 +10,8 @@ PACKAGE = ROOT / "src" / "densecrf"
 
 # From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
 LAYERS = (
-    ("validation", "cached", "deadline", "changes", "_pyinstaller"),
-    ("native", "resample"),
+    ("validation", "cached", "deadline", "_pyinstaller"),
+    ("native", "resample", "changes"),
     ("kernels", "compatibility", "projections", "filters", "unaries"),
     ("pairwise", "layouts"),
     ("label_costs", "result"),
@@ -29,6 +29,7 @@ LAYERS = (
     ("densecrf",),  # the public names, loaded on first use
     ("experiments",),
     ("learning",),
+    ("comparison", "app"),
     ("cli",),
     ("__main__",),
 )

@@ -249,14 +249,15 @@ class ProblemSteps(ABC):
     def update_multipliers(self, z: Any, y: Any, span: float, edge: float) -> Any:
         """Return the potentials z + `y`, compressed into `span`: the multiplier update.
 
-        Monotone; each node's two ends of width `edge` are kept: pixels at different ends stay
-        fully apart, those at the same end keep their differences. `z` is None at first, and is not
-        changed.
+        Each node's least potential becomes 0. Monotone; its two ends of width `edge` are kept:
+        pixels at different ends stay fully apart, those at the same end keep their differences.
+        `z` is None at first, and is not changed.
         """
         nodes = self.nodes(y)
         rows = self._rows_in_use(nodes)
         out = self.zeros_like(nodes, len(nodes)) if z is None else self.copy(z)
         u = out[rows] + nodes[rows]
+        u = u - self.xp.amin(u, 1)[:, None]
         top = self.xp.amax(u, 1)[:, None]
         slope = (span - 2 * edge) / self.xp.clip(top - 2 * edge, 1e-6, None)
         middle = edge + (u - edge) * slope

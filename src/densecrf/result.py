@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["Result", "Trace", "relative_gap"]
 
 
+OPTIMAL_GAP = 1e-6
+
+
 def relative_gap(energy: float, bound: float | None) -> float | None:
     """Return (energy - bound) / max(1, |energy|): how far from optimal, at most.
 
@@ -104,6 +107,9 @@ class Result:
     trace : Trace
         The way here, a row for each iteration; for ``mf5`` the last one's alone unless there was
         a callback, since scoring an iteration costs as much as making it.
+    possible : ndarray of int, (*spatial), or None
+        How many labels an optimal labelling can have at each pixel, as far as is proven. None where
+        the method has no certificate.
     dual : Dual or None
         The dual point that proves the bound, of ``keep_dual=True``.
     declared : dict or None
@@ -123,6 +129,7 @@ class Result:
     iterations: int
     best_constant: tuple[int, float]
     trace: Trace
+    possible: npt.NDArray[np.int32] | None = None
     info: dict[str, Any] = field(default_factory=dict)
     crf: "DenseCRF | None" = field(default=None, repr=False)
     dual: "Dual | None" = field(default=None, repr=False)
@@ -140,6 +147,23 @@ class Result:
         """(energy - lower_bound) / max(1, abs(energy)), or None without a certificate."""
         return relative_gap(self.energy, self.lower_bound)
 
+    @property
+    def proven(self) -> npt.NDArray[np.bool_]:
+        """The pixels, (*spatial), whose label is the same in every optimal labelling, proven."""
+        if self.possible is None:
+            return np.zeros(self.labels.shape, bool)
+        return np.asarray(self.possible == 1)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether `labels` are proven to be optimal.
+
+        Either no other labelling is left (all pixels are `proven`), or none is better by more than
+        1e-6 of the energy, about what rounding the unaries to float32 changes.
+        """
+        within = self.gap is not None and self.gap <= OPTIMAL_GAP
+        return within or bool(self.proven.all())
+
     def to_dict(self, *, arrays: bool = False) -> dict[str, Any]:
         """Return plain numbers, ready for JSON; with the labels and marginals if asked.
 
@@ -150,6 +174,8 @@ class Result:
             "energy": _plain(self.energy),
             "lower_bound": self.lower_bound,
             "gap": self.gap,
+            "optimal": self.optimal,
+            "proven_share": float(self.proven.mean()),
             "converged": self.converged,
             "message": self.message,
             "seconds": self.seconds,
@@ -268,6 +294,12 @@ class Result:
             lines.append(
                 f"  certificate  within {100 * self.gap:.3g} % of the global optimum, proven"
             )
+            if self.proven.any():
+                verdict = "optimal; " if self.optimal else ""
+                lines.append(
+                    f"  pixels       {verdict}{100 * self.proven.mean():.1f} % of the pixels are "
+                    "proven to have the label of every optimum"
+                )
         label, constant = self.best_constant
         lines.append(f"  for scale    all pixels labelled {label}: {constant:,.3f}")
         last = len(self.trace) - 1

@@ -36,8 +36,11 @@ KNOWN_ENERGIES = ("energy", "current_energy")  # JSON has no infinity: None is o
 def write_result(path: str | os.PathLike[str], result: Result) -> None:
     """Write a result to a file, whole or not at all."""
     arrays = {"labels": result.labels, "marginals": result.marginals}
+    if result.possible is not None:
+        arrays["possible"] = result.possible
     named = {key: value for key, value in result.info.items() if isinstance(value, np.ndarray)}
     head = {"format": FORMAT, "version": VERSION, **result.to_dict(), "arrays": list(named)}
+    head["possible"] = result.possible is not None
     for key in named:
         del head["info"][key]
     arrays |= {f"info.{key}": value for key, value in named.items()}
@@ -116,7 +119,8 @@ def read_result(path: str | os.PathLike[str]) -> Result:
 
 def _result(path: str | os.PathLike[str], head: dict[str, Any]) -> Result:
     names = [f"info.{key}" for key in head["arrays"]]
-    arrays = read_npz(path, ["labels", "marginals", *names])
+    known = bool(head.get("possible", False))
+    arrays = read_npz(path, ["labels", "marginals", *names, *(["possible"] if known else [])])
     labels, marginals = _grid(arrays["labels"], arrays["marginals"])
     info = {**head["info"], **{name[5:]: np.array(arrays[name]) for name in names}}
     constant = head["best_constant"]
@@ -132,6 +136,7 @@ def _result(path: str | os.PathLike[str], head: dict[str, Any]) -> Result:
         iterations=int(head["iterations"]),
         best_constant=(int(constant["label"]), _energy(constant["energy"])),
         trace=_trace(head["trace"]),
+        possible=_possible(arrays["possible"], marginals) if known else None,
         info=info,
         dual=_dual_from_file(path, head["dual"]) if head.get("dual") else None,
         declared=dict(head["declared"]) if head.get("declared") else None,
@@ -146,6 +151,14 @@ def _grid(
     if labels.min() < 0 or labels.max() >= len(marginals):
         raise ValueError(f"labels from {labels.min()} to {labels.max()}, of {len(marginals)}")
     return np.array(labels, np.int64), np.array(marginals, np.float32)
+
+
+def _possible(counts: NDArray[Any], marginals: NDArray[np.float32]) -> NDArray[np.int32]:
+    if counts.dtype.kind != "i" or counts.shape != marginals.shape[1:]:
+        raise ValueError(f"possible of shape {counts.shape}, type {counts.dtype}")
+    if counts.min() < 1 or counts.max() > len(marginals):
+        raise ValueError(f"possible from {counts.min()} to {counts.max()}, of {len(marginals)}")
+    return np.array(counts, np.int32)
 
 
 def _energy(value: float | None) -> float:

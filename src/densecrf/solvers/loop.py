@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.certificates import Dual, checked_bound, lower_bound
+from densecrf.certificates import Dual, checked_bound, lower_bound, possible_labels
 from densecrf.deadline import OutOfTime, deadline
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
@@ -20,6 +20,8 @@ from densecrf.validation import check_gap, check_integer, check_non_negative
 __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 
+PROVABLE = 1e-4  # gap from which on single pixels can be proven
+ROUNDING = 2.0**-24  # gap of what rounding the unaries to float32 changes: no smaller one is asked
 TRIAL = 2.5  # gaps' ratio, estimate to asked, at which a proof is first tried
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
@@ -121,8 +123,9 @@ class Outcome:
     interrupted: bool = False
     message: str = ""
     info: dict[str, Any] = field(default_factory=dict)
-    #: The dual point whose bound is proven.
+    #: The dual point whose bound is proven, and how many labels it leaves at each pixel.
     dual: Dual | None = None
+    possible: Any = None
     _proven: float = -float("inf")
     #: The best labelling among those whose energy was evaluated in double precision.
     _evaluated: Any = None
@@ -209,7 +212,7 @@ class Outcome:
 
     def reaches(self, problem: ProblemBase, gap: float) -> bool:
         """Return whether the asked gap is proven, where the estimates promise it."""
-        estimate = self.gap
+        estimate, gap = self.gap, max(gap, ROUNDING)
         if self._trial is None:
             self._trial = TRIAL * gap
         if estimate is None or estimate > self._trial or not self._duals:
@@ -227,10 +230,16 @@ class Outcome:
         gap = self.prove(problem, late=late)
         self.lower_bound = None if self.dual is None else self._proven
         self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
-        within = limits.gap is not None and gap is not None and gap <= limits.gap
-        if within and not self.interrupted:
+        if self.dual is None or gap is None:
+            return
+        if gap <= PROVABLE and not late:
+            self.possible = possible_labels(problem, self.dual, self.labels)
+        if self.interrupted or limits.gap is None:
+            return
+        if gap <= max(limits.gap, ROUNDING):
             self.converged = True
-            self.message = f"gap {gap:.2e} is within the asked {limits.gap:g}"
+            what = f"the asked {limits.gap:g}" if gap <= limits.gap else "the unaries' rounding"
+            self.message = f"gap {gap:.2e} is within {what}"
 
 
 def drive(

@@ -248,6 +248,9 @@ def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits)
     _warn_of_constants(problem, method, outcome, best, constant)
     crf = problem.crf
     grid = crf.shape
+    possible = outcome.possible
+    if possible is None and outcome.lower_bound is not None:
+        possible = np.full(crf.n, crf.n_labels, np.int32)
     return Result(
         labels=problem.to_numpy(outcome.labels).reshape(grid),
         marginals=problem.to_numpy(outcome.y).reshape(crf.n_labels, *grid),
@@ -260,6 +263,7 @@ def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits)
         iterations=outcome.iterations,
         best_constant=(best, constant),
         trace=outcome.trace,
+        possible=None if possible is None else possible.reshape(grid),
         info=outcome.info,
         crf=crf,
     )
