@@ -62,8 +62,8 @@ def solve(
         method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
     time_limit : float, optional
         Seconds after which to return the best so far, or the argmin of the unary energies where
-        nothing was scored yet. It holds while filters are built, too; a run is late by one filter
-        call at most.
+        nothing was scored yet. It holds while filters are built, too; what follows is one filter
+        call for the energy and one for the bound of what is returned.
     max_iterations : int, optional
         Most iterations.
     threads : int, optional
