@@ -29,7 +29,7 @@ LAYERS = (
     ("densecrf",),  # the public names, loaded on first use
     ("experiments",),
     ("learning",),
-    ("comparison",),
+    ("comparison", "app"),
     ("cli",),
     ("__main__",),
 )

@@ -234,6 +234,30 @@ class DenseCRF:
         unary = unaries.from_labels(labels, n_labels, confidence=confidence, void=void)
         return cls(_final(unary), kernels, _finite=True, **options)
 
+    def with_unary(self, unary: Any) -> "DenseCRF":
+        """Return the model of other unary energies on the same pixels; the filters are shared.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from densecrf import Spatial
+        >>> crf = DenseCRF(np.eye(2)[:, None], [Spatial(sigma=1.0, weight=1.0)])
+        >>> crf.with_unary(1 - crf.unary.reshape(2, 1, 2)).solve("unary").labels
+        array([[0, 1]])
+        """
+        other = DenseCRF(
+            unary,
+            self.kernels,
+            self.normalization,
+            self.filter,
+            compatibility=self.compatibility if self.tree is None else self.tree,
+            blur=self.blur,
+        )
+        if other.shape != self.shape:
+            raise ValueError(f"unary: a grid of {other.shape} for a model of {self.shape} pixels")
+        vars(other)["pairwise"] = self.pairwise
+        return other
+
     @cached_property
     def pairwise(self) -> Pairwise:
         """The matrix K; its filters are built on first use and kept."""

@@ -24,6 +24,7 @@ __all__ = ["label_colors", "plot_result"]
 TINT = 0.55  # weight of the labels' colours over an image
 KEY_LENGTH = 12  # labels named in the colour key
 GOLDEN = 0.618033988749895
+SAFE_COLORS = ("0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442")
 
 Panel = tuple[str, npt.NDArray[Any], npt.NDArray[np.float64] | None]
 
@@ -69,17 +70,19 @@ def plot_result(result: Result, image: Any = None, path: Any = None) -> "Figure"
 def label_colors(count: int) -> npt.NDArray[np.float64]:
     """Return `count` colours, (count, 3) in [0, 1], that are easy to tell apart.
 
-    Hues are a golden section of the circle apart, so that any few labels in a row differ.
+    The first seven are those of Okabe and Ito, which colour-blind people can tell apart; the hues
+    of the others are a golden section of the circle apart, so that any few in a row differ.
 
     Examples
     --------
     >>> label_colors(2).round(1)
-    array([[0.9, 0.2, 0.2],
-           [0.2, 0.3, 0.7]])
+    array([[0. , 0.4, 0.7],
+           [0.9, 0.6, 0. ]])
     """
     tones = ((0.75, 0.91), (0.75, 0.70), (0.45, 0.95), (0.90, 0.55))  # saturation and value
-    hues = (i * GOLDEN % 1 for i in range(count))
-    return np.array([colorsys.hsv_to_rgb(hue, *tones[i % 4]) for i, hue in enumerate(hues)])
+    colors = [tuple(byte / 255 for byte in bytes.fromhex(color)) for color in SAFE_COLORS[:count]]
+    others = [colorsys.hsv_to_rgb(i * GOLDEN % 1, *tones[i % 4]) for i in range(count)]
+    return np.array([*colors, *others[len(colors) :]])
 
 
 def _picture(result: Result, image: Any) -> npt.NDArray[np.float64] | None:

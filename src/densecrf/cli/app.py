@@ -8,6 +8,7 @@ from densecrf import __version__
 from densecrf.cli import (
     adapt,
     alternatives,
+    browser,
     certify,
     compare,
     demo,
@@ -39,6 +40,7 @@ for command in (segment.segment, compare.compare, certify.certify, info.info, de
     app.command(epilog=EPILOG)(command)
 for command in (adapt.adapt, fit.fit, tune.tune):
     app.command(epilog=EPILOG)(command)
+app.command("app", epilog=EPILOG)(browser.open_app)
 reproduce.app.command()(difference.difference)
 reproduce.app.command()(alternatives.alternatives)
 app.add_typer(reproduce.app, epilog=EPILOG)

@@ -293,7 +293,7 @@ class ModelOptions:
         **given: Any,
     ) -> "ModelOptions":
         """Return what the options of `with_model` say."""
-        numbers = {n: x for n in (*NUMBERS, "confidence") if (x := given.pop(n)) is not None}
+        numbers = {n: x for n in (*NUMBERS, "confidence") if (x := given.pop(n, None)) is not None}
         try:
             if params is None:
                 chosen = get_model(preset)
