@@ -218,7 +218,7 @@ def checked_bound(bound: float, energy: float, rounding: float) -> float:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
     """How good a labelling is.
 
@@ -264,6 +264,15 @@ class Certificate:
     def excess(self) -> float:
         """(energy - better_energy) / max(1, abs(energy)): how far from optimal, at least."""
         return (self.energy - self.better_energy) / max(1.0, abs(self.energy))
+
+    def _repr_html_(self) -> str:
+        from densecrf.display import certificate_html
+
+        return certificate_html(self)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"<Certificate: energy={self.energy:.10g}, gap={self.gap:.3g}>"
 
     def __str__(self) -> str:
         """Return a summary for people."""

@@ -15,6 +15,7 @@ from densecrf.validation import ArgumentError
 if TYPE_CHECKING:
     import os
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from densecrf.certificates import Dual
@@ -78,7 +79,7 @@ class Trace:
         return {name: list(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Result:
     r"""The outcome of `DenseCRF.solve`.
 
@@ -264,8 +265,10 @@ class Result:
                     )
         return verify(model, self.labels, self.dual)
 
-    def plot(self, image: Any = None, path: Any = None) -> "Figure":
+    def plot(self, image: Any = None, path: Any = None, *, ax: Any = None) -> "Figure | Axes":
         """Draw the labels over the image, and energy and bound against time.
+
+        A notebook shows the figure that is returned, once, whatever its settings.
 
         Parameters
         ----------
@@ -273,10 +276,25 @@ class Result:
             The image; by default that of the model's first `Bilateral` kernel.
         path : path-like, optional
             Where to save the figure.
+        ax : matplotlib.axes.Axes, optional
+            Draw the labels alone, into these axes of a figure of yours; they are returned.
         """
-        from densecrf.plotting import plot_result
+        from densecrf.plotting import plot_labels, plot_result
 
+        if ax is not None:
+            return plot_labels(self, ax, image=image)
         return plot_result(self, image=image, path=path)
+
+    def _repr_html_(self) -> str:
+        from densecrf.display import result_html
+
+        return result_html(self)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        grid = " × ".join(map(str, self.labels.shape))
+        gap = "None" if self.gap is None else f"{self.gap:.3g}"
+        return f"<Result of {self.method}: {grid} pixels, energy={self.energy:.10g}, gap={gap}>"
 
     def __str__(self) -> str:
         """Return a summary for people."""

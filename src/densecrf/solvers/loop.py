@@ -22,7 +22,6 @@ __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 PROVABLE = 1e-4  # gap from which on single pixels can be proven
 ROUNDING = 2.0**-24  # gap of what rounding the unaries to float32 changes: no smaller one is asked
-TRIAL = 2.5  # gaps' ratio, estimate to asked, at which a proof is first tried
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
 Finish = Callable[[ProblemBase, Any], tuple[Any, float]]
@@ -214,7 +213,7 @@ class Outcome:
         """Return whether the asked gap is proven, where the estimates promise it."""
         estimate, gap = self.gap, max(gap, ROUNDING)
         if self._trial is None:
-            self._trial = TRIAL * gap
+            self._trial = gap
         if estimate is None or estimate > self._trial or not self._duals:
             return False
         proven = self.prove(problem)
