@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.changes import Changes, compare
+from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
     import os
@@ -112,6 +113,8 @@ class Result:
         the method has no certificate.
     dual : Dual or None
         The dual point that proves the bound, of ``keep_dual=True``.
+    declared : dict or None
+        Of a loaded result with a dual point: what declared its energy, beside the arrays.
     info : dict
         What the method has to say of itself (for example the labels and pixels that it kept).
     """
@@ -131,6 +134,7 @@ class Result:
     info: dict[str, Any] = field(default_factory=dict)
     crf: "DenseCRF | None" = field(default=None, repr=False)
     dual: "Dual | None" = field(default=None, repr=False)
+    declared: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property
     def changes(self) -> Changes:
@@ -196,7 +200,8 @@ class Result:
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write everything but the model to one ``.npz`` file, whole or not at all.
 
-        Arrays are stored as such, the rest as JSON; nothing is pickled.
+        Arrays are stored as such, the rest as JSON; nothing is pickled. With ``keep_dual=True`` the
+        file is a certificate: ``Result.load(path).verify(crf)`` checks it against the model.
         """
         from densecrf.io.results import write_result
 
@@ -220,11 +225,17 @@ class Result:
 
         return read_result(path)
 
-    def verify(self) -> "Verification":
+    def verify(self, crf: "DenseCRF | None" = None) -> "Verification":
         """Recompute energy and lower bound by another path, in plain NumPy and float64.
 
         Needs the model and the dual potentials: a result of ``solve(..., keep_dual=True)`` by a
         method on the linear program. See `densecrf.verification`.
+
+        Parameters
+        ----------
+        crf : DenseCRF, optional
+            The model; the result's own by default. A loaded result has none: give the model made
+            again from the same data. One with other kernels or settings is refused.
 
         Examples
         --------
@@ -235,14 +246,24 @@ class Result:
         True
         """
         from densecrf.certificates import Tangent
-        from densecrf.verification import verify
+        from densecrf.verification import declared, verify
 
-        if self.crf is None or self.dual is None or isinstance(self.dual, Tangent):
+        model = self.crf if crf is None else crf
+        if self.dual is None or isinstance(self.dual, Tangent):
             raise ValueError(
                 "verify: this result has no dual potentials; solve with keep_dual=True and a "
                 "method on the linear program"
             )
-        return verify(self.crf, self.labels, self.dual)
+        if model is None:
+            raise ValueError("verify: a loaded result has no model; give it: result.verify(crf)")
+        if self.declared is not None:
+            own = declared(model)
+            for name, value in self.declared.items():
+                if own.get(name) != value:
+                    raise ArgumentError(
+                        "crf", ..., f"its {name} is {own.get(name)}, that of the result {value}"
+                    )
+        return verify(model, self.labels, self.dual)
 
     def plot(self, image: Any = None, path: Any = None, *, ax: Any = None) -> "Figure | Axes":
         """Draw the labels over the image, and energy and bound against time.
