@@ -109,6 +109,8 @@ class Outcome:
     _trial: float | None = None
     _scored: Any = None
     _scored_energy: float = float("inf")
+    _evaluated: Any = None  # the labelling whose energy was evaluated last in double precision
+    _evaluated_energy: float = float("inf")
 
     @property
     def gap(self) -> float | None:
@@ -130,7 +132,7 @@ class Outcome:
         energy = step.energy
         if energy is None:
             unchanged = self._scored is not None and bool((labels == self._scored).all())
-            energy = self._scored_energy if unchanged else problem.energy(labels)
+            energy = self._scored_energy if unchanged else self._evaluate(problem, labels)
         self._scored, self._scored_energy = labels, energy
         if self.labels is None or energy < self.energy:
             self.energy, self.labels = energy, labels
@@ -148,9 +150,15 @@ class Outcome:
         trace.relaxed.append(step.relaxed)
         trace.lower_bound.append(self.lower_bound)
 
+    def _evaluate(self, problem: ProblemBase, labels: Any) -> float:
+        """Return the energy in double precision, evaluated once for each labelling."""
+        if self._evaluated is not labels:
+            self._evaluated, self._evaluated_energy = labels, problem.energy(labels)
+        return self._evaluated_energy
+
     def prove(self, problem: ProblemBase) -> float | None:
         """Evaluate energy and bound in double precision; return the gap that is proven, if any."""
-        self.energy = problem.energy(self.labels)
+        self.energy = self._evaluate(problem, self.labels)
         for dual in self._duals:
             bound = lower_bound(problem, dual)
             if bound > self._proven:
