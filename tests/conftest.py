@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from densecrf.native import core
+from scribbling import CHROMIUM, FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if "shared_data" in fixtures:
             item.add_marker("needs_shared")
+        if "browser" in fixtures:
+            item.add_marker("browser")
 
 
 @pytest.fixture(scope="session")
@@ -54,10 +57,23 @@ def restore_isa() -> Iterator[None]:
     assert core().select_isa(chosen)
 
 
+@pytest.fixture(scope="session")
+def browser():
+    """Return a headless Chromium of the system."""
+    playwright = pytest.importorskip("playwright.sync_api", exc_type=ImportError)
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine: the page is not tested in a browser")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
+        yield running
+        running.close()
+
+
 class StrictSkips:
     """Turn skips into a failed run, so that continuous integration cannot lose tests silently.
 
-    Allowed are tests marked ``gpu``, and ``needs_shared`` where there is no reference data.
+    Allowed are tests marked ``gpu``, ``needs_shared`` where there is no reference data, and
+    ``browser`` where there is no Chromium.
     """
 
     def __init__(self) -> None:
@@ -70,6 +86,8 @@ class StrictSkips:
         if "gpu" in keywords:
             return
         if "needs_shared" in keywords and not SHARED_DATA.is_dir():
+            return
+        if "browser" in keywords and CHROMIUM is None:
             return
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         self.refused.append(f"{report.nodeid}: {reason}")

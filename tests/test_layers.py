@@ -10,8 +10,8 @@ PACKAGE = ROOT / "src" / "densecrf"
 
 # From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
 LAYERS = (
-    ("validation", "cached", "deadline", "changes", "_pyinstaller"),
-    ("native", "resample"),
+    ("validation", "cached", "deadline", "_pyinstaller"),
+    ("native", "resample", "changes"),
     ("kernels", "compatibility", "projections", "filters", "unaries"),
     ("pairwise", "layouts"),
     ("label_costs", "result"),
@@ -20,6 +20,7 @@ LAYERS = (
     ("problem_base", "verification"),
     ("problem", "rounding"),
     ("io", "plotting", "solvers"),
+    ("display",),
     ("model",),
     ("presets",),
     ("torch",),
@@ -29,6 +30,8 @@ LAYERS = (
     ("densecrf",),  # the public names, loaded on first use
     ("experiments",),
     ("learning",),
+    ("comparison", "app"),
+    ("widget",),
     ("cli",),
     ("__main__",),
 )
@@ -42,6 +45,9 @@ LATE = {
     ("result", "certificates"): "Result.verify",
     ("result", "verification"): "Result.verify",
     ("result", "io"): "Result.save and load",
+    ("certificates", "display"): "what notebooks show",
+    ("kernels", "display"): "what notebooks show",
+    ("result", "display"): "what notebooks show",
     ("result", "plotting"): "Result.plot draws with the optional extra",
     ("solvers", "torch"): "solve(device=...) continues on the device",
 }

@@ -2,128 +2,129 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <stdexcept>
+
+#include "simd/row_kernels.hpp"
 
 namespace densecrf {
 
 namespace {
 
-constexpr int kColumns = 8;  // of a row that go through all blurs together
-constexpr int kBatch = 48;   // columns of a row at most, unless one channel alone needs more
+constexpr int kColumns = RowKernels::kDoubles;  // that go through all blurs together
+constexpr int kBatch = 48;                      // columns at most, unless one channel needs more
 constexpr std::int64_t kGrain = 1024;
+constexpr std::int64_t kTile = 64;  // pixels that are sliced together
 
 double scale_of(const Lattice& lattice) {
   return 1 / (1 + std::ldexp(1.0, -lattice.dimension()));
 }
 
-// Rows of values at the vertices, whole groups of kColumns.
-class VertexRows {
+// Values at the vertices: group after group of kColumns columns, in each a row per vertex and one
+// of zeros behind them.
+class ColumnGroups {
  public:
-  VertexRows(std::int64_t vertices, int columns)
-      : width_((columns + kColumns - 1) / kColumns * kColumns), values_(vertices * width_) {}
-  double* row(std::int64_t v) { return values_.data() + v * width_; }
-  const double* row(std::int64_t v) const { return values_.data() + v * width_; }
-  int width() const { return width_; }
-  int groups() const { return width_ / kColumns; }
-
-  // Blurs one group of columns along all axes, in place: out_v = own_v + ½ (next + previous).
-  void blur(const Topology& t, bool reversed, int group) {
-    for (int i = 0; i <= t.dimension; ++i)
-      blur_axis(t.lines_of(reversed ? t.dimension - i : i), t.vertices, group * kColumns);
+  ColumnGroups(const Topology& topology, int columns)
+      : topology_(topology),
+        groups_((columns + kColumns - 1) / kColumns),
+        values_(groups_ * stride()) {
+    for (int g = 0; g < groups_; ++g)
+      std::fill_n(group(g) + topology_.vertices * std::int64_t{kColumns}, kColumns, 0.0);
+  }
+  int groups() const { return groups_; }
+  int width() const { return groups_ * kColumns; }
+  double* group(int g) { return values_.data() + g * stride(); }
+  const double* group(int g) const { return values_.data() + g * stride(); }
+  // Where a column begins; the next vertex's number is kColumns further on.
+  const double* column(int c) const { return group(c / kColumns) + c % kColumns; }
+  // Sets a vertex's numbers, width() of them.
+  void set(std::int64_t v, const double* row) {
+    for (int g = 0; g < groups_; ++g)
+      std::copy_n(row + g * kColumns, kColumns, group(g) + v * kColumns);
   }
 
- private:
-  void blur_axis(Topology::Lines lines, std::int32_t vertices, int first) {
-    const double zeros[kColumns] = {};
-    for (std::int64_t i = 1; i < lines.length; ++i) {
-      double previous[kColumns] = {};
-      for (; lines.begin[i] != vertices; ++i) {
-        double* own = row(lines.begin[i]) + first;
-        const std::int32_t next = lines.begin[i + 1];
-        const double* following = next == vertices ? zeros : row(next) + first;
-        for (int c = 0; c < kColumns; ++c) {
-          const double value = own[c];
-          own[c] = value + 0.5 * (following[c] + previous[c]);
-          previous[c] = value;
-        }
-      }
+  // Blurs one group along all axes, in place: out_v = own_v + ½ (next + previous).
+  void blur(bool reversed, int g, Team& team, int thread) {
+    const int d = topology_.dimension;
+    for (int i = 0; i <= d; ++i) {
+      team.checkpoint(thread);
+      const Topology::Lines lines = topology_.lines_of(reversed ? d - i : i);
+      row_kernels().blur_doubles(lines.begin, lines.length, topology_.vertices, group(g));
     }
   }
 
-  int width_;
+ private:
+  std::int64_t stride() const { return (topology_.vertices + std::int64_t{1}) * kColumns; }
+
+  const Topology& topology_;
+  int groups_;
   Buffer<double> values_;
 };
 
-// The sum of both orders' blurs of what splat(v, row) puts into a row of zeros.
+// The sum of both orders' blurs of what splat(v, row, scratch) puts into a row of zeros.
 template <class Splat>
-VertexRows blurred_twice(const Topology& t, int columns, Team& team, Splat&& splat) {
-  VertexRows forward(t.vertices, columns), reversed(t.vertices, columns);
-  const int width = forward.width();
+ColumnGroups blurred_twice(const Topology& t, int columns, int scratch, Team& team, Splat&& splat) {
+  ColumnGroups forward(t, columns), reversed(t, columns);
   team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    std::fill(forward.row(begin), forward.row(end), 0.0);
-    for (std::int64_t v = begin; v < end; ++v) splat(v, forward.row(v));
-    std::copy(forward.row(begin), forward.row(end), reversed.row(begin));
+    const int width = forward.width();
+    std::vector<double> row(static_cast<std::size_t>(width + scratch));
+    for (std::int64_t v = begin; v < end; ++v) {
+      std::fill_n(row.data(), width, 0.0);
+      splat(v, row.data(), row.data() + width);
+      forward.set(v, row.data());
+      reversed.set(v, row.data());
+    }
   });
-  team.run(2 * forward.groups(), 1, [&](std::int64_t task, std::int64_t, int) {
+  team.run(2 * forward.groups(), 1, [&](std::int64_t task, std::int64_t, int thread) {
     const auto group = static_cast<int>(task / 2);
-    task % 2 == 0 ? forward.blur(t, false, group) : reversed.blur(t, true, group);
+    (task % 2 == 0 ? forward : reversed).blur(task % 2 == 1, group, team, thread);
   });
-  team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    const double* other = reversed.row(begin);
-    double* own = forward.row(begin);
-    for (std::int64_t i = 0; i < (end - begin) * width; ++i) own[i] += other[i];
+  team.run(forward.groups() * t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto group = static_cast<int>(i / t.vertices);
+      double* own = forward.group(group) + i % t.vertices * kColumns;
+      const double* other = reversed.group(group) + i % t.vertices * kColumns;
+      for (int c = 0; c < kColumns; ++c) own[c] += other[c];
+    }
   });
   return forward;
 }
 
-// A channel whose levels differ, counted from the lowest that it reaches. Column q of its part of a
-// row holds C_{q+1}, the mass at or above level q + 1.
+// A channel whose levels differ, counted from the lowest that it reaches. C_q, the mass at or above
+// level q, is stored for q = 1 .. slots.
 struct Span {
   int channel;
-  int columns;
+  int slots;
   double lowest;
   double least, most;
 };
 
-// Spans side by side: the first columns of all, which every pixel reads, before the others.
+// Spans side by side. In the rows that are stored come first all C_1, which every pixel reads, then
+// the other columns. While a row is made, `place` + q is C_q, 0 <= q <= slots + 1.
 struct Batch {
   std::vector<Span> spans;
-  std::vector<int> others;  // where a span's second column lies
-  int columns = 0;
+  std::vector<int> others, place;  // by span: where C_2 is stored; where C_0 is while a row is made
+  int columns = 0, places = 0;
 
   explicit Batch(std::vector<Span> given) : spans(std::move(given)), columns(size()) {
     for (const Span& span : spans) {
       others.push_back(columns);
-      columns += span.columns - 1;
+      place.push_back(places);
+      columns += span.slots - 1;
+      places += span.slots + 2;
     }
   }
   int size() const { return static_cast<int>(spans.size()); }
   int column(int span, int q) const {
-    return q == 0 ? span : others[static_cast<std::size_t>(span)] + q - 1;
+    return q == 1 ? span : others[static_cast<std::size_t>(span)] + q - 2;
   }
 };
 
-// A pixel's level h + f > 0 in one span.
+// A pixel's level h + f > 0 in one span: it belongs to the levels h and h + 1.
 struct Active {
-  int span;
-  int h;
+  std::int32_t span;
+  std::int32_t place;  // of C_h
   double f;
-
-  Active(int span_, double t) : span(span_), h(static_cast<int>(t)), f(t - h) {}
-
-  // It adds to levels h and h + 1.
-  void add(const Batch& batch, double weight, double* row) const {
-    if (h > 0) row[batch.column(span, h - 1)] += (1 - f) * weight;
-    if (f > 0) row[batch.column(span, h)] += f * weight;
-  }
-  // (1 - f) C_h + C_{h+1} + f C_{h+2}, without C_0.
-  double above(const Batch& batch, const double* row) const {
-    const int columns = batch.spans[static_cast<std::size_t>(span)].columns;
-    double sum = h < columns ? row[batch.column(span, h)] : 0.0;
-    if (h > 0) sum += (1 - f) * row[batch.column(span, h - 1)];
-    if (f > 0 && h + 1 < columns) sum += f * row[batch.column(span, h + 1)];
-    return sum;
-  }
 };
 
 // The pixels' levels above the lowest, pixel after pixel.
@@ -131,30 +132,92 @@ class ActiveLevels {
  public:
   // level(span, pixel) counts from the span's lowest.
   template <class LevelOf>
-  ActiveLevels(std::int64_t n, int spans, Team& team, LevelOf&& level)
-      : begin_(static_cast<std::size_t>(n) + 1, 0),
-        chunks_(static_cast<std::size_t>(n / kGrain) + 1) {
+  ActiveLevels(std::int64_t n, const Batch& batch, Team& team, LevelOf&& level)
+      : begin_(static_cast<std::size_t>(n) + 1, 0) {
+    const int spans = batch.size();
+    std::vector<std::vector<Active>> chunks(static_cast<std::size_t>((n + kGrain - 1) / kGrain));
     team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-      auto& chunk = chunks_[static_cast<std::size_t>(begin / kGrain)];
-      for (std::int64_t a = begin; a < end; ++a) {
+      auto& chunk = chunks[static_cast<std::size_t>(begin / kGrain)];
+      std::vector<double> tile(static_cast<std::size_t>(spans * kTile));
+      for (std::int64_t first = begin; first < end; first += kTile) {
+        const std::int64_t count = std::min(end - first, kTile);
         for (int i = 0; i < spans; ++i)
-          if (const double t = level(i, a); t > 0) chunk.emplace_back(i, t);
-        begin_[static_cast<std::size_t>(a) + 1] = static_cast<std::int32_t>(chunk.size());
+          for (std::int64_t a = 0; a < count; ++a) tile[i * kTile + a] = level(i, first + a);
+        for (std::int64_t a = 0; a < count; ++a) {
+          for (int i = 0; i < spans; ++i)
+            if (const double t = tile[i * kTile + a]; t > 0) {
+              const auto h = static_cast<std::int32_t>(t);
+              chunk.push_back({i, batch.place[i] + h, t - h});
+            }
+          begin_[first + a + 1] = static_cast<std::int64_t>(chunk.size());
+        }
       }
     });
+    for (const auto& chunk : chunks) {
+      const auto before = static_cast<std::int64_t>(levels_.size());
+      const std::int64_t first = (&chunk - chunks.data()) * kGrain;
+      for (std::int64_t a = first; a < std::min(n, first + kGrain); ++a) begin_[a + 1] += before;
+      levels_.insert(levels_.end(), chunk.begin(), chunk.end());
+    }
   }
-  template <class Body>
-  void each(std::int64_t pixel, Body&& body) const {
-    const auto& chunk = chunks_[static_cast<std::size_t>(pixel / kGrain)];
-    const std::int32_t first = pixel % kGrain ? begin_[static_cast<std::size_t>(pixel)] : 0;
-    for (std::int32_t i = first; i < begin_[static_cast<std::size_t>(pixel) + 1]; ++i)
-      body(chunk[static_cast<std::size_t>(i)]);
+  std::span<const Active> of(std::int64_t pixel) const {
+    return {levels_.data() + begin_[pixel], levels_.data() + begin_[pixel + 1]};
   }
 
  private:
-  std::vector<std::int32_t> begin_;
-  std::vector<std::vector<Active>> chunks_;
+  std::vector<std::int64_t> begin_;
+  std::vector<Active> levels_;
 };
+
+// The blurred rows of a batch on one lattice.
+struct Blurred {
+  const Lattice* lattice;
+  double factor;
+  ColumnGroups twice;
+};
+
+Blurred blurred_batch(const DoubleTerm& term, const Batch& batch, const ActiveLevels& active,
+                      Team& team) {
+  const Lattice& lattice = *term.lattice;
+  const Topology& t = *lattice.topology;
+  const int size = batch.size();
+  const auto splat = [&](std::int64_t v, double* row, double* masses) {
+    std::fill_n(masses, batch.places, 0.0);
+    for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
+      const double weight = lattice.entry_weight[e];
+      for (const Active& own : active.of(t.entry_pixel[e])) {
+        masses[own.place] += (1 - own.f) * weight;
+        masses[own.place + 1] += own.f * weight;
+      }
+    }
+    for (int i = 0; i < size; ++i) {  // from masses of levels to masses at or above them
+      const double* level = masses + batch.place[i];
+      double above = 0;
+      for (int q = batch.spans[i].slots; q > 0; --q) row[batch.column(i, q)] = above += level[q];
+    }
+  };
+  return {&lattice, 0.5 * term.weight * scale_of(lattice),
+          blurred_twice(t, batch.columns, batch.places, team, splat)};
+}
+
+// Σ_k weight_k of (1 - f) C_h + C_{h+1} + f C_{h+2}, without C_0, of one pixel.
+double above(const Active& own, const Batch& batch, const Blurred& blurred, std::int64_t a) {
+  const int slots = batch.spans[static_cast<std::size_t>(own.span)].slots;
+  const int h = own.place - batch.place[static_cast<std::size_t>(own.span)];
+  const double share[3] = {1 - own.f, 1.0, own.f};
+  const Topology& t = *blurred.lattice->topology;
+  const float* weight = blurred.lattice->corner_weight.data();
+  double sum = 0;
+  for (int i = 0; i < 3; ++i) {
+    if (h + i < 1 || h + i > slots || share[i] == 0) continue;
+    const double* column = blurred.twice.column(batch.column(own.span, h + i));
+    double filtered = 0;
+    for (std::int64_t k = a; k < (t.dimension + 1) * t.pixels; k += t.pixels)
+      filtered += weight[k] * column[std::int64_t{t.corner[k]} * kColumns];
+    sum += share[i] * filtered;
+  }
+  return blurred.factor * sum;
+}
 
 double level_of(double score, const DoubleLevels& levels) {
   const double open = (score - levels.low) * levels.scale;
@@ -176,57 +239,43 @@ std::vector<Span> spans_of(const float* extents, int channels, const DoubleLevel
 }
 
 // Sets the planes of `out` that belong to a batch.
-void add_batch(const std::vector<DoubleTerm>& terms, const double* mass, const float* scores,
-               const float* offsets, double* out, const Batch& batch, const DoubleLevels& levels,
-               Team& team) {
+void ordered_batch(const std::vector<DoubleTerm>& terms, const double* mass, const float* scores,
+                   const float* offsets, double* out, const Batch& batch,
+                   const DoubleLevels& levels, Team& team) {
   const std::int64_t n = terms.front().lattice->pixels();
   const int size = batch.size();
-  const auto plane = [&](int span) { return out + batch.spans[span].channel * n; };
-  const ActiveLevels active(n, size, team, [&](int i, std::int64_t a) {
+  const ActiveLevels active(n, batch, team, [&](int i, std::int64_t a) {
     const Span& span = batch.spans[i];
     const std::int64_t place = span.channel * n + a;
     const double score = double{scores[place]} + (offsets ? offsets[place] : 0.0f);
     return std::clamp(level_of(score, levels), span.least, span.most) - span.lowest;
   });
-  for (const DoubleTerm& term : terms) {
-    const Lattice& lattice = *term.lattice;
-    const Topology& t = *lattice.topology;
-    const double factor = 0.5 * term.weight * scale_of(lattice);
-    const VertexRows twice =
-        blurred_twice(t, batch.columns, team, [&](std::int64_t v, double* row) {
-          for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
-            active.each(t.entry_pixel[e],
-                        [&](const Active& own) { own.add(batch, lattice.entry_weight[e], row); });
-          for (int i = 0; i < size; ++i)  // from masses of levels to masses at or above them
-            for (int q = batch.spans[i].columns - 1; q > 0; --q)
-              row[batch.column(i, q - 1)] += row[batch.column(i, q)];
-        });
-    team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-      std::vector<double> sums(static_cast<std::size_t>(size));
-      for (std::int64_t a = begin; a < end; ++a) {
-        std::fill(sums.begin(), sums.end(), 0.0);
-        const auto each_corner = [&](auto&& body) {
-          for (int k = 0; k <= t.dimension; ++k)
-            body(double{lattice.corner_weight[k * n + a]}, twice.row(t.corner[k * n + a]));
-        };
-        each_corner([&](double weight, const double* row) {  // at the lowest level: C_1
-          for (int i = 0; i < size; ++i) sums[i] += weight * row[i];
-        });
-        active.each(a, [&](const Active& own) {
-          double sum = 0;
-          each_corner(
-              [&](double weight, const double* row) { sum += weight * own.above(batch, row); });
-          sums[own.span] = sum;
-        });
-        for (int i = 0; i < size; ++i) plane(i)[a] -= factor * sums[i];
-      }
-    });
-  }
+  std::vector<Blurred> blurred;
+  for (const DoubleTerm& term : terms) blurred.push_back(blurred_batch(term, batch, active, team));
   team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t a = begin; a < end; ++a)  // C_0 is the mass: all of it, or f of it at h = 0
-      active.each(a, [&](const Active& own) {
-        plane(own.span)[a] += own.h > 0 ? mass[a] : own.f * mass[a];
-      });
+    double rows[kTile * kColumns];
+    for (std::int64_t first = begin; first < end; first += kTile) {
+      const std::int64_t stop = std::min(end, first + kTile);
+      for (int i = 0; i < size; i += kColumns) {  // at the lowest level: -C_1
+        for (const Blurred& each : blurred)
+          row_kernels().slice_doubles(each.lattice->view(), each.twice.group(i / kColumns),
+                                      -each.factor, &each != blurred.data(), rows, first, stop);
+        for (int c = i; c < std::min(size, i + kColumns); ++c)
+          for (std::int64_t a = first; a < stop; ++a)
+            out[batch.spans[c].channel * n + a] = rows[(a - first) * kColumns + c - i];
+      }
+      for (std::int64_t a = first; a < stop; ++a)
+        for (const Active& own : active.of(a)) {
+          const Span& span = batch.spans[static_cast<std::size_t>(own.span)];
+          double& result = out[span.channel * n + a];
+          if (span.slots > 1) {
+            result = 0;
+            for (const Blurred& each : blurred) result -= above(own, batch, each, a);
+          }
+          const bool all = own.place > batch.place[static_cast<std::size_t>(own.span)];
+          result += all ? mass[a] : own.f * mass[a];  // C_0 is the mass
+        }
+    }
   });
 }
 
@@ -235,26 +284,26 @@ void add_batch(const std::vector<DoubleTerm>& terms, const double* mass, const f
 void apply_double(const std::vector<DoubleTerm>& terms, const double* in, double* out, int channels,
                   Team& team) {
   const std::int64_t n = terms.front().lattice->pixels();
-  std::fill(out, out + channels * n, 0.0);
-  for (const DoubleTerm& term : terms) {
-    const Lattice& lattice = *term.lattice;
-    const Topology& t = *lattice.topology;
-    const double factor = 0.5 * term.weight * scale_of(lattice);
-    for (int first = 0; first < channels; first += kColumns) {
-      const int count = std::min(kColumns, channels - first);
-      const double* planes = in + first * n;
-      const VertexRows twice = blurred_twice(t, count, team, [&](std::int64_t v, double* row) {
-        for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
-          for (int c = 0; c < count; ++c)
-            row[c] += lattice.entry_weight[e] * planes[c * n + t.entry_pixel[e]];
-      });
-      team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-        for (std::int64_t a = begin; a < end; ++a)
-          for (int c = 0; c < count; ++c) {
-            double sum = 0;
-            for (int k = 0; k <= t.dimension; ++k)
-              sum += lattice.corner_weight[k * n + a] * twice.row(t.corner[k * n + a])[c];
-            out[(first + c) * n + a] += factor * sum;
+  for (int first = 0; first < channels; first += kColumns) {
+    const int count = std::min(kColumns, channels - first);
+    for (const DoubleTerm& term : terms) {
+      const Lattice& lattice = *term.lattice;
+      const Topology& t = *lattice.topology;
+      const ColumnGroups twice =
+          blurred_twice(t, count, 0, team, [&](std::int64_t v, double* row, double*) {
+            for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
+              for (int c = 0; c < count; ++c)
+                row[c] += lattice.entry_weight[e] * in[(first + c) * n + t.entry_pixel[e]];
+          });
+      const double factor = 0.5 * term.weight * scale_of(lattice);
+      team.run(n, kTile, [&](std::int64_t begin, std::int64_t end, int) {
+        double rows[kTile * kColumns];
+        row_kernels().slice_doubles(lattice.view(), twice.group(0), factor, false, rows, begin,
+                                    end);
+        for (int c = 0; c < count; ++c)
+          for (std::int64_t a = begin; a < end; ++a) {
+            double& to = out[(first + c) * n + a];
+            to = (&term == terms.data() ? 0.0 : to) + rows[(a - begin) * kColumns + c];
           }
       });
     }
@@ -265,14 +314,16 @@ void ordered_double(const std::vector<DoubleTerm>& terms, const double* mass, co
                     const float* offsets, const float* extents, double* out, int channels,
                     DoubleLevels levels, Team& team) {
   const std::int64_t n = terms.front().lattice->pixels();
-  std::fill(out, out + channels * n, 0.0);
   const std::vector<Span> spans = spans_of(extents, channels, levels);
+  for (int c = 0; c < channels; ++c)
+    if (std::ranges::find(spans, c, &Span::channel) == spans.end())
+      std::fill_n(out + c * n, n, 0.0);
   for (auto at = spans.begin(); at != spans.end();) {
     auto last = at;  // one span at least, and more while their columns are no more than kBatch
     for (int columns = 0; last != spans.end(); ++last)
-      if ((columns += last->columns) > kBatch && last != at) break;
+      if ((columns += last->slots) > kBatch && last != at) break;
     const Batch batch({at, last});
-    add_batch(terms, mass, scores, offsets, out, batch, levels, team);
+    ordered_batch(terms, mass, scores, offsets, out, batch, levels, team);
     at = last;
   }
 }
@@ -296,38 +347,38 @@ double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x,
   const auto count = static_cast<int>(present.size());
   const std::int64_t blocks = (count + kColumns - 1) / kColumns;
   std::vector<double> parts(terms.size() * static_cast<std::size_t>(blocks));
-  team.run(static_cast<std::int64_t>(parts.size()), 1, [&](std::int64_t task, std::int64_t, int) {
-    const DoubleTerm& term = terms[static_cast<std::size_t>(task / blocks)];
-    const Lattice& lattice = *term.lattice;
-    const Topology& t = *lattice.topology;
-    const int first = static_cast<int>(task % blocks) * kColumns;
-    const int columns = std::min(kColumns, count - first);
-    VertexRows own(t.vertices, columns), mixed(t.vertices, columns);
-    for (std::int64_t v = 0; v < t.vertices; ++v) {
-      double *s = own.row(v), *m = mixed.row(v), all = 0;
-      std::fill_n(s, kColumns, 0.0);
-      std::fill_n(m, kColumns, 0.0);
-      for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
-        const std::int64_t label = x[t.entry_pixel[e]];
-        const double weight = lattice.entry_weight[e];
-        const int c = column[static_cast<std::size_t>(label)] - first;
-        if (c >= 0 && c < columns) s[c] += weight;
-        all += weight;
-        if (costs)
-          for (int i = 0; i < columns; ++i)
-            m[i] += weight * costs[std::int64_t{present[first + i]} * labels + label];
-      }
-      if (!costs)
-        for (int i = 0; i < columns; ++i) m[i] = all - s[i];
-    }
-    mixed.blur(t, false, 0);
-    double sum = 0;
-    for (std::int64_t v = 0; v < t.vertices; ++v) {
-      const double *s = own.row(v), *m = mixed.row(v);
-      for (int c = 0; c < columns; ++c) sum += s[c] * m[c];
-    }
-    parts[static_cast<std::size_t>(task)] = term.weight * scale_of(lattice) * sum;
-  });
+  team.run(static_cast<std::int64_t>(parts.size()), 1,
+           [&](std::int64_t task, std::int64_t, int thread) {
+             const DoubleTerm& term = terms[static_cast<std::size_t>(task / blocks)];
+             const Lattice& lattice = *term.lattice;
+             const Topology& t = *lattice.topology;
+             const int first = static_cast<int>(task % blocks) * kColumns;
+             const int columns = std::min(kColumns, count - first);
+             ColumnGroups own(t, columns), mixed(t, columns);
+             for (std::int64_t v = 0; v < t.vertices; ++v) {
+               double *s = own.group(0) + v * kColumns, *m = mixed.group(0) + v * kColumns, all = 0;
+               std::fill_n(s, kColumns, 0.0);
+               std::fill_n(m, kColumns, 0.0);
+               for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
+                 const std::int64_t label = x[t.entry_pixel[e]];
+                 const double weight = lattice.entry_weight[e];
+                 const int c = column[static_cast<std::size_t>(label)] - first;
+                 if (c >= 0 && c < columns) s[c] += weight;
+                 all += weight;
+                 if (costs)
+                   for (int i = 0; i < columns; ++i)
+                     m[i] += weight * costs[std::int64_t{present[first + i]} * labels + label];
+               }
+               if (!costs)
+                 for (int i = 0; i < columns; ++i) m[i] = all - s[i];
+             }
+             mixed.blur(false, 0, team, thread);
+             double sum = 0;
+             const double *s = own.group(0), *m = mixed.group(0);
+             for (std::int64_t i = 0; i < kColumns * std::int64_t{t.vertices}; ++i)
+               sum += s[i] * m[i];
+             parts[static_cast<std::size_t>(task)] = term.weight * scale_of(lattice) * sum;
+           });
   double total = 0;
   for (const double part : parts) total += part;
   return total;

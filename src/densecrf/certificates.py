@@ -14,18 +14,20 @@ While a method iterates, its bounds are estimates in single precision. What a re
 operator, less a bound on all rounding errors: docs/mathematics.md derives it.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from densecrf.result import relative_gap
-from densecrf.validation import check_integer, check_non_negative
+from densecrf.validation import check_gap, check_integer
 
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
     from densecrf.problem_base import ProblemBase
+    from densecrf.result import Result
 
 __all__ = [
     "Certificate",
@@ -38,6 +40,7 @@ __all__ = [
     "checked_bound",
     "lower_bound",
     "on_host",
+    "possible_labels",
 ]
 
 UNIT = 2.0**-53  # of rounding, in double precision
@@ -125,20 +128,63 @@ def lower_bound(problem: "ProblemBase", dual: Dual) -> float:
     dual : Potentials, Mixture or Tangent
         The dual point.
     """
-    xp = problem.xp
-    if isinstance(dual, Tangent):
-        r, constant, mass = problem.tangent(dual.y)
-    else:
-        parts = dual.parts if isinstance(dual, Mixture) else ((1.0, dual),)
-        r, constant = problem.zeros_like(problem.mass_double, problem.n_labels), 0.0
-        for share, potentials in parts:
-            r += share * problem.dual_point_double(potentials)
-        mass = problem.reach * problem.total_mass_double
-    least = problem.unary[0] + r[0]
-    for phi, own in zip(problem.unary[1:], r[1:], strict=True):
-        least = xp.minimum(least, phi + own)
-    total, size = float(least.sum()), float(abs(least).sum())
-    return total + constant - 2 * gamma(problem.n) * (mass + size + abs(constant))
+    costs = _Costs(problem, dual)
+    return costs.bound
+
+
+def possible_labels(problem: "ProblemBase", dual: Dual, labels: Any) -> Any:
+    r"""Count the labels that an optimal labelling can have at each pixel.
+
+    With the costs :math:`c = \phi + r` of a dual point, every labelling with label i at pixel a has
+    at least the energy :math:`\sum_b \min_j c_{bj} + (c_{ai} - \min_j c_{aj})`: the bound and the
+    *reduced cost*. Where that is above the energy of a known labelling, no optimal labelling has
+    label i at a. Rounding errors of all four numbers are given away.
+
+    Parameters
+    ----------
+    problem
+        The problem, on whatever arrays.
+    dual : Potentials, Mixture or Tangent
+        The dual point.
+    labels : array of int, (n,)
+        The known labelling.
+
+    Returns
+    -------
+    ndarray of int, (n,)
+        At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
+    """
+    costs = _Costs(problem, dual)
+    energy = problem.energy(labels) + problem.energy_rounding(labels)
+    slack = energy - costs.bound + 2 * costs.rounding
+    count = sum((row - costs.least <= slack) + 0 for row in costs.rows())
+    return problem.to_numpy(count).astype(np.int32)
+
+
+class _Costs:
+    """The costs φ + r of a dual point in double precision, and the bound that they prove."""
+
+    def __init__(self, problem: "ProblemBase", dual: Dual) -> None:
+        self._unary = problem.unary
+        if isinstance(dual, Tangent):
+            self._r, constant, mass = problem.tangent(dual.y)
+        else:
+            parts = dual.parts if isinstance(dual, Mixture) else ((1.0, dual),)
+            self._r, constant = problem.zeros_like(problem.mass_double, problem.n_labels), 0.0
+            for share, potentials in parts:
+                self._r += share * problem.dual_point_double(potentials)
+            mass = problem.reach * problem.total_mass_double
+        rows = self.rows()
+        self.least = next(rows)
+        for row in rows:
+            self.least = problem.xp.minimum(self.least, row)
+        total, size = float(self.least.sum()), float(abs(self.least).sum())
+        self.rounding = 2 * gamma(problem.n) * (mass + size + abs(constant))
+        self.bound = total + constant - self.rounding
+
+    def rows(self) -> Iterator[Any]:
+        """Yield the costs of each label, (n,)."""
+        return (phi + own for phi, own in zip(self._unary, self._r, strict=True))
 
 
 def gamma(n: int) -> float:
@@ -172,7 +218,7 @@ def checked_bound(bound: float, energy: float, rounding: float) -> float:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
     """How good a labelling is.
 
@@ -186,18 +232,28 @@ class Certificate:
         The lowest energy that was met on the way: at most `energy`.
     better_labels : ndarray, (*spatial)
         The labelling that has it.
+    proven : ndarray of bool, (*spatial)
+        The pixels whose label is the one that every optimal labelling has, as far as is proven.
+    possible : ndarray of int, (*spatial)
+        How many labels an optimal labelling can have at each pixel, as far as is proven.
     calls : int
         Ordered filter calls made.
     seconds : float
         Time spent.
+    proof : Result
+        The labelling with its energy, the bound and the dual point that proves it: ``proof.save``
+        writes a certificate that others can check (`Result.verify`).
     """
 
     energy: float
     lower_bound: float
     better_energy: float
     better_labels: npt.NDArray[np.int64]
+    proven: npt.NDArray[np.bool_]
+    possible: npt.NDArray[np.int32]
     calls: int
     seconds: float
+    proof: "Result" = field(repr=False)
 
     @property
     def gap(self) -> float:
@@ -208,6 +264,15 @@ class Certificate:
     def excess(self) -> float:
         """(energy - better_energy) / max(1, abs(energy)): how far from optimal, at least."""
         return (self.energy - self.better_energy) / max(1.0, abs(self.energy))
+
+    def _repr_html_(self) -> str:
+        from densecrf.display import certificate_html
+
+        return certificate_html(self)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"<Certificate: energy={self.energy:.10g}, gap={self.gap:.3g}>"
 
     def __str__(self) -> str:
         """Return a summary for people."""
@@ -220,6 +285,11 @@ class Certificate:
             lines.append(
                 f"but          at least {100 * self.excess:.3g} % above it: a labelling of energy "
                 f"{self.better_energy:,.3f} was found"
+            )
+        if self.proven.any():
+            lines.append(
+                f"pixels       {100 * self.proven.mean():.1f} % are proven to have the label of "
+                "every optimum"
             )
         lines.append(f"effort       {self.calls} ordered filter calls, {self.seconds:.3f} s")
         return "\n".join(lines)
@@ -266,7 +336,7 @@ def certify(
 
     x = crf.check_labels(labels)
     energy = crf.energy(x)
-    asked = check_non_negative("gap", gap)
+    asked = check_gap(gap)
     result = crf.solve(
         "lp",
         gap=0.0,
@@ -274,6 +344,7 @@ def certify(
         time_limit=time_limit,
         threads=threads,
         callback=lambda outcome: _within(energy, outcome.lower_bound, asked),
+        keep_dual=True,
     )
     problem = Problem(crf)
     found = -np.inf if result.lower_bound is None else result.lower_bound
@@ -284,8 +355,19 @@ def certify(
         lower_bound=bound,
         better_energy=result.energy if better else energy,
         better_labels=result.labels if better else x.reshape(crf.shape),
+        proven=result.proven & (result.labels == x.reshape(crf.shape)),
+        possible=np.full(crf.shape, crf.n_labels, np.int32)
+        if result.possible is None
+        else result.possible,
         calls=result.trace.ordered_calls[-1],
         seconds=result.seconds,
+        proof=replace(
+            result,
+            labels=x.reshape(crf.shape),
+            energy=energy,
+            lower_bound=None if result.lower_bound is None else bound,
+            possible=None,
+        ),
     )
 
 

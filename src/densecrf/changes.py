@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.validation import mention
+
 __all__ = ["Changes", "compare"]
 
 #: A pixel is confident where its input probability exceeds this.
@@ -22,8 +24,8 @@ _OVERTURNED = 0.1  # share of the confident pixels whose reversal is reported
 _PRESENT = 0.05  # share of the image that a label must have had for "one label takes all"
 
 _REMEDY = (
-    "lower the weights (strength=0.5, or bilateral_weight=), or let densecrf.adapt or densecrf.fit "
-    "find a model for such images"
+    f"lower the weights ({mention('strength', 0.5)}, or {mention('bilateral_weight')}), or let "
+    "densecrf.adapt or densecrf.fit find a model for such images"
 )
 
 
@@ -64,14 +66,17 @@ class Changes:
             for name, value in vars(self).items()
         }
 
-    def warnings(self) -> list[str]:
-        """Return a text for each way in which the labelling departs suspiciously from its input.
+    def warning(self) -> str:
+        """Return how the labelling departs suspiciously from its input, and what to do.
 
-        Every text gives the numbers and the remedy. There is none where the changes are of the
-        usual kind: false labels removed, borders moved.
+        Empty where the changes are of the usual kind: false labels removed, borders moved. For
+        `densecrf.ArgumentWarning`, which spells out the arguments that it mentions.
         """
-        found = []
-        lost = [
+        found = self._suspicions()
+        return f"{'; '.join(found)}: {_REMEDY}" if found else ""
+
+    def _suspicions(self) -> list[str]:
+        found = [
             f"label {label} keeps {self.area_after[label]:,} of {self.area_before[label]:,} pixels "
             f"({wrong:,} of its {sure:,} confident ones changed)"
             for label, (sure, wrong) in enumerate(
@@ -81,19 +86,17 @@ class Changes:
             and wrong > _LOST * sure
             and self.area_after[label] < (1 - _LOST) * self.area_before[label]
         ]
-        if lost:
-            found.append(f"{'; '.join(lost)}: {_REMEDY}")
         if self.confident and self.overturned > _OVERTURNED * self.confident:
             found.append(
                 f"{self.overturned:,} of {self.confident:,} confident pixels "
                 f"({100 * self.overturned / self.confident:.0f} %; input probability above "
-                f"{CONFIDENT:g}) changed their label: {_REMEDY}"
+                f"{CONFIDENT:g}) changed their label"
             )
         present = sum(area > _PRESENT * self.pixels for area in self.area_before)
         if max(self.area_after) == self.pixels and present > 1:
             found.append(
                 f"label {self.area_after.index(self.pixels)} takes all {self.pixels:,} pixels, "
-                f"where {present} labels had more than {100 * _PRESENT:g} % of them each: {_REMEDY}"
+                f"where {present} labels had more than {100 * _PRESENT:g} % of them each"
             )
         return found
 

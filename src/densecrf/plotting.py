@@ -5,6 +5,7 @@ here opens a window, needs a display or leaves global state behind.
 """
 
 import colorsys
+import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
 
-__all__ = ["label_colors", "plot_result"]
+__all__ = ["label_colors", "plot_labels", "plot_result"]
 
 TINT = 0.55  # weight of the labels' colours over an image
 KEY_LENGTH = 12  # labels named in the colour key
 GOLDEN = 0.618033988749895
+SAFE_COLORS = ("0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442")
 
 Panel = tuple[str, npt.NDArray[Any], npt.NDArray[np.float64] | None]
 
@@ -46,16 +48,10 @@ def plot_result(result: Result, image: Any = None, path: Any = None) -> "Figure"
     -------
     matplotlib.figure.Figure
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "plotting needs matplotlib: pip install 'densecrf[plot]'", name=error.name
-        ) from error
     colors = label_colors(result.marginals.shape[0])
     panels = _panels(result.labels, _picture(result, image))
     rows = 1 if len(panels) == 1 else 2
-    figure = Figure(figsize=(11.2, 4.8 * rows), layout="constrained")
+    figure = _figure(figsize=(11.2, 4.8 * rows), layout="constrained")
     axes = figure.subplots(rows, 2).ravel()
     for axis, panel in zip(axes, panels, strict=False):
         _draw_labels(axis, panel, colors)
@@ -66,20 +62,48 @@ def plot_result(result: Result, image: Any = None, path: Any = None) -> "Figure"
     return figure
 
 
+def plot_labels(result: Result, ax: "Axes", image: Any = None) -> "Axes":
+    """Draw the labels over the image into axes, with a key; of volumes the first axis' slice."""
+    colors = label_colors(result.marginals.shape[0])
+    _draw_labels(ax, _panels(result.labels, _picture(result, image))[0], colors)
+    _draw_key(ax, result.labels, colors)
+    return ax
+
+
+def _figure(**options: Any) -> "Figure":
+    """Return a figure that notebooks show by itself, with no back end chosen, and show once."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "plotting needs matplotlib: pip install 'densecrf[plot]'", name=error.name
+        ) from error
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            packed = io.BytesIO()
+            self.savefig(packed, format="png", dpi=150)
+            return packed.getvalue()
+
+    return ShownFigure(**options)
+
+
 def label_colors(count: int) -> npt.NDArray[np.float64]:
     """Return `count` colours, (count, 3) in [0, 1], that are easy to tell apart.
 
-    Hues are a golden section of the circle apart, so that any few labels in a row differ.
+    The first seven are those of Okabe and Ito, which colour-blind people can tell apart; the hues
+    of the others are a golden section of the circle apart, so that any few in a row differ.
 
     Examples
     --------
     >>> label_colors(2).round(1)
-    array([[0.9, 0.2, 0.2],
-           [0.2, 0.3, 0.7]])
+    array([[0. , 0.4, 0.7],
+           [0.9, 0.6, 0. ]])
     """
     tones = ((0.75, 0.91), (0.75, 0.70), (0.45, 0.95), (0.90, 0.55))  # saturation and value
-    hues = (i * GOLDEN % 1 for i in range(count))
-    return np.array([colorsys.hsv_to_rgb(hue, *tones[i % 4]) for i, hue in enumerate(hues)])
+    colors = [tuple(byte / 255 for byte in bytes.fromhex(color)) for color in SAFE_COLORS[:count]]
+    others = [colorsys.hsv_to_rgb(i * GOLDEN % 1, *tones[i % 4]) for i in range(count)]
+    return np.array([*colors, *others[len(colors) :]])
 
 
 def _picture(result: Result, image: Any) -> npt.NDArray[np.float64] | None:

@@ -161,6 +161,10 @@ class ProblemSteps(ABC):
             spread = Levels.spanning(extents, levels, hard=hard)
         return self._ordered(nodes, None, extents, spread, order)
 
+    def relaxed_energy(self, y: Any) -> float:
+        r"""Return the LP's objective at `y`, :math:`\langle\phi + r, y\rangle` with exact order."""
+        return self.inner(self.unary + self.dual_point(y, order="adaptive"), y)
+
     def flow(self, y: Any, z: Any, cells: float) -> Any:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + z.
 
@@ -245,14 +249,15 @@ class ProblemSteps(ABC):
     def update_multipliers(self, z: Any, y: Any, span: float, edge: float) -> Any:
         """Return the potentials z + `y`, compressed into `span`: the multiplier update.
 
-        Monotone; each node's two ends of width `edge` are kept: pixels at different ends stay
-        fully apart, those at the same end keep their differences. `z` is None at first, and is not
-        changed.
+        Each node's least potential becomes 0. Monotone; its two ends of width `edge` are kept:
+        pixels at different ends stay fully apart, those at the same end keep their differences.
+        `z` is None at first, and is not changed.
         """
         nodes = self.nodes(y)
         rows = self._rows_in_use(nodes)
         out = self.zeros_like(nodes, len(nodes)) if z is None else self.copy(z)
         u = out[rows] + nodes[rows]
+        u = u - self.xp.amin(u, 1)[:, None]
         top = self.xp.amax(u, 1)[:, None]
         slope = (span - 2 * edge) / self.xp.clip(top - 2 * edge, 1e-6, None)
         middle = edge + (u - edge) * slope

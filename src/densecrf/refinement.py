@@ -85,7 +85,8 @@ def refine(
     scale_sigmas : bool or float, optional
         Whether the standard deviations of positions follow the size of the image, so that the
         labelling does not depend on the resolution; a number multiplies them. The model's own
-        choice by default: the default model's do, those of the other presets are in pixels.
+        choice by default: the default model's do, those of the other presets, and those given
+        here, are in pixels.
     kind : {"probabilities", "logits", "energies", "labels"}, optional
         What `probabilities` holds, where it does not show.
     axis : int, optional
@@ -177,8 +178,8 @@ def refine(
         progress=progress,
         **(method_options or {}),
     )
-    for text in result.changes.warnings():
-        warn("probabilities", text)
+    if suspicious := result.changes.warning():
+        warn("labels", suspicious)
     return result
 
 
@@ -206,28 +207,33 @@ def build(
     image_range: tuple[float, float] | None = None,
 ) -> DenseCRF:
     """Return the model that `refine` solves; the parameters are those of `refine`."""
+    reading, low, high = read(image, probabilities, kind=kind, axis=axis, channel_axis=channel_axis)
+    grid = reading.image.grid
+    chosen = get_model(model)
+    if scale_sigmas is None:  # numbers that are given one by one are in pixels
+        chosen = chosen.sized(grid)
     chosen = get_model(
-        model,
+        chosen,
         sigma=sigma,
         weight=weight,
         sigma_xy=sigma_xy,
         sigma_color=sigma_color,
         bilateral_weight=bilateral_weight,
         confidence=confidence,
-    ).scaled(strength)
-    reading, low, high = read(image, probabilities, kind=kind, axis=axis, channel_axis=channel_axis)
+    )
+    chosen = chosen.sized(grid, scale_sigmas).scaled(strength)
     sure = chosen.confidence
     unary = energies(
         reading, low, high, kind=kind, n_labels=n_labels, void=void, confidence=sure, clip=clip
     )
     if seeds is not None:
         plant(unary, seeds)
-    pixels, grid = reading.image.pixels, reading.image.grid
+    pixels = reading.image.pixels
     if channel_axis is None:
         pixels = without_alpha(pixels, grid)
     pixels, largest = color_range(pixels, image_range)
     unary.setflags(write=False)
-    return chosen.crf(unary, pixels, scale_sigmas=scale_sigmas, ignore=ignore, largest=largest)
+    return chosen.crf(unary, pixels, ignore=ignore, largest=largest)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.changes import Changes, compare
+from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
     import os
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from densecrf.certificates import Dual
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from densecrf.verification import Verification
 
 __all__ = ["Result", "Trace", "relative_gap"]
+
+
+OPTIMAL_GAP = 1e-6
 
 
 def relative_gap(energy: float, bound: float | None) -> float | None:
@@ -74,7 +79,7 @@ class Trace:
         return {name: list(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Result:
     r"""The outcome of `DenseCRF.solve`.
 
@@ -103,8 +108,13 @@ class Result:
     trace : Trace
         The way here, a row for each iteration; for ``mf5`` the last one's alone unless there was
         a callback, since scoring an iteration costs as much as making it.
+    possible : ndarray of int, (*spatial), or None
+        How many labels an optimal labelling can have at each pixel, as far as is proven. None where
+        the method has no certificate.
     dual : Dual or None
         The dual point that proves the bound, of ``keep_dual=True``.
+    declared : dict or None
+        Of a loaded result with a dual point: what declared its energy, beside the arrays.
     info : dict
         What the method has to say of itself (for example the labels and pixels that it kept).
     """
@@ -120,9 +130,11 @@ class Result:
     iterations: int
     best_constant: tuple[int, float]
     trace: Trace
+    possible: npt.NDArray[np.int32] | None = None
     info: dict[str, Any] = field(default_factory=dict)
     crf: "DenseCRF | None" = field(default=None, repr=False)
     dual: "Dual | None" = field(default=None, repr=False)
+    declared: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property
     def changes(self) -> Changes:
@@ -136,6 +148,23 @@ class Result:
         """(energy - lower_bound) / max(1, abs(energy)), or None without a certificate."""
         return relative_gap(self.energy, self.lower_bound)
 
+    @property
+    def proven(self) -> npt.NDArray[np.bool_]:
+        """The pixels, (*spatial), whose label is the same in every optimal labelling, proven."""
+        if self.possible is None:
+            return np.zeros(self.labels.shape, bool)
+        return np.asarray(self.possible == 1)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether `labels` are proven to be optimal.
+
+        Either no other labelling is left (all pixels are `proven`), or none is better by more than
+        1e-6 of the energy, about what rounding the unaries to float32 changes.
+        """
+        within = self.gap is not None and self.gap <= OPTIMAL_GAP
+        return within or bool(self.proven.all())
+
     def to_dict(self, *, arrays: bool = False) -> dict[str, Any]:
         """Return plain numbers, ready for JSON; with the labels and marginals if asked.
 
@@ -146,6 +175,8 @@ class Result:
             "energy": _plain(self.energy),
             "lower_bound": self.lower_bound,
             "gap": self.gap,
+            "optimal": self.optimal,
+            "proven_share": float(self.proven.mean()),
             "converged": self.converged,
             "message": self.message,
             "seconds": self.seconds,
@@ -169,7 +200,8 @@ class Result:
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write everything but the model to one ``.npz`` file, whole or not at all.
 
-        Arrays are stored as such, the rest as JSON; nothing is pickled.
+        Arrays are stored as such, the rest as JSON; nothing is pickled. With ``keep_dual=True`` the
+        file is a certificate: ``Result.load(path).verify(crf)`` checks it against the model.
         """
         from densecrf.io.results import write_result
 
@@ -193,11 +225,17 @@ class Result:
 
         return read_result(path)
 
-    def verify(self) -> "Verification":
+    def verify(self, crf: "DenseCRF | None" = None) -> "Verification":
         """Recompute energy and lower bound by another path, in plain NumPy and float64.
 
         Needs the model and the dual potentials: a result of ``solve(..., keep_dual=True)`` by a
         method on the linear program. See `densecrf.verification`.
+
+        Parameters
+        ----------
+        crf : DenseCRF, optional
+            The model; the result's own by default. A loaded result has none: give the model made
+            again from the same data. One with other kernels or settings is refused.
 
         Examples
         --------
@@ -208,17 +246,29 @@ class Result:
         True
         """
         from densecrf.certificates import Tangent
-        from densecrf.verification import verify
+        from densecrf.verification import declared, verify
 
-        if self.crf is None or self.dual is None or isinstance(self.dual, Tangent):
+        model = self.crf if crf is None else crf
+        if self.dual is None or isinstance(self.dual, Tangent):
             raise ValueError(
                 "verify: this result has no dual potentials; solve with keep_dual=True and a "
                 "method on the linear program"
             )
-        return verify(self.crf, self.labels, self.dual)
+        if model is None:
+            raise ValueError("verify: a loaded result has no model; give it: result.verify(crf)")
+        if self.declared is not None:
+            own = declared(model)
+            for name, value in self.declared.items():
+                if own.get(name) != value:
+                    raise ArgumentError(
+                        "crf", ..., f"its {name} is {own.get(name)}, that of the result {value}"
+                    )
+        return verify(model, self.labels, self.dual)
 
-    def plot(self, image: Any = None, path: Any = None) -> "Figure":
+    def plot(self, image: Any = None, path: Any = None, *, ax: Any = None) -> "Figure | Axes":
         """Draw the labels over the image, and energy and bound against time.
+
+        A notebook shows the figure that is returned, once, whatever its settings.
 
         Parameters
         ----------
@@ -226,10 +276,25 @@ class Result:
             The image; by default that of the model's first `Bilateral` kernel.
         path : path-like, optional
             Where to save the figure.
+        ax : matplotlib.axes.Axes, optional
+            Draw the labels alone, into these axes of a figure of yours; they are returned.
         """
-        from densecrf.plotting import plot_result
+        from densecrf.plotting import plot_labels, plot_result
 
+        if ax is not None:
+            return plot_labels(self, ax, image=image)
         return plot_result(self, image=image, path=path)
+
+    def _repr_html_(self) -> str:
+        from densecrf.display import result_html
+
+        return result_html(self)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        grid = " × ".join(map(str, self.labels.shape))
+        gap = "None" if self.gap is None else f"{self.gap:.3g}"
+        return f"<Result of {self.method}: {grid} pixels, energy={self.energy:.10g}, gap={gap}>"
 
     def __str__(self) -> str:
         """Return a summary for people."""
@@ -247,6 +312,12 @@ class Result:
             lines.append(
                 f"  certificate  within {100 * self.gap:.3g} % of the global optimum, proven"
             )
+            if self.proven.any():
+                verdict = "optimal; " if self.optimal else ""
+                lines.append(
+                    f"  pixels       {verdict}{100 * self.proven.mean():.1f} % of the pixels are "
+                    "proven to have the label of every optimum"
+                )
         label, constant = self.best_constant
         lines.append(f"  for scale    all pixels labelled {label}: {constant:,.3f}")
         last = len(self.trace) - 1

@@ -83,11 +83,17 @@ def scribble_unary(
         raise ArgumentError("certainty", certainty, "must be between 0 and 1")
     index, free, count = _strokes(strokes, n_labels, void)
     bins = _bins(color_range(picture, image_range)[0])
-    likelihood = np.zeros((count, *free.shape))
-    for label in np.unique(index[~free]):
-        histogram = _histogram(bins[:, (index == label) & ~free])
-        likelihood[label] = histogram[tuple(bins)]
-    return _energies(likelihood, index, free, certainty)
+    present = np.unique(index[~free])
+    channels, drawn = picture.shape[-1], np.where(free, -1, index)
+    histograms = [_histogram(bins[drawn == label], channels) for label in present]
+    some = np.stack(histograms) + 1e-12  # colours that no stroke has seen tell nothing
+    costs = -np.log(certainty * some / some.sum(0) + (1 - certainty) / len(present))
+    unary = np.full((count, *free.shape), FORBIDDEN, np.float32)
+    unary[present] = costs.astype(np.float32).take(bins, axis=1)
+    unary[:, ~free] = FORBIDDEN
+    fixed = (index[~free], *np.nonzero(~free))
+    unary[fixed] = 0
+    return unary
 
 
 def _strokes(
@@ -123,36 +129,25 @@ def _strokes(
 
 
 def _bins(image: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return the histogram bin of each pixel, (channels, *spatial)."""
-    scaled = np.moveaxis(image, -1, 0).astype(np.float64) * (BINS / 256)
-    return np.clip(scaled, 0, BINS - 1).astype(np.int64)
+    """Return the histogram bin of each pixel, (*spatial)."""
+    level = np.arange(256) * BINS // 256
+    if image.dtype == np.uint8:
+        levels = level[image]
+    else:
+        levels = np.clip(np.asarray(image, np.float64) * (BINS / 256), 0, BINS - 1).astype(np.int64)
+    flat: npt.NDArray[np.int64] = levels[..., 0]
+    for channel in range(1, image.shape[-1]):
+        flat = flat * BINS + levels[..., channel]
+    return flat
 
 
-def _histogram(bins: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return the smoothed distribution over bins of some pixels, (channels, pixels)."""
-    shape = (BINS,) * len(bins)
-    counts = np.bincount(np.ravel_multi_index(tuple(bins), shape), minlength=BINS ** len(bins))
-    histogram = counts.reshape(shape) / counts.sum()
+def _histogram(bins: npt.NDArray[np.int64], channels: int) -> npt.NDArray[np.float64]:
+    """Return the smoothed distribution over all bins of some pixels' bins."""
+    counts = np.bincount(bins, minlength=BINS**channels)
+    histogram = counts.reshape((BINS,) * channels) / counts.sum()
     line = np.arange(BINS)
     blur = np.exp(-0.5 * ((line[:, None] - line[None, :]) / BLUR) ** 2)
     blur /= blur.sum(0)
-    for axis in range(len(bins)):
+    for axis in range(channels):
         histogram = np.moveaxis(np.tensordot(blur, histogram, (1, axis)), 0, axis)
-    return np.asarray(histogram)
-
-
-def _energies(
-    likelihood: npt.NDArray[np.float64],
-    index: npt.NDArray[np.int64],
-    free: npt.NDArray[np.bool_],
-    certainty: float,
-) -> FloatArray:
-    present = np.unique(index[~free])
-    some = likelihood[present] + 1e-12  # colours that no stroke has seen tell nothing
-    posterior = some / some.sum(0)
-    unary = np.full(likelihood.shape, FORBIDDEN, np.float32)
-    unary[present] = -np.log(certainty * posterior + (1 - certainty) / len(present))
-    labels = np.arange(len(unary)).reshape(-1, *([1] * index.ndim))
-    unary[(labels != index) & ~free] = FORBIDDEN
-    unary[(labels == index) & ~free] = 0
-    return unary
+    return np.asarray(histogram).ravel()

@@ -21,7 +21,8 @@ def batch(generator, device):
 
 
 def layer(**options):
-    return DenseCRF(spatial_sigma=2.1, bilateral_sigma_xy=5.3, bilateral_sigma_color=61, **options)
+    weights = {"spatial_weight": 3, "bilateral_weight": 10} | options
+    return DenseCRF(spatial_sigma=2.1, bilateral_sigma_xy=5.3, bilateral_sigma_color=61, **weights)
 
 
 def model(logits, image, compatibility=None):
@@ -100,7 +101,7 @@ def test_any_number_of_axes_and_channels(grid, channels, generator, device):
 
 def test_a_deviation_for_each_axis(batch):
     logits, image = batch
-    one = DenseCRF(spatial_sigma=[2.0, 2.0], bilateral_sigma_color=[13.0] * 3)
+    one = DenseCRF(spatial_sigma=[2.0, 2.0], bilateral_sigma_color=[6.0] * 3)
     torch.testing.assert_close(
         one(logits=logits, image=image), DenseCRF(spatial_sigma=2.0)(logits=logits, image=image)
     )
@@ -315,3 +316,25 @@ def test_no_silent_fallback():
     exact = densecrf.DenseCRF(np.eye(2)[:, None], [], filter="exact")
     with pytest.raises(ValueError, match="filter='exact'"):
         exact.solve("mf5", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("gap", 5), ("time_limit", -1), ("max_iterations", 0.5)]
+)
+def test_limits_are_checked(batch, name, value):
+    logits, image = batch
+    with pytest.raises(ValueError, match=name):
+        layer().solve(logits=logits, image=image, **{name: value})
+
+
+def test_a_model_with_label_costs_is_the_same_energy_here():
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 255, (12, 15, 3)).astype(np.uint8)
+    logits = rng.normal(size=(4, 12, 15)).astype(np.float32)
+    model = densecrf.Model(2, 1.0, 8, 30, 2.0, label_costs=(1.0, 0.5, 0.3, 0.8))
+    layer = densecrf.torch.DenseCRF.from_model(model, shape=(12, 15))
+    pixels = torch.from_numpy(image.transpose(2, 0, 1).copy())[None].float()
+    here = layer.solve(logits=torch.from_numpy(logits)[None], image=pixels)
+    there = densecrf.refine(image, logits, model=model, kind="logits", axis=0)
+    assert here.energy[0] == pytest.approx(there.energy, rel=2e-3)
+    assert here.gap[0] < 0.01

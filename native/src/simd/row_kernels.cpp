@@ -5,7 +5,7 @@
 namespace densecrf {
 namespace {
 
-inline void prefetch(const float* p) {
+inline void prefetch(const void* p) {
 #if defined(__GNUC__) || defined(__clang__)
   __builtin_prefetch(p);
 #else
@@ -157,30 +157,32 @@ void blur_blocks(const std::int32_t* axis, std::int32_t vertices, VertexRows in,
 }
 
 // `yes ? a : b`, not to be compiled to a branch.
-DENSECRF_INLINE float* either(bool yes, float* a, float* b) {
+template <class Real>
+DENSECRF_INLINE Real* either(bool yes, Real* a, Real* b) {
   const auto mask = -static_cast<std::uintptr_t>(yes);
-  return reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(a) & mask) |
-                                  (reinterpret_cast<std::uintptr_t>(b) & ~mask));
+  return reinterpret_cast<Real*>((reinterpret_cast<std::uintptr_t>(a) & mask) |
+                                 (reinterpret_cast<std::uintptr_t>(b) & ~mask));
 }
 
 // Without branches, since lines are short: between them `lines` visits the row of zeros, whose blur
 // goes nowhere. Each row is read once and written once.
-template <int W, int Count>
+template <int W, int Count, class Real = float>
 void blur_columns(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
-                  std::int32_t vertices, float* rows, int width) {
+                  std::int32_t vertices, Real* rows, int width) {
+  using Columns = Vec<W, Real>;
   constexpr std::int64_t kPrefetch = 32;  // vertices ahead
   const auto row = [&](std::int32_t v) { return rows + static_cast<std::int64_t>(v) * width; };
-  const Vec<W> half = Vec<W>::fill(0.5f);
-  Vec<W> previous[Count], own[Count];
-  for (int p = 0; p < Count; ++p) previous[p] = own[p] = Vec<W>::fill(0);  // begins between lines
-  float nowhere[W * Count];
+  const Columns half = Columns::fill(Real{0.5});
+  Columns previous[Count], own[Count];
+  for (int p = 0; p < Count; ++p) previous[p] = own[p] = Columns::fill(0);  // begins between lines
+  Real nowhere[W * Count];
   for (std::int64_t i = begin; i < end; ++i) {
     if (i + kPrefetch < end)
       for (int p = 0; p < Count; ++p) prefetch(row(lines[i + kPrefetch]) + p * W);
-    const float* following = row(lines[i + 1]);
-    float* out = either(lines[i] == vertices, nowhere, row(lines[i]));
+    const Real* following = row(lines[i + 1]);
+    Real* out = either(lines[i] == vertices, nowhere, row(lines[i]));
     for (int p = 0; p < Count; ++p) {
-      const Vec<W> next = Vec<W>::load(following + p * W);
+      const Columns next = Columns::load(following + p * W);
       (own[p] + half * (next + previous[p])).store(out + p * W);
       previous[p] = own[p];
       own[p] = next;
@@ -188,35 +190,36 @@ void blur_columns(const std::int32_t* lines, std::int64_t begin, std::int64_t en
   }
 }
 
-template <int W, int Corners>
-void slice_corners(const LatticeView& t, VertexRows in, float scale, bool accumulate, float* out,
+template <int W, int Corners, class Real>
+void slice_corners(const LatticeView& t, RowsOf<Real> in, Real scale, bool accumulate, Real* out,
                    int width, std::int64_t begin, std::int64_t end) {
+  using Columns = Vec<W, Real>;
   const std::int64_t n = t.pixels;
   const int corners = Corners ? Corners : t.dimension + 1;
   for (std::int64_t a = begin; a < end; ++a) {
-    const float* row[Corners ? Corners : kMaxDimension + 1] = {};
-    float weight[Corners ? Corners : kMaxDimension + 1] = {};
+    const Real* row[Corners ? Corners : kMaxDimension + 1] = {};
+    Real weight[Corners ? Corners : kMaxDimension + 1] = {};
     for (int k = 0; k < corners; ++k) {
       row[k] = in.rows + (t.corner[k * n + a] & in.mask) * width;
       weight[k] = scale * t.corner_weight[k * n + a];
     }
     for (int at = 0; at < width; at += W) {
-      float* to = out + (a - begin) * width + at;
-      Vec<W> sum = Vec<W>::fill(weight[0]) * Vec<W>::load(row[0] + at);
+      Real* to = out + (a - begin) * width + at;
+      Columns sum = Columns::fill(weight[0]) * Columns::load(row[0] + at);
       for (int k = 1; k < corners; ++k)
-        sum = sum + Vec<W>::fill(weight[k]) * Vec<W>::load(row[k] + at);
-      (accumulate ? Vec<W>::load(to) + sum : sum).store(to);
+        sum = sum + Columns::fill(weight[k]) * Columns::load(row[k] + at);
+      (accumulate ? Columns::load(to) + sum : sum).store(to);
     }
   }
 }
 
-template <int W>
-void slice_blocks(const LatticeView& t, VertexRows in, float scale, bool accumulate, float* out,
+template <int W, class Real>
+void slice_blocks(const LatticeView& t, RowsOf<Real> in, Real scale, bool accumulate, Real* out,
                   int width, std::int64_t begin, std::int64_t end) {
-  auto* unrolled = slice_corners<W, 0>;
-  if (t.dimension == 2) unrolled = slice_corners<W, 3>;
-  if (t.dimension == 3) unrolled = slice_corners<W, 4>;
-  if (t.dimension == 5) unrolled = slice_corners<W, 6>;
+  auto* unrolled = slice_corners<W, 0, Real>;
+  if (t.dimension == 2) unrolled = slice_corners<W, 3, Real>;
+  if (t.dimension == 3) unrolled = slice_corners<W, 4, Real>;
+  if (t.dimension == 5) unrolled = slice_corners<W, 6, Real>;
   unrolled(t, in, scale, accumulate, out, width, begin, end);
 }
 
@@ -332,8 +335,8 @@ void blur_lines(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
 
 void slice(const LatticeView& t, VertexRows in, float scale, bool accumulate, float* out, int width,
            std::int64_t begin, std::int64_t end) {
-  by_width(width, slice_blocks<4>, slice_blocks<8>, slice_blocks<16>)(t, in, scale, accumulate, out,
-                                                                      width, begin, end);
+  by_width(width, slice_blocks<4, float>, slice_blocks<8, float>, slice_blocks<16, float>)(
+      t, in, scale, accumulate, out, width, begin, end);
 }
 
 void slice_levels(const LatticeView& t, VertexRows in, const float* level, const float* mass,
@@ -342,6 +345,19 @@ void slice_levels(const LatticeView& t, VertexRows in, const float* level, const
   by_lanes(lanes, slice_levels_lanes<1>, slice_levels_lanes<2>, slice_levels_lanes<4>,
            slice_levels_lanes<8>,
            slice_levels_lanes<16>)(t, in, level, mass, vectors, scale, out, begin, end);
+}
+
+constexpr int kDoubles = RowKernels::kDoubles;
+
+void blur_doubles(const std::int32_t* lines, std::int64_t length, std::int32_t vertices,
+                  double* rows) {
+  blur_columns<kDoubles, 1>(lines, 0, length, vertices, rows, kDoubles);
+}
+
+void slice_doubles(const LatticeView& t, const double* rows, double scale, bool accumulate,
+                   double* out, std::int64_t begin, std::int64_t end) {
+  slice_blocks<kDoubles, double>(t, {rows, INT64_MAX}, scale, accumulate, out, kDoubles, begin,
+                                 end);
 }
 
 }  // namespace
@@ -356,6 +372,8 @@ const RowKernels DENSECRF_CONCAT(row_kernels_, DENSECRF_ISA) = {DENSECRF_STRING(
                                                                 blur_lines,
                                                                 slice,
                                                                 slice_one,
-                                                                slice_levels};
+                                                                slice_levels,
+                                                                blur_doubles,
+                                                                slice_doubles};
 
 }  // namespace densecrf

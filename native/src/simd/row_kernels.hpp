@@ -11,10 +11,12 @@
 namespace densecrf {
 
 // Where a stage of the filter has left its rows: vertex v at row v & mask.
-struct VertexRows {
-  const float* rows;
+template <class Real>
+struct RowsOf {
+  const Real* rows;
   std::int64_t mask;
 };
+using VertexRows = RowsOf<float>;
 
 struct RowKernels {
   static constexpr int kVector = 16;  // floats of a vector, whatever the width of the registers
@@ -72,6 +74,13 @@ struct RowKernels {
   void (*slice_levels)(const LatticeView&, VertexRows in, const float* t, const float* mass,
                        int vectors, int lanes, float scale, float* out, std::int64_t begin,
                        std::int64_t end);
+
+  // In double precision, rows of kDoubles: blur_lines for all lines of an axis, and slice.
+  static constexpr int kDoubles = 8;
+  void (*blur_doubles)(const std::int32_t* lines, std::int64_t length, std::int32_t vertices,
+                       double* rows);
+  void (*slice_doubles)(const LatticeView&, const double* rows, double scale, bool accumulate,
+                        double* out, std::int64_t begin, std::int64_t end);
 };
 
 // The vectors of a row with `slots` slots for each of `lanes` labels.

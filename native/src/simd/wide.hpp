@@ -14,27 +14,27 @@
 namespace densecrf {
 namespace {
 
-// W floats in a register (or several): GNU vectors where there are any, else an array that the
+// W numbers in a register (or several): GNU vectors where there are any, else an array that the
 // compiler may vectorise.
-template <int W>
+template <int W, class Real = float>
 struct Vec {
 #if defined(__GNUC__) || defined(__clang__)
-  typedef float Native __attribute__((vector_size(W * sizeof(float))));
+  typedef Real Native __attribute__((vector_size(W * sizeof(Real))));
   Native v;
-  DENSECRF_INLINE static Vec fill(float x) { return {x - Native{}}; }
+  DENSECRF_INLINE static Vec fill(Real x) { return {x - Native{}}; }
   DENSECRF_INLINE friend Vec operator+(const Vec& a, const Vec& b) { return {a.v + b.v}; }
   DENSECRF_INLINE friend Vec operator-(const Vec& a, const Vec& b) { return {a.v - b.v}; }
   DENSECRF_INLINE friend Vec operator*(const Vec& a, const Vec& b) { return {a.v * b.v}; }
   DENSECRF_INLINE friend Vec clamp01(const Vec& a) {
-    const Native zero = {}, one = fill(1.0f).v;
+    const Native zero = {}, one = fill(1).v;
     const Native positive = a.v > zero ? a.v : zero;
     return {positive < one ? positive : one};
   }
 #else
-  float v[W];
-  static Vec fill(float x) {
+  Real v[W];
+  static Vec fill(Real x) {
     Vec r;
-    for (float& e : r.v) e = x;
+    for (Real& e : r.v) e = x;
     return r;
   }
   template <class F>
@@ -44,24 +44,24 @@ struct Vec {
     return r;
   }
   friend Vec operator+(Vec a, Vec b) {
-    return zip(a, b, [](float x, float y) { return x + y; });
+    return zip(a, b, [](Real x, Real y) { return x + y; });
   }
   friend Vec operator-(Vec a, Vec b) {
-    return zip(a, b, [](float x, float y) { return x - y; });
+    return zip(a, b, [](Real x, Real y) { return x - y; });
   }
   friend Vec operator*(Vec a, Vec b) {
-    return zip(a, b, [](float x, float y) { return x * y; });
+    return zip(a, b, [](Real x, Real y) { return x * y; });
   }
   friend Vec clamp01(Vec a) {
-    return zip(a, a, [](float x, float) { return x < 0 ? 0.0f : x > 1 ? 1.0f : x; });
+    return zip(a, a, [](Real x, Real) { return x < 0 ? Real{0} : x > 1 ? Real{1} : x; });
   }
 #endif
-  DENSECRF_INLINE static Vec load(const float* p) {
+  DENSECRF_INLINE static Vec load(const Real* p) {
     Vec r;
     std::memcpy(&r.v, p, sizeof r.v);
     return r;
   }
-  DENSECRF_INLINE void store(float* p) const { std::memcpy(p, &v, sizeof v); }
+  DENSECRF_INLINE void store(Real* p) const { std::memcpy(p, &v, sizeof v); }
 };
 
 constexpr int kWide = RowKernels::kVector;

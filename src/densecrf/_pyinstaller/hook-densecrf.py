@@ -2,7 +2,14 @@
 
 from PyInstaller.utils.hooks import collect_data_files, collect_submodules
 
-_OPTIONAL = ("densecrf.torch", "densecrf.monai", "densecrf.cli", "densecrf.experiments")
+_OPTIONAL = (
+    "densecrf.torch",
+    "densecrf.monai",
+    "densecrf.cli",
+    "densecrf.experiments",
+    "densecrf.app",
+    "densecrf.widget",
+)
 
 
 def _runs_without_extras(name: str) -> bool:

@@ -5,7 +5,20 @@ from typing import Annotated
 import typer
 
 from densecrf import __version__
-from densecrf.cli import certify, compare, demo, difference, info, reproduce, segment, tune
+from densecrf.cli import (
+    adapt,
+    alternatives,
+    browser,
+    certify,
+    compare,
+    demo,
+    difference,
+    fit,
+    info,
+    reproduce,
+    segment,
+    tune,
+)
 
 __all__ = ["app"]
 
@@ -25,8 +38,11 @@ app = typer.Typer(
 )
 for command in (segment.segment, compare.compare, certify.certify, info.info, demo.demo):
     app.command(epilog=EPILOG)(command)
-app.command(epilog=EPILOG)(tune.tune)
+for command in (adapt.adapt, fit.fit, tune.tune):
+    app.command(epilog=EPILOG)(command)
+app.command("app", epilog=EPILOG)(browser.open_app)
 reproduce.app.command()(difference.difference)
+reproduce.app.command()(alternatives.alternatives)
 app.add_typer(reproduce.app, epilog=EPILOG)
 
 

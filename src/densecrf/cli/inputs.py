@@ -174,13 +174,11 @@ def load(job: Job, options: ModelOptions) -> Loaded:
     # Black and white of --image-range are values as stored.
     image = read_image(job.image, page=options.page, native=options.image_range is not None)
     pixels, _ = color_range(image, options.image_range)
-    crf = _model(job, options, image, pixels)
+    crf = _model(job, options, image)
     return Loaded(np.clip(pixels, 0, 255).astype(np.uint8), crf)
 
 
-def _model(
-    job: Job, options: ModelOptions, image: npt.NDArray[Any], pixels: npt.NDArray[Any]
-) -> DenseCRF:
+def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF:
     strokes = None if job.scribbles is None else read_labelling(job.scribbles, options.palette)
     if strokes is not None and strokes.shape != image.shape[:2]:
         raise FileFormatError(
@@ -193,21 +191,27 @@ def _model(
             )
         except ValueError as error:
             raise ValueError(f"{job.scribbles}: {describe(error)}") from error
-        return options.chosen.crf(unary, pixels, scale_sigmas=options.scale_sigmas)
+        return build(
+            image,
+            unary,
+            **options.model_keywords(),
+            kind="energies",
+            axis=0,
+            image_range=options.image_range,
+        )
     given, kind = _known(job, options)
     seeds = None if strokes is None else np.where(np.isin(strokes, options.void), -1, strokes)
     try:
         return build(
             image,
             given,
-            model=options.chosen,
+            **options.model_keywords(),
             kind=kind,
             axis=options.axis if job.labels is None else None,
             n_labels=options.n_labels,
             void=options.void,
             seeds=seeds,
             image_range=options.image_range,
-            scale_sigmas=options.scale_sigmas,
         )
     except ValueError as error:
         raise ValueError(f"{job.probs or job.labels}: {describe(error)}") from error

@@ -152,14 +152,10 @@ Weight = Annotated[
     float | None, typer.Option(help="Weight of the spatial kernel.", rich_help_panel=MODEL)
 ]
 SigmaXy = Annotated[
-    float | None,
-    typer.Option(help="Position deviation of the bilateral kernel.", rich_help_panel=MODEL),
+    float | None, typer.Option(help="Position deviation, bilateral.", rich_help_panel=MODEL)
 ]
 SigmaColor = Annotated[
-    float | None,
-    typer.Option(
-        help="Colour deviation of the bilateral kernel (0 to 255).", rich_help_panel=MODEL
-    ),
+    float | None, typer.Option(help="Colour deviation (0 to 255).", rich_help_panel=MODEL)
 ]
 BilateralWeight = Annotated[
     float | None, typer.Option(help="Weight of the bilateral kernel.", rich_help_panel=MODEL)
@@ -169,8 +165,7 @@ Confidence = Annotated[
     typer.Option(help="Probability that a hard label is right.", rich_help_panel=MODEL),
 ]
 Strength = Annotated[
-    float,
-    typer.Option(help="Factor of the kernels' weights; 0: none.", min=0, rich_help_panel=MODEL),
+    float, typer.Option(help="Factor of the weights; 0: none.", min=0, rich_help_panel=MODEL)
 ]
 ScaleSigmas = Annotated[
     bool | None,
@@ -270,7 +265,8 @@ def _parse_axis(axis: str | None) -> int | None:
 class ModelOptions:
     """How the input is read and which kernels there are; fields as the options."""
 
-    chosen: Model = PRESETS["default"]
+    chosen: Model
+    numbers: dict[str, float]
     kind: str | None = None
     axis: int | None = None
     n_labels: int | None = None
@@ -278,31 +274,37 @@ class ModelOptions:
     image_range: tuple[float, float] | None = None
     palette: str | None = None
     page: int | None = None
+    strength: float = 1.0
     scale_sigmas: bool | None = None
     params: str | None = None
+
+    def model_keywords(self) -> dict[str, Any]:
+        """Return what `densecrf.refine` is told of the model."""
+        scales = {"strength": self.strength, "scale_sigmas": self.scale_sigmas}
+        return {**scales, "model": self.chosen, **self.numbers}
 
     @classmethod
     def of(
         cls,
         preset: str,
         params: Path | None,
-        strength: float,
         axis: str | None,
         void: list[int] | None,
         **given: Any,
     ) -> "ModelOptions":
         """Return what the options of `with_model` say."""
-        numbers = {name: given.pop(name) for name in (*NUMBERS, "confidence") if name in given}
+        numbers = {n: x for n in (*NUMBERS, "confidence") if (x := given.pop(n, None)) is not None}
         try:
             if params is None:
-                chosen = get_model(preset, **numbers)
+                chosen = get_model(preset)
             else:
                 with open_regular(params):
-                    chosen = get_model(read_model(params), **numbers)
+                    chosen = read_model(params)
         except (OSError, ValueError) as error:
             raise typer.BadParameter(describe(error), param_hint="--model") from error
         return cls(
-            chosen.scaled(strength),
+            chosen,
+            numbers,
             **given,
             axis=_parse_axis(axis),
             void=tuple(void or (255,)),

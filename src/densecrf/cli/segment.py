@@ -14,12 +14,14 @@ import typer
 
 from densecrf import __version__
 from densecrf.cli import options as o
+from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Interrupted, Watch, run_batch
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
     console,
+    describe,
     number,
     percent,
     print_failures,
@@ -32,6 +34,7 @@ from densecrf.io import overlay, write_image, write_json, write_labels, write_np
 from densecrf.io.opening import open_regular
 from densecrf.result import Result
 from densecrf.solvers.loop import Outcome
+from densecrf.validation import ArgumentWarning
 
 __all__ = ["segment"]
 
@@ -46,6 +49,7 @@ def segment(
     method: o.MethodOption = "lp",
     *,
     model: o.ModelOptions,
+    adapt: Adapt = None,
     gap: o.Gap = None,
     time_limit: o.TimeLimit = None,
     max_iterations: o.MaxIterations = None,
@@ -61,8 +65,9 @@ def segment(
     """Segment images: sharpen probabilities, clean labels, or grow scribbles.
 
     Writes for each image NAME.png (labels, with colours), NAME.overlay.png, NAME.json (energy,
-    certificate, settings) and, if asked, NAME.npz (marginals). Each file appears whole or not at
-    all; run the same command again to go on where it stopped.
+    certificate, changes, settings) and, if asked, NAME.npz (marginals). Each file appears whole or
+    not at all; run the same command again to go on where it stopped. Several images adapt the
+    default model to themselves first, as `densecrf adapt` does.
 
     For example:
 
@@ -80,6 +85,11 @@ def segment(
             f"{out} is one file, but there are {len(todo)} images: give a folder"
         )
     with collecting_warnings() as heard_here:
+        by_image = model.chosen.label_costs == "image"
+        if adapt or (adapt is None and by_image and len(todo) >= ENOUGH):
+            shown = not (quiet or as_json)
+            found, _ = adapt_to(model, todo, jobs=jobs, progress=shown)
+            model = model if found is None else replace(model, chosen=found)
         task = _Segment(model, solver, out, overlays, marginals, force, heard_here)
         task.check_outputs(todo)
         batch = run_batch(
@@ -210,13 +220,17 @@ def _record(result: Result, heard: list[str]) -> dict[str, Any]:
     labels, counts = np.unique(result.labels, return_counts=True)
     used = {str(label): int(count) for label, count in zip(labels, counts, strict=True)}
     label, constant = result.best_constant
+    changes = result.changes
     cause = "the weights are too strong for what is known; lower --bilateral-weight and --weight"
     if constant < result.energy:
         better = f"{number(constant)}, below the {number(result.energy)} of {result.method}"
         heard = [*heard, f"label {label} everywhere has energy {better}: {cause}"]
     elif len(used) == 1:
         heard = [*heard, f"label {labels[0]} everywhere: {cause}"]
-    return {**result.to_dict(), "pixels_by_label": used, "warnings": heard}
+    elif suspicious := changes.warning():
+        heard = [*heard, describe(ArgumentWarning("labels", ..., suspicious))]
+    told = {"pixels_by_label": used, "changes": changes.to_dict(), "warnings": heard}
+    return {**result.to_dict(), **told}
 
 
 def _print_results(results: dict[str, dict[str, Any]]) -> None:
@@ -228,6 +242,7 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
                 "image": name,
                 **solved_columns(record),
                 "labels": str(len(record["pixels_by_label"])),
+                "changed": percent(record["changes"]["changed"] / record["changes"]["pixels"]),
                 "seconds": f"{record['seconds']:.2f}",
                 "": "done before" if record.get("skipped") else "",
             }

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from densecrf.label_costs import (
-    TOLERATED,
+    TOLERATED_BY_MANY,
     BorderStatistics,
     border_statistics,
     sum_statistics,
@@ -26,7 +26,7 @@ def adapt(
     probabilities: Iterable[Any],
     *,
     model: str | Model = "default",
-    tolerated: float = TOLERATED,
+    tolerated: float = TOLERATED_BY_MANY,
     threads: int | None = None,
     **reading: Any,
 ) -> Model:
@@ -76,7 +76,7 @@ def adapt(
     return adapted(chosen, sum_statistics(found), tolerated)
 
 
-def adapted(model: Model, total: BorderStatistics, tolerated: float = TOLERATED) -> Model:
+def adapted(model: Model, total: BorderStatistics, tolerated: float = TOLERATED_BY_MANY) -> Model:
     """Return a model with the label costs of some statistics."""
     provenance = {
         "made_by": "adapt",
@@ -84,5 +84,5 @@ def adapted(model: Model, total: BorderStatistics, tolerated: float = TOLERATED)
         "tolerated": tolerated,
         "pixels_by_label": total.pixels.tolist(),
     }
-    costs = total.label_costs(tolerated)
+    costs = total.label_costs(tolerated, exponent=2)
     return replace(model, label_costs=costs, about="label costs by adapt", provenance=provenance)

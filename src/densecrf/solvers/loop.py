@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.certificates import Dual, checked_bound, lower_bound
+from densecrf.certificates import Dual, checked_bound, lower_bound, possible_labels
 from densecrf.deadline import OutOfTime, deadline
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
+from densecrf.validation import check_gap, check_integer, check_non_negative
 
 __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 
-TRIAL = 2.5  # gaps' ratio, estimate to asked, at which a proof is first tried
+PROVABLE = 1e-4  # gap from which on single pixels can be proven
+ROUNDING = 2.0**-24  # gap of what rounding the unaries to float32 changes: no smaller one is asked
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
 Finish = Callable[[ProblemBase, Any], tuple[Any, float]]
@@ -69,6 +71,24 @@ class Limits:
     callback: Callable[["Outcome"], Any] | None = None
     started: float = field(default_factory=time.perf_counter)
 
+    @classmethod
+    def checked(
+        cls,
+        gap: Any,
+        time_limit: Any,
+        max_iterations: Any,
+        callback: Callable[["Outcome"], Any] | None = None,
+    ) -> "Limits":
+        """Return what a user asks for; what makes no sense is refused."""
+        return cls(
+            None if gap is None else check_gap(gap),
+            None if time_limit is None else check_non_negative("time_limit", time_limit),
+            None
+            if max_iterations is None
+            else check_integer("max_iterations", max_iterations, at_least=0),
+            callback,
+        )
+
     def seconds(self) -> float:
         """Return the time since the start."""
         return time.perf_counter() - self.started
@@ -81,15 +101,15 @@ class Limits:
     @property
     def out_of_time(self) -> str:
         """What a result says whose time was up."""
-        return f"time limit of {self.time_limit:g} s reached"
+        return "" if self.time_limit is None else f"time limit of {self.time_limit:g} s reached"
 
 
 @dataclass
 class Outcome:
     """The best so far, updated by each iteration; callbacks get it.
 
-    Bounds and energies are estimates in single precision; at the end they are replaced by what is
-    proven in double precision.
+    Bounds and energies are estimates in single precision; at the end, and where a proof is tried,
+    they are replaced by what is proven in double precision.
     """
 
     trace: Trace = field(default_factory=Trace)
@@ -102,15 +122,17 @@ class Outcome:
     interrupted: bool = False
     message: str = ""
     info: dict[str, Any] = field(default_factory=dict)
-    #: The dual point whose bound is proven.
+    #: The dual point whose bound is proven, and how many labels it leaves at each pixel.
     dual: Dual | None = None
+    possible: Any = None
     _proven: float = -float("inf")
+    #: The best labelling among those whose energy was evaluated in double precision.
+    _evaluated: Any = None
+    _evaluated_energy: float = float("inf")
     _duals: tuple[Dual, ...] = ()
     _trial: float | None = None
     _scored: Any = None
     _scored_energy: float = float("inf")
-    _evaluated: Any = None  # the labelling whose energy was evaluated last in double precision
-    _evaluated_energy: float = float("inf")
 
     @property
     def gap(self) -> float | None:
@@ -132,7 +154,7 @@ class Outcome:
         energy = step.energy
         if energy is None:
             unchanged = self._scored is not None and bool((labels == self._scored).all())
-            energy = self._scored_energy if unchanged else self._evaluate(problem, labels)
+            energy = self._scored_energy if unchanged else self._evaluated_by(problem, labels)
         self._scored, self._scored_energy = labels, energy
         if self.labels is None or energy < self.energy:
             self.energy, self.labels = energy, labels
@@ -150,16 +172,13 @@ class Outcome:
         trace.relaxed.append(step.relaxed)
         trace.lower_bound.append(self.lower_bound)
 
-    def _evaluate(self, problem: ProblemBase, labels: Any) -> float:
-        """Return the energy in double precision, evaluated once for each labelling."""
-        if self._evaluated is not labels:
-            self._evaluated, self._evaluated_energy = labels, problem.energy(labels)
-        return self._evaluated_energy
+    def prove(self, problem: ProblemBase, *, late: bool = False) -> float | None:
+        """Evaluate energy and bound in double precision; return the gap that is proven, if any.
 
-    def prove(self, problem: ProblemBase) -> float | None:
-        """Evaluate energy and bound in double precision; return the gap that is proven, if any."""
-        self.energy = self._evaluate(problem, self.labels)
-        for dual in self._duals:
+        Where it is `late`, by the most promising dual point alone.
+        """
+        self._evaluate(problem)
+        for dual in self._duals[:1] if late else self._duals:
             bound = lower_bound(problem, dual)
             if bound > self._proven:
                 self._proven, self.dual = bound, dual
@@ -172,11 +191,29 @@ class Outcome:
         self._proven = checked_bound(self._proven, self.energy, rounding)
         return relative_gap(self.energy, self._proven)
 
+    def _evaluate(self, problem: ProblemBase) -> None:
+        """Take the best labelling's energy in double precision for its estimate.
+
+        Where an estimate was too low, the best may be one that was evaluated before, and rows of
+        the trace below its energy are corrected: they never rise.
+        """
+        if self.labels is not self._evaluated:
+            self._evaluated_by(problem, self.labels)
+        self.labels, self.energy = self._evaluated, self._evaluated_energy
+        self.trace.energy[:] = [max(row, self.energy) for row in self.trace.energy]
+
+    def _evaluated_by(self, problem: ProblemBase, labels: Any) -> float:
+        """Return the energy of a labelling in double precision; the best one is kept."""
+        energy = problem.energy(labels)
+        if energy < self._evaluated_energy or self._evaluated is None:
+            self._evaluated, self._evaluated_energy = labels, energy
+        return energy
+
     def reaches(self, problem: ProblemBase, gap: float) -> bool:
         """Return whether the asked gap is proven, where the estimates promise it."""
-        estimate = self.gap
+        estimate, gap = self.gap, max(gap, ROUNDING)
         if self._trial is None:
-            self._trial = TRIAL * gap
+            self._trial = gap
         if estimate is None or estimate > self._trial or not self._duals:
             return False
         proven = self.prove(problem)
@@ -188,12 +225,20 @@ class Outcome:
 
     def certify(self, problem: ProblemBase, limits: Limits) -> None:
         """Replace the estimates by what is proven; the trace's last row has it."""
-        gap = self.prove(problem)
+        late = self.interrupted or self.message == limits.out_of_time
+        gap = self.prove(problem, late=late)
         self.lower_bound = None if self.dual is None else self._proven
         self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
-        if limits.gap is not None and gap is not None and gap <= limits.gap:
-            self.converged = not self.interrupted
-            self.message = f"gap {gap:.2e} is within the asked {limits.gap:g}"
+        if self.dual is None or gap is None:
+            return
+        if gap <= PROVABLE and not late:
+            self.possible = possible_labels(problem, self.dual, self.labels)
+        if self.interrupted or limits.gap is None:
+            return
+        if gap <= max(limits.gap, ROUNDING):
+            self.converged = True
+            what = f"the asked {limits.gap:g}" if gap <= limits.gap else "the unaries' rounding"
+            self.message = f"gap {gap:.2e} is within {what}"
 
 
 def drive(

@@ -10,30 +10,28 @@ from potentials, :math:`\sigma_{abi} = s(u_{ai} - u_{bi})` with s a sign rounded
 *cell*, needs only u, and one ordered filter call computes :math:`r_{ai} = \tfrac12\sum_b K_{ab}
 \sigma_{abi}`. Whatever u is, :math:`\sum_a \min_i(\phi_{ai} + r_{ai})` is a lower bound.
 
-The method of multipliers then reads, in potentials: for fixed z minimise over y the LP smoothed
-with :math:`u = y + z` (projected gradients, Nesterov's momentum, restarts), then the
-multiplier update, :math:`z \leftarrow z + y`. The cells stay wide, so every inner problem is well
-conditioned, and yet their width leaves no bias: the multipliers build up the potential
-differences between neighbours that the flow needs to saturate.
+Two ways to find potentials follow: the primal-dual hybrid gradient method
+(`densecrf.solvers.primal_dual`), and where pairwise weights dominate, as they do without
+normalisation, the method of multipliers with accelerated inner iterations
+(`densecrf.solvers.multipliers`).
 """
 
 from collections.abc import Iterator
-from itertools import count
-from math import sqrt
+from itertools import islice
 from typing import Any
 
-from densecrf.certificates import Potentials
 from densecrf.problem_base import ProblemBase
-from densecrf.rounding import Descent, icm
+from densecrf.rounding import SWEEPS, Incumbent, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
+from densecrf.solvers.multipliers import multipliers
+from densecrf.solvers.primal_dual import primal_dual
 from densecrf.validation import check_integer, check_non_negative, check_positive
 
 __all__ = ["lp", "lp_finish", "lp_start"]
 
-SPAN, EDGE = 5.0, 2.0  # range of the multipliers, and of each end that is kept exactly
 CELLS, MOST_CELLS = 4.0, 1000.0  # a unit of potential
-SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
+DOMINANT = 200.0  # pairwise mass for each unit of energy that the unaries can gain over a constant
 
 
 def lp_start(problem: ProblemBase) -> Step:
@@ -75,12 +73,13 @@ def lp(
     iterations : int
         Most iterations.
     cells : float
-        Cells a unit of potential: how finely the order of the scores is taken.
+        Of the method of multipliers: cells a unit of potential, how finely the order of the scores
+        is taken.
     accuracy : float
-        The multipliers are updated when the inner problem is solved to this share of the gap
-        between the best energy and the best bound.
+        Of the method of multipliers: they are updated when the inner problem is solved to this
+        share of the gap between the best energy and the best bound.
     least_inner : int
-        Least iterations between two multiplier updates.
+        Of the method of multipliers: least iterations between two updates.
     round_every : int
         Iterations between two roundings.
     polish : int
@@ -98,68 +97,22 @@ def lp(
     if cells > MOST_CELLS:
         raise ValueError(f"cells={cells!r}: at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
-    step: Any = 1 / (cells * problem.lipschitz)
-    best = _Best(problem, polish)
-    z: Any = None
-    v, momentum, inner, bound = y, 1.0, 0, -float("inf")
-    for iteration in count(1):
-        if iteration > iterations:
-            return
-        r: Any = problem.flow(v, z, cells)
-        previous = y
-        y, estimate, value, uphill = problem.descend(v, r, step, previous, in_place=True)
-        duals = (Potentials(y, z, cells), Potentials(v, z, cells))
-        r = v = None  # large: let them go before the next ones are made
-        bound = max(bound, estimate)
-        left = value - estimate  # duality gap of the inner problem
-        if uphill > 0:
-            momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
-        following = (1 + sqrt(1 + 4 * momentum**2)) / 2
-        v = problem.extrapolate(y, previous, (momentum - 1) / following)
-        previous = None
-        momentum, inner = following, inner + 1
+    incumbent = Incumbent(problem, round_every, polish, settle_every)
+    if _dominant(problem):
+        steps = multipliers(
+            problem, y, incumbent, cells=cells, accuracy=accuracy, least_inner=least_inner
+        )
+    else:
+        steps = primal_dual(problem, y, incumbent)
+    return islice(steps, iterations)
 
-        if iteration % round_every == 0 or iteration == 1:
-            best.round(y)
-        if iteration % settle_every == 0:
-            best.settle()
-        if inner >= least_inner and left <= accuracy * (best.energy - bound):
-            z = problem.update_multipliers(z, y, SPAN, EDGE)
-            v, momentum, inner = y, 1.0, 0
-        yield Step(y, bound=estimate, duals=duals, labels=best.labels, energy=best.energy)
+
+def _dominant(problem: ProblemBase) -> bool:
+    """Whether pairwise weights dominate the unaries."""
+    gain = problem.best_constant()[1] - problem.lower_bound(0 * problem.unary)
+    return problem.total_mass_double > DOMINANT * gain
 
 
 def lp_finish(problem: ProblemBase, labels: Any) -> tuple[Any, float]:
     """Return the labelling after some sweeps of iterated conditional modes, and its energy."""
     return icm(problem, labels, SWEEPS)
-
-
-class _Best:
-    """The incumbent: the best labelling seen, the constant ones among the candidates."""
-
-    def __init__(self, problem: ProblemBase, polish: int) -> None:
-        self.problem, self.polish = problem, polish
-        label, self.energy = problem.best_constant()
-        self.labels = problem.constant(label)
-        self._rounded: Any = None
-        self._descent: Descent | None = None
-
-    def round(self, y: Any) -> None:
-        """Round, polish, and keep what is better."""
-        labels = self.problem.argmax(y)
-        if self._rounded is not None and bool((labels == self._rounded).all()):
-            return
-        self._rounded = labels
-        descent = Descent(self.problem, labels)
-        descent.sweeps(self.polish)
-        if descent.energy < self.energy:
-            self._keep(descent)
-
-    def settle(self) -> None:
-        """Continue the descent of the incumbent."""
-        if self._descent is not None and self._descent.sweeps(SWEEPS):
-            self._keep(self._descent)
-
-    def _keep(self, descent: Descent) -> None:
-        self._descent = descent
-        self.labels, self.energy = descent.labels, descent.energy

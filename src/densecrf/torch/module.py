@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from densecrf.presets import PRESETS
+from densecrf.compatibility import LabelTree
+from densecrf.presets import PRESETS, Model, get_model
 from densecrf.result import relative_gap
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
@@ -161,7 +162,33 @@ class DenseCRF(nn.Module):
             raise ValueError("learn='compatibility': give the compatibility to start from")
         learned = "compatibility" in self._learn
         self.costs = nn.Parameter(costs) if learned and costs is not None else costs
+        self._tree: LabelTree | None = None
         self._kept: tuple[Hashable, Lattice] | None = None
+
+    @classmethod
+    def from_model(
+        cls, model: str | Model, *, shape: tuple[int, ...], method: str = "lp", **options: Any
+    ) -> DenseCRF:
+        """Return the layer of a model, for images of one size; the rest as for the constructor.
+
+        Label costs must be numbers, as those of `densecrf.adapt` and `densecrf.fit`; those that
+        each image gives are left out.
+        """
+        chosen = get_model(model).sized(shape)
+        costs = chosen.label_costs
+        tree = LabelTree(len(costs), leaf=costs) if isinstance(costs, tuple) else None
+        layer = cls(
+            spatial_sigma=chosen.sigma,
+            spatial_weight=chosen.weight,
+            bilateral_sigma_xy=chosen.sigma_xy,
+            bilateral_sigma_color=chosen.sigma_color,
+            bilateral_weight=chosen.bilateral_weight,
+            compatibility=None if tree is None else torch.from_numpy(tree.matrix()),
+            method=method,
+            **options,
+        )
+        layer._tree = None if "compatibility" in layer._learn else tree
+        return layer
 
     def _weight(self, name: str, value: float) -> None:
         number = check_non_negative(name, value)
@@ -238,7 +265,7 @@ class DenseCRF(nn.Module):
                 one = slice(item, item + 1)
                 problem: Any = self.problem(logits[one], image[one], workspace)
                 stopped = bool(outcomes) and outcomes[-1].interrupted  # by Ctrl-C: cut all short
-                limits = Limits(gap, time_limit, 0 if stopped else max_iterations)
+                limits = Limits.checked(gap, time_limit, 0 if stopped else max_iterations)
                 outcomes.append(minimise(problem, method, limits, None, options))
                 outcomes[-1].interrupted |= stopped
             return outcomes
@@ -290,7 +317,7 @@ class DenseCRF(nn.Module):
         if len(self.costs) != classes:
             raise ValueError(f"logits: {classes} classes, but a compatibility of {len(self.costs)}")
         costs = ((self.costs + self.costs.T) / 2).to(unary.device, dtype)
-        return TorchProblem(unary, pairwise, costs)
+        return TorchProblem(unary, pairwise, costs, self._tree)
 
     def _kernels(
         self, image: Tensor, dtype: torch.dtype, workspace: int | None

@@ -1,0 +1,108 @@
+"""From a document to its energy: the model of the settings, and unaries from strokes."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.app.document import Document, Settings
+from densecrf.app.store import Picture
+from densecrf.app.strokes import VOID, Raster
+from densecrf.label_costs import with_label_costs
+from densecrf.model import DenseCRF
+from densecrf.presets import PRESETS, Model
+from densecrf.scribbles import scribble_unary
+from densecrf.unaries import plant
+
+__all__ = ["Energies", "Question", "chosen_model"]
+
+
+def chosen_model(settings: Settings, file: Model | None) -> Model:
+    """Return the model that the sliders make of a preset, or of the model given at the start."""
+    model = file if settings.preset == "file" and file is not None else PRESETS.get(settings.preset)
+    model = model or PRESETS["default"]
+    if model.label_costs == "image":  # for the errors of networks; strokes have none
+        model = replace(model, label_costs=None)
+    return replace(
+        model.scaled(settings.strength),
+        sigma_color=model.sigma_color / settings.color,
+        sigma_xy=model.sigma_xy * settings.reach,
+    )
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be solved: a document at one moment."""
+
+    revision: int
+    raster: Raster
+    n_labels: int
+    settings: Settings
+
+    @classmethod
+    def of(cls, document: Document) -> "Question":
+        """Return a document as it is now."""
+        return cls(document.revision, document.raster(), len(document.labels), document.settings)
+
+
+class Energies:
+    """The energies of one image; kernels and filters are kept while the settings stay.
+
+    Parameters
+    ----------
+    picture : Picture
+        The image.
+    unary : ndarray, (labels, H, W), optional
+        Energies of a network's output, which strokes then correct.
+    file : Model, optional
+        The model that the preset ``"file"`` means.
+    """
+
+    def __init__(
+        self,
+        picture: Picture,
+        unary: npt.NDArray[np.float32] | None = None,
+        file: Model | None = None,
+    ) -> None:
+        self.picture, self.unary, self.file = picture, unary, file
+        self._kept: tuple[Model, DenseCRF] | None = None
+
+    def labels(self, question: Question) -> list[int]:
+        """Return the labels that the answer may have."""
+        model = chosen_model(question.settings, self.file)
+        if self.unary is not None or model.label_costs is not None:
+            return list(range(question.n_labels if self.unary is None else len(self.unary)))
+        return [int(label) for label in np.unique(question.raster) if label != VOID]
+
+    def problem(self, question: Question) -> tuple[DenseCRF, list[int]]:
+        """Return the energy over the labels that have strokes, and those labels.
+
+        Raises
+        ------
+        ValueError
+            Where there are too few strokes.
+        """
+        labels = self.labels(question)
+        number = np.full(256, VOID, np.uint8)
+        number[labels] = np.arange(len(labels))
+        return self._energy(question, number[question.raster], len(labels)), labels
+
+    def reproducible(self, question: Question) -> DenseCRF:
+        """Return the energy over all labels up to the last with strokes, as a command makes it."""
+        labels = self.labels(question)
+        return self._energy(question, question.raster, max(labels, default=0) + 1)
+
+    def _energy(self, question: Question, raster: Raster, count: int) -> DenseCRF:
+        model = chosen_model(question.settings, self.file)
+        if self.unary is None:
+            unary: Any = scribble_unary(self.picture.pixels, raster, count, void=VOID)
+        else:
+            unary = self.unary.copy()
+            plant(unary, np.where(raster == VOID, -1, raster.astype(np.int64)))
+        costs: Any = model.label_costs
+        plain = replace(model, label_costs=None)
+        if self._kept is None or self._kept[0] != plain:
+            self._kept = plain, plain.crf(unary, self.picture.pixels)
+        crf = self._kept[1].with_unary(unary)
+        return crf if costs is None else with_label_costs(crf, costs)

@@ -1,0 +1,222 @@
+"""Files out of the app: labels, overlay, COCO, arrays, strokes, and how to repeat the result."""
+
+import io
+import json
+import shlex
+import zipfile
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf import __version__
+from densecrf.app.document import Document
+from densecrf.app.energy import Question, chosen_model
+from densecrf.app.live import GAP
+from densecrf.app.store import Picture
+from densecrf.app.strokes import VOID
+from densecrf.io import Palette, overlay, write_image, write_labels
+from densecrf.presets import Model, write_model
+from densecrf.result import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["KINDS", "Export", "coco", "run_lengths"]
+
+#: What can be exported: the end of the file name, and the media type.
+KINDS = {
+    "labels": ("labels.png", "image/png"),
+    "overlay": ("overlay.png", "image/png"),
+    "coco": ("coco.json", "application/json"),
+    "result": ("npz", "application/octet-stream"),
+    "strokes": ("strokes.json", "application/json"),
+    "raster": ("strokes.png", "image/png"),
+    "model": ("model.json", "application/json"),
+    "python": ("reproduce.py", "text/x-python"),
+    "command": ("reproduce.sh", "text/x-shellscript"),
+    "all": ("zip", "application/zip"),
+}
+NEED_RESULT = ("labels", "overlay", "coco", "result", "all")
+
+
+class Export:
+    """One document with its settled result; `make` gives the bytes of a file.
+
+    Parameters
+    ----------
+    document : Document
+        What was drawn.
+    picture : Picture
+        The image.
+    result : Result, optional
+        The answer from the strokes alone; strokes can be exported without one.
+    file : Model, optional
+        The model that was given at the start.
+    probs : Path, optional
+        The network's output that the strokes correct.
+    """
+
+    def __init__(
+        self,
+        document: Document,
+        picture: Picture,
+        result: Result | None,
+        file: Model | None = None,
+        probs: Path | None = None,
+    ) -> None:
+        self.document, self.picture, self.result, self.probs = document, picture, result, probs
+        self.question = Question.of(document)
+        self.model = chosen_model(document.settings, file)
+        names, colors = [x.name for x in document.labels], [x.rgb for x in document.labels]
+        self.palette = Palette("app", tuple(names), tuple(colors), void=VOID)
+        self.stem = Path(document.name).stem
+
+    def name(self, kind: str) -> str:
+        """Return the file name of an export."""
+        return f"{self.stem}.{KINDS[kind][0]}"
+
+    def make(self, kind: str) -> bytes:
+        """Return the bytes of an export."""
+        with TemporaryDirectory() as folder:
+            if kind != "all":
+                return self._write(kind, Path(folder)).read_bytes()
+            packed = io.BytesIO()
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+                for each in KINDS:
+                    if each != "all":
+                        path = self._write(each, Path(folder))
+                        archive.write(path, path.name)
+                if self.picture.factor > 1:
+                    reduced = Path(folder) / self._image()
+                    write_image(reduced, self.picture.shown())
+                    archive.write(reduced, reduced.name)
+            return packed.getvalue()
+
+    def _write(self, kind: str, folder: Path) -> Path:
+        path = folder / self.name(kind)
+        texts: dict[str, Callable[[], str]] = {
+            "coco": lambda: json.dumps(self._coco()),
+            "strokes": lambda: json.dumps(self.document.to_json(), indent=1),
+            "python": self.python,
+            "command": lambda: f"#!/bin/sh\n{self.command()}\n",
+        }
+        if kind in texts:
+            path.write_text(texts[kind](), "utf-8")
+        elif kind == "labels":
+            write_labels(path, self._labels(), self.palette)
+        elif kind == "overlay":
+            write_image(path, self._overlay())
+        elif kind == "result":
+            self._solved().save(path)
+        elif kind == "raster":
+            write_labels(path, self.question.raster, self.palette)
+        else:
+            write_model(path, self.model)
+        return path
+
+    def _solved(self) -> Result:
+        if self.result is None:
+            raise ValueError("nothing is solved yet: draw with at least two labels")
+        return self.result
+
+    def _labels(self) -> npt.NDArray[Any]:
+        return self.picture.enlarged(self._solved().labels.astype(np.uint8))
+
+    def _overlay(self) -> npt.NDArray[np.uint8]:
+        return overlay(self.picture.shown(), self._solved().labels, self.palette)
+
+    def _coco(self) -> dict[str, Any]:
+        return coco(
+            self._labels(), [label.name for label in self.document.labels], self.document.name
+        )
+
+    def _image(self) -> str:
+        """Return the name of the image that commands read."""
+        if self.picture.factor == 1:
+            return self.picture.path.name
+        return f"{self.stem}.reduced.png"
+
+    def command(self) -> str:
+        """Return the command that repeats the result, in the folder of the exported files."""
+        parts = ["densecrf", "segment", self._image()]
+        if self.probs is not None:
+            parts += ["--probs", str(self.probs)]
+        parts += ["--scribbles", self.name("raster"), "--model", self.name("model")]
+        parts += ["--gap", repr(GAP), "--out", f"{self.stem}.repeated.png"]
+        return " ".join(map(shlex.quote, parts))
+
+    def python(self) -> str:
+        """Return the program that repeats the result, in the folder of the exported files."""
+        image, strokes, model = map(repr, (self._image(), self.name("raster"), self.name("model")))
+        if self.probs is None:
+            source = f"unary = densecrf.scribbles.scribble_unary(image, strokes, void={VOID})\n"
+            source += "crf = model.crf(unary, image)\n"
+        else:
+            source = (
+                f"scores = densecrf.io.read_scores({str(self.probs)!r}, shape=image.shape[:2])\n"
+                "crf = densecrf.refinement.build(\n"
+                "    image, scores.values, kind=scores.kind, axis=0, model=model, seeds=strokes\n"
+                ")\n"
+            )
+        settings = json.dumps(asdict(replace(self.document.settings, compare=False)))
+        return (
+            f'"""Repeats {self.document.name}, labelled with densecrf {__version__}.\n\n'
+            f"Settings of the app: {settings}\n"
+            '"""\n\n'
+            "import densecrf.io\n"
+            "import densecrf.presets\n"
+            "import densecrf.refinement\n"
+            "import densecrf.scribbles\n\n"
+            f"image = densecrf.io.read_image({image})\n"
+            f"strokes = densecrf.io.read_labels({strokes})\n"
+            f"model = densecrf.presets.read_model({model})\n"
+            f"{source}"
+            f'result = crf.solve("lp", gap={GAP!r})\n'
+            "print(result)\n"
+            f"densecrf.io.write_labels({self.stem + '.repeated.png'!r}, result.labels)\n"
+        )
+
+
+def coco(labels: npt.NDArray[Any], names: list[str], image: str) -> dict[str, Any]:
+    """Return COCO annotations, one for each label that occurs, with run-length masks."""
+    height, width = labels.shape
+    annotations: list[dict[str, Any]] = []
+    for label in np.unique(labels).tolist():
+        mask = labels == label
+        rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+        x, y = int(columns[0]), int(rows[0])
+        annotations.append(
+            {
+                "id": len(annotations) + 1,
+                "image_id": 1,
+                "category_id": label + 1,
+                "iscrowd": 1,
+                "area": int(mask.sum()),
+                "bbox": [x, y, int(columns[-1]) - x + 1, int(rows[-1]) - y + 1],
+                "segmentation": {"counts": run_lengths(mask), "size": [height, width]},
+            }
+        )
+    return {
+        "info": {"description": f"made with densecrf {__version__}"},
+        "images": [{"id": 1, "file_name": image, "width": width, "height": height}],
+        "categories": [{"id": i + 1, "name": name} for i, name in enumerate(names)],
+        "annotations": annotations,
+    }
+
+
+def run_lengths(mask: npt.NDArray[np.bool_]) -> list[int]:
+    """Return COCO's run lengths of a mask, column after column, zeros first.
+
+    Examples
+    --------
+    >>> run_lengths(np.array([[True, False], [True, True]]))
+    [0, 2, 1, 1]
+    """
+    flat = mask.ravel(order="F")
+    borders = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    runs = np.diff(np.concatenate([[0], borders, [flat.size]])).tolist()
+    return [0, *runs] if flat[0] else runs

@@ -1,0 +1,234 @@
+"""Solve while the user draws: a preview, then the certified answer; the newest stroke wins."""
+
+import json
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.app.energy import Energies, Question
+from densecrf.model import DenseCRF
+from densecrf.result import Result
+
+__all__ = ["GAP", "Live", "frame"]
+
+GAP = 1e-3  # what an answer is certified to
+#: What it is proven to afterwards, while nothing new is drawn: most pixels are then proven singly.
+DEEPER = (1e-4, 1e-5, 0.0)
+LONGEST = 60.0  # seconds for all of that
+LABELS_EVERY = 0.15  # seconds between label maps that stream in
+NUMBERS_EVERY = 0.04  # and between numbers
+
+Emit = Callable[[dict[str, Any] | bytes], None]
+
+
+class Superseded(Exception):  # noqa: N818 - it is no error
+    """Raised out of a solve whose question is not the newest any more."""
+
+
+def frame(head: dict[str, Any], *planes: npt.NDArray[np.uint8]) -> bytes:
+    """Return a binary message: the length of the JSON, the JSON, and compressed label planes."""
+    text = json.dumps(head).encode()
+    packed = zlib.compress(b"".join(plane.tobytes() for plane in planes), 1)
+    return len(text).to_bytes(4, "little") + text + packed
+
+
+class Live:
+    """The solver of one document, in a thread of its own that ends when `close` is called.
+
+    Parameters
+    ----------
+    energies : Energies
+        Makes the energy of a question.
+    emit : callable
+        Takes messages for the page, from any thread.
+    """
+
+    def __init__(self, energies: Energies, emit: Emit) -> None:
+        self.energies, self.emit = energies, emit
+        self.result: tuple[int, Result, list[int]] | None = None
+        self._changed = threading.Condition()
+        self._wanted: Question | None = None
+        self._closed = False
+        self._warm: dict[int, npt.NDArray[np.float32]] = {}
+        self._thread = threading.Thread(target=self._run, name="densecrf-live", daemon=True)
+        self._thread.start()
+
+    def ask(self, question: Question) -> None:
+        """Solve this next; what is being solved is given up."""
+        with self._changed:
+            self._wanted = question
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(timeout=10)
+
+    def settled(self, question: Question) -> Result:
+        """Return the answer from the strokes alone, without a warm start: it can be repeated.
+
+        Raises
+        ------
+        ValueError
+            Where there is nothing to solve yet.
+        """
+        crf = self.energies.reproducible(question)
+        result = crf.solve("lp", gap=GAP)
+        labels = list(range(crf.n_labels))
+        self._show(question, "certified", result, labels, time.perf_counter())
+        return result
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._wanted is not None)
+                if self._closed:
+                    return
+                question, self._wanted = self._wanted, None
+            assert question is not None
+            try:
+                with suppress(Superseded):
+                    self._answer(question)
+            except (ValueError, MemoryError) as error:
+                self._say(question, str(error) or "out of memory")
+            except Exception as error:  # the thread must live on
+                self._say(question, f"internal error, please report it: {error!r}")
+
+    def _say(self, question: Question, text: str) -> None:
+        self.emit(
+            {"type": "message", "level": "error", "text": text, "revision": question.revision}
+        )
+
+    def _check(self) -> None:
+        if self._wanted is not None or self._closed:
+            raise Superseded
+
+    def _answer(self, question: Question) -> None:
+        started = time.perf_counter()
+        if len(self.energies.labels(question)) < 2:
+            self.emit({"type": "waiting", "revision": question.revision})
+            return
+        crf, labels = self.energies.problem(question)
+        self._check()
+        preview = crf.solve("mf5")
+        self._show(question, "preview", preview, labels, started)
+        self._check()
+        constant = preview.best_constant[1] < preview.energy
+        init = self._warm_start(labels, crf.shape)
+        if init is None and not constant:
+            init = preview.marginals
+        follow = _Follow(self, question, labels, started)
+        result = crf.solve("lp", init=init, gap=GAP, callback=follow)
+        self._keep_warm(labels, result.marginals)
+        self._show(question, "certified", result, labels, started)
+        self._check()
+        if question.settings.compare:
+            compared = crf.solve("mf", time_limit=20, callback=lambda _: self._check())
+            self._show(question, "meanfield", compared, labels, started)
+        self._deepen(question, crf, result, labels, started)
+
+    def _deepen(
+        self, question: Question, crf: DenseCRF, result: Result, labels: list[int], started: float
+    ) -> None:
+        """Close the gap further, until the user draws or the answer is optimal."""
+        deadline = time.perf_counter() + LONGEST
+        for gap in DEEPER:
+            left = deadline - time.perf_counter()
+            if result.optimal or left <= 0:
+                return
+            result = crf.solve(
+                "lp",
+                init=result.marginals,
+                gap=gap,
+                time_limit=left,
+                callback=lambda _: self._check(),
+            )
+            self._keep_warm(labels, result.marginals)
+            self._show(question, "certified", result, labels, started)
+
+    def _warm_start(
+        self, labels: list[int], shape: tuple[int, ...]
+    ) -> npt.NDArray[np.float32] | None:
+        """Return the last marginals, with zeros for labels that are new."""
+        if not self._warm or not set(self._warm) <= set(labels):
+            return None
+        zeros = np.zeros(shape, np.float32)
+        return np.stack([self._warm.get(label, zeros) for label in labels])
+
+    def _keep_warm(self, labels: list[int], marginals: npt.NDArray[np.float32]) -> None:
+        shape = self.energies.picture.shape
+        self._warm = dict(zip(labels, np.array(marginals).reshape(-1, *shape), strict=True))
+
+    def _show(
+        self, question: Question, stage: str, result: Result, labels: list[int], started: float
+    ) -> None:
+        """Send a label map with its numbers, and the pixels that are proven where that is known."""
+        if stage == "certified":
+            self.result = question.revision, result, labels
+        proven = result.proven if stage == "certified" else None
+        head = {
+            "type": "answer",
+            "stage": stage,
+            "revision": question.revision,
+            "energy": _finite(result.energy),
+            "bound": result.lower_bound,
+            "gap": result.gap,
+            "method": result.method,
+            "seconds": time.perf_counter() - started,
+            "planes": 1 if proven is None else 2,
+            "labels": len(labels),
+            "proven": None if proven is None else float(np.mean(proven)),
+            "optimal": result.optimal,
+            "alone": bool((result.labels == result.labels.flat[0]).all()),
+        }
+        planes = [np.asarray(labels, np.uint8)[result.labels]]
+        if proven is not None:
+            planes.append(np.asarray(proven, np.uint8))
+        self.emit(frame(head, *planes))
+
+
+class _Follow:
+    """The callback of the certified solve: streams numbers and label maps, and gives way."""
+
+    def __init__(self, live: Live, question: Question, labels: list[int], started: float) -> None:
+        self.live, self.question, self.started = live, question, started
+        self.labels = np.asarray(labels, np.uint8)
+        self._numbers_at = self._labels_at = 0.0
+        self._sent: Any = None
+
+    def __call__(self, outcome: Any) -> bool:
+        if self.live._wanted is not None or self.live._closed:
+            self.live._keep_warm([int(label) for label in self.labels], outcome.y)
+            raise Superseded
+        now = time.perf_counter()
+        if now - self._numbers_at >= NUMBERS_EVERY:
+            self._numbers_at = now
+            self.live.emit(self._numbers("progress", outcome, now))
+        if now - self._labels_at >= LABELS_EVERY and outcome.labels is not self._sent:
+            self._labels_at, self._sent = now, outcome.labels
+            head = {**self._numbers("answer", outcome, now), "stage": "streaming", "planes": 1}
+            self.live.emit(frame(head, self.labels[np.asarray(outcome.labels)]))
+        return False
+
+    def _numbers(self, kind: str, outcome: Any, now: float) -> dict[str, Any]:
+        return {
+            "type": kind,
+            "revision": self.question.revision,
+            "energy": _finite(outcome.energy),
+            "bound": outcome.lower_bound,
+            "gap": outcome.gap,
+            "iteration": outcome.iterations,
+            "seconds": now - self.started,
+        }
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

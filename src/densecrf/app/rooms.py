@@ -1,0 +1,218 @@
+"""Open images: edits in, saving, answers out to every tab that shows the image.
+
+Everything here runs on the event loop; only solving and writing files happen in threads.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.app.document import Document, default_labels
+from densecrf.app.energy import Energies, Question
+from densecrf.app.exports import Export
+from densecrf.app.live import Live
+from densecrf.app.store import Picture, Store
+from densecrf.presets import Model
+
+if TYPE_CHECKING:
+    from densecrf.result import Result
+
+__all__ = ["Connection", "Room", "Rooms"]
+
+SAVE_AGAIN = 3.0  # seconds, after a failure
+IDLE_ROOMS = 3  # images without a tab that stay open
+MOST_WAITING = 200  # messages for a tab that does not read them
+
+Message = dict[str, Any] | bytes
+Probabilities = Callable[[str, tuple[int, int]], npt.NDArray[np.float32] | None]
+
+
+class Connection:
+    """The messages that wait for one tab."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Message] = deque()
+        self._some = asyncio.Event()
+
+    def put(self, message: Message) -> None:
+        """Queue a message; a tab that reads nothing loses old label maps first."""
+        if len(self._waiting) >= MOST_WAITING:
+            old = next((m for m in self._waiting if isinstance(m, bytes)), self._waiting[0])
+            self._waiting.remove(old)
+        self._waiting.append(message)
+        self._some.set()
+
+    async def get(self) -> str | bytes:
+        """Wait for the next message."""
+        while not self._waiting:
+            self._some.clear()
+            await self._some.wait()
+        message = self._waiting.popleft()
+        return message if isinstance(message, bytes) else json.dumps(message)
+
+
+class Room:
+    """One open image.
+
+    Parameters
+    ----------
+    store : Store
+        Where it is kept.
+    name : str
+        Its name in the listing.
+    picture : Picture
+        Its pixels.
+    unary : ndarray, (labels, H, W), optional
+        Energies of a network's output.
+    file : Model, optional
+        The model given at the start.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        picture: Picture,
+        unary: npt.NDArray[np.float32] | None,
+        file: Model | None,
+    ) -> None:
+        self.store, self.name, self.picture, self.file = store, name, picture, file
+        self.document, self.notice = store.load(name, picture.shape)
+        if unary is not None and len(self.document.labels) < len(unary):
+            self.document.labels += default_labels(len(unary))[len(self.document.labels) :]
+        self.connections: set[Connection] = set()
+        self.last: bytes | None = None
+        self.settled: tuple[int, Result] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._unsaved: list[str] = []
+        self._dirty = asyncio.Event()
+        self._saving = asyncio.create_task(self._save())
+        self.live = Live(Energies(picture, unary, file), self._from_thread)
+        self.live.ask(Question.of(self.document))
+
+    def _from_thread(self, message: Message) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._broadcast, message)
+
+    def _broadcast(self, message: Message, but: Connection | None = None) -> None:
+        if isinstance(message, bytes):
+            self.last = message
+        for connection in self.connections:
+            if connection is not but:
+                connection.put(message)
+
+    def join(self, connection: Connection) -> None:
+        """Show a tab the document and the last answer."""
+        self.connections.add(connection)
+        self.tell(connection)
+        if self.last is not None:
+            connection.put(self.last)
+
+    def tell(self, connection: Connection) -> None:
+        """Send a tab the whole document."""
+        connection.put(
+            {
+                "type": "document",
+                "document": self.document.to_json(),
+                "revision": self.document.revision,
+                "full": {"height": self.picture.full[0], "width": self.picture.full[1]},
+                "factor": self.picture.factor,
+                "notice": self.notice,
+            }
+        )
+
+    def edit(self, connection: Connection, edit: Any) -> None:
+        """Make an edit of a tab's, pass it on to the others, save and solve."""
+        try:
+            changed = self.document.apply(edit)
+        except ValueError as error:
+            given = edit.get("id") if isinstance(edit, dict) else None
+            connection.put({"type": "refused", "id": given, "text": str(error)})
+            return
+        self._unsaved.append(edit["id"])
+        self._dirty.set()
+        revision = self.document.revision
+        connection.put({"type": "applied", "id": edit["id"], "revision": revision})
+        if changed:
+            self._broadcast({"type": "edit", "edit": edit, "revision": revision}, but=connection)
+            if edit["kind"] != "labels" or self.live.result is None:
+                self.live.ask(Question.of(self.document))
+
+    async def _save(self) -> None:
+        """Save whenever something changed; edits meanwhile are saved together, next."""
+        failed = False
+        while True:
+            await self._dirty.wait()
+            self._dirty.clear()
+            ids, self._unsaved = self._unsaved, []
+            state = self.document.to_json()
+            try:
+                await asyncio.to_thread(self.store.save, self.name, state)
+            except (OSError, ValueError) as error:
+                self._unsaved = ids + self._unsaved
+                reason = getattr(error, "strerror", None) or error
+                text = (
+                    f"Strokes cannot be saved: {reason} ({self.store.state}). They are kept in "
+                    "this browser; export them, or make the folder writable."
+                )
+                self._broadcast({"type": "unsaved", "text": text})
+                failed = True
+                self._loop.call_later(SAVE_AGAIN, self._dirty.set)
+            else:
+                self._broadcast({"type": "saved", "ids": ids, "again": failed})
+                failed = False
+
+    async def export(self, kind: str, needs_result: bool) -> tuple[str, bytes]:
+        """Return the name and bytes of an export, solved from the strokes alone."""
+        question = Question.of(self.document)
+        if needs_result and (self.settled is None or self.settled[0] != question.revision):
+            self.settled = question.revision, await asyncio.to_thread(self.live.settled, question)
+        result = self.settled[1] if needs_result and self.settled else None
+        document = Document.from_json(self.document.to_json(), self.name, self.picture.shape)
+        export = Export(document, self.picture, result, self.file, self.store.probs(self.name))
+        return export.name(kind), await asyncio.to_thread(export.make, kind)
+
+    async def close(self) -> None:
+        """Save what is unsaved and end the threads."""
+        self._saving.cancel()
+        if self._unsaved:
+            with suppress(OSError, ValueError):
+                await asyncio.to_thread(self.store.save, self.name, self.document.to_json())
+        await asyncio.to_thread(self.live.close)
+
+
+class Rooms:
+    """The open images by name; those that no tab shows are closed but for the last few."""
+
+    def __init__(self, store: Store, file: Model | None = None) -> None:
+        self.store, self.file = store, file
+        self._open: dict[str, Room] = {}
+        self._opening = asyncio.Lock()
+
+    async def get(self, name: str) -> Room:
+        """Return an image's room; ValueError or OSError where it cannot be opened."""
+        async with self._opening:
+            room = self._open.pop(name, None)
+            if room is None:
+                picture = await asyncio.to_thread(self.store.read, name)
+                unary = await asyncio.to_thread(self.store.unary, name, picture.shape)
+                room = Room(self.store, name, picture, unary, self.file)
+            self._open[name] = room  # the last used comes last
+            idle = [
+                key for key, each in self._open.items() if not each.connections and each != room
+            ]
+            for key in idle[: max(0, len(idle) - IDLE_ROOMS)]:
+                await self._open.pop(key).close()
+            return room
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for room in self._open.values():
+            await room.close()
+        self._open.clear()

@@ -1,0 +1,193 @@
+"""The web server: one page, one WebSocket, images in and exports out."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from PIL import Image
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from densecrf import __version__
+from densecrf.app.exports import KINDS, NEED_RESULT
+from densecrf.app.rooms import Connection, Room, Rooms
+from densecrf.app.security import Guard
+from densecrf.app.store import MAX_UPLOAD, Store
+from densecrf.app.strokes import MAX_LABELS
+from densecrf.presets import PRESETS, Model
+
+__all__ = ["make_app"]
+
+STATIC = Path(__file__).with_name("static")
+LONGEST_NAME = 1000
+
+
+def make_app(store: Store, token: str, port: int, file: Model | None = None) -> Guard:
+    """Return the application behind its guard.
+
+    Parameters
+    ----------
+    store : Store
+        The images.
+    token : str
+        What every path begins with.
+    port : int
+        The port that is served.
+    file : Model, optional
+        A further model to choose.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.rooms = Rooms(store, file)
+        yield
+        await app.state.rooms.close()
+
+    routes = [
+        Route("/config", _config),
+        Route("/images", _images),
+        Route("/image", _image),
+        Route("/upload", _upload, methods=["POST"]),
+        Route("/export/{kind}", _export),
+        WebSocketRoute("/live", _live),
+        Mount("/", StaticFiles(directory=STATIC, html=True)),
+    ]
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={ValueError: _answer_error, OSError: _answer_error},
+    )
+    app.state.store, app.state.file = store, file
+    return Guard(app, token, port)
+
+
+async def _answer_error(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, status_code=422)
+
+
+async def _config(request: Request) -> JSONResponse:
+    presets = {name: model.about for name, model in PRESETS.items()}
+    if request.app.state.file is not None:
+        presets["file"] = "the model given at the start"
+    store: Store = request.app.state.store
+    return JSONResponse(
+        {
+            "version": __version__,
+            "presets": presets,
+            "max_labels": MAX_LABELS,
+            "max_upload": MAX_UPLOAD,
+            "folder": str(store.root),
+            "network": store.has_probs,
+        }
+    )
+
+
+async def _images(request: Request) -> JSONResponse:
+    store: Store = request.app.state.store
+    listing = await asyncio.to_thread(store.listing)
+    return JSONResponse(
+        [{"name": name, "drawn": store.state_path(name).exists()} for name in listing]
+    )
+
+
+def _named(request: Request, parameter: str) -> str:
+    name = request.query_params.get(parameter, "")
+    if not 0 < len(name) <= LONGEST_NAME or "\0" in name:
+        raise ValueError(f"{parameter}: give a name")
+    return name
+
+
+async def _room(request: Request) -> Room:
+    rooms: Rooms = request.app.state.rooms
+    return await rooms.get(_named(request, "name"))
+
+
+async def _image(request: Request) -> Response:
+    room = await _room(request)
+    return Response(await asyncio.to_thread(_png, room.picture.shown()), media_type="image/png")
+
+
+def _png(pixels: Any) -> bytes:
+    packed = io.BytesIO()
+    Image.fromarray(pixels).save(packed, "PNG", compress_level=1)
+    return packed.getvalue()
+
+
+async def _upload(request: Request) -> JSONResponse:
+    name = _named(request, "name")
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MAX_UPLOAD:
+            text = f"{name}: more than {MAX_UPLOAD >> 20} MiB; shrink it first"
+            return JSONResponse({"error": text}, status_code=413)
+    store: Store = request.app.state.store
+    return JSONResponse({"name": await asyncio.to_thread(store.upload, name, bytes(data))})
+
+
+async def _export(request: Request) -> Response:
+    kind = request.path_params["kind"]
+    if kind not in KINDS:
+        raise ValueError(f"export {kind!r} is none of {', '.join(KINDS)}")
+    room = await _room(request)
+    name, data = await room.export(kind, kind in NEED_RESULT)
+    disposition = f"attachment; filename*=UTF-8''{quote(name)}"
+    return Response(data, media_type=KINDS[kind][1], headers={"Content-Disposition": disposition})
+
+
+async def _live(socket: WebSocket) -> None:
+    """Serve one tab: it opens an image, sends edits, and gets what happens to the image."""
+    await socket.accept()
+    connection = Connection()
+    sender = asyncio.create_task(_sending(socket, connection))
+    room: Room | None = None
+    try:
+        while True:
+            room = await _heard(socket, connection, room, await socket.receive_json())
+    except (WebSocketDisconnect, RuntimeError, KeyError):
+        pass
+    except ValueError:  # not JSON
+        await socket.close(1003)
+    finally:
+        if room is not None:
+            room.connections.discard(connection)
+        sender.cancel()
+
+
+async def _heard(
+    socket: WebSocket, connection: Connection, room: Room | None, message: Any
+) -> Room | None:
+    kind = message.get("type") if isinstance(message, dict) else None
+    if kind == "open" and isinstance(message.get("image"), str):
+        if room is not None:
+            room.connections.discard(connection)
+        try:
+            room = await socket.app.state.rooms.get(message["image"])
+        except (ValueError, OSError) as error:
+            connection.put({"type": "message", "level": "error", "text": str(error)})
+            return None
+        room.join(connection)
+    elif kind == "edit" and room is not None:
+        room.edit(connection, message.get("edit"))
+    elif kind == "sync" and room is not None:
+        room.tell(connection)
+    elif room is not None:
+        connection.put({"type": "message", "level": "error", "text": f"unknown message {kind!r}"})
+    return room
+
+
+async def _sending(socket: WebSocket, connection: Connection) -> None:
+    while True:
+        message = await connection.get()
+        if isinstance(message, bytes):
+            await socket.send_bytes(message)
+        else:
+            await socket.send_text(message)

@@ -1,0 +1,224 @@
+"""The folder that the app works in: its images, uploads, and the strokes on disk.
+
+The page names an image by its place in the listing; a name that is not in the listing is refused,
+so that no path of the page's is ever opened.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from math import ceil, sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.app.document import Document
+from densecrf.app.strokes import MAX_LABELS
+from densecrf.io import FileFormatError, read_image, read_scores, write_json
+from densecrf.io.opening import open_regular
+
+__all__ = ["IMAGE_SUFFIXES", "STATE", "Picture", "Store"]
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
+STATE = "densecrf-app"  # the folder of strokes and uploads, inside the one that is opened
+MAX_LISTED = 10_000
+MAX_UPLOAD = 64 * 2**20  # bytes
+MAX_PIXELS = 64_000_000  # of an image
+WORK_PIXELS = 1_000_000  # larger images are reduced by a whole factor, and their labels enlarged
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image as it is worked on: colours from 0 to 255, reduced by `factor`."""
+
+    path: Path
+    pixels: npt.NDArray[Any]  # (H, W) or (H, W, 3), as `read_image` returns it, or reduced
+    factor: int
+    full: tuple[int, int]  # height and width of the file
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width of what is worked on."""
+        return self.pixels.shape[0], self.pixels.shape[1]
+
+    def shown(self) -> npt.NDArray[np.uint8]:
+        """Return the picture for display, (H, W, 3)."""
+        colors = np.clip(self.pixels, 0, 255).astype(np.uint8)
+        return np.stack([colors] * 3, -1) if colors.ndim == 2 else colors
+
+    def enlarged(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return labels at the size of the file."""
+        if self.factor == 1:
+            return labels
+        large = labels.repeat(self.factor, 0).repeat(self.factor, 1)
+        return large[: self.full[0], : self.full[1]]
+
+
+class Store:
+    """Images below a folder, or one image, and the state beside them.
+
+    Parameters
+    ----------
+    target : Path, optional
+        An image, or a folder of them; without it there are uploads alone, in the working
+        directory.
+    scores : Path, optional
+        A network's output: a file, or a folder with one of the same name for each image.
+    """
+
+    def __init__(self, target: Path | None, scores: Path | None = None) -> None:
+        folder = Path.cwd() if target is None else target
+        self.root = (folder.parent if folder.is_file() else folder).resolve()
+        self.only = None if target is None or not target.is_file() else target.resolve()
+        self.listed, self.scores = target is not None, scores
+        self.state = self.root / STATE
+        self.uploads = self.state / "uploads"
+
+    def listing(self) -> dict[str, Path]:
+        """Return the images by name, those of the folder before uploads."""
+        found: dict[str, Path] = {}
+        if self.only is not None:
+            found[self.only.name] = self.only
+        elif self.listed:
+            for path in sorted(self.root.rglob("*"), key=_by_numbers):
+                if len(found) >= MAX_LISTED:
+                    break
+                if self._is_image(path) and self.state not in path.parents:
+                    found[path.relative_to(self.root).as_posix()] = path
+        for path in sorted(self.uploads.glob("*"), key=_by_numbers):
+            if self._is_image(path):
+                found.setdefault(path.name, path)
+        return found
+
+    def _is_image(self, path: Path) -> bool:
+        inside = path.resolve().is_relative_to(self.root)  # links may lead elsewhere
+        return path.suffix.lower() in IMAGE_SUFFIXES and inside and path.is_file()
+
+    def path(self, name: str) -> Path:
+        """Return the file of a listed image."""
+        try:
+            return self.listing()[name]
+        except KeyError:
+            raise ValueError(f"no image {name!r} here; it may have been moved") from None
+
+    def read(self, name: str) -> Picture:
+        """Read an image; ValueError says why it cannot be used."""
+        return read_picture(self.path(name), name)
+
+    @property
+    def has_probs(self) -> bool:
+        """Whether there is a network's output for strokes to correct."""
+        return self.scores is not None
+
+    def probs(self, name: str) -> Path | None:
+        """Return the file of a network's output for an image."""
+        if self.scores is None or not self.scores.is_dir():
+            return self.scores
+        stem = Path(name).with_suffix("").as_posix()
+        files = [self.scores / f"{stem}{suffix}" for suffix in SCORE_SUFFIXES]
+        return next((path for path in files if path.is_file()), None)
+
+    def unary(self, name: str, shape: tuple[int, int]) -> npt.NDArray[np.float32] | None:
+        """Return the energies of a network's output for an image, at its working size."""
+        path = self.probs(name)
+        if path is None:
+            return None
+        scores = read_scores(path, shape=shape).resized(shape)
+        if len(scores.values) > MAX_LABELS:
+            raise ValueError(f"{path.name}: {len(scores.values)} labels are more than {MAX_LABELS}")
+        return np.array(scores.energies())
+
+    def state_path(self, name: str) -> Path:
+        """Return where a listed image's strokes are kept."""
+        return self.state / f"{name}.json"
+
+    def load(self, name: str, shape: tuple[int, int]) -> tuple[Document, str | None]:
+        """Return an image's document, and what to tell the user where it could not be read.
+
+        A file that cannot be read is put aside, not overwritten.
+        """
+        path = self.state_path(name)
+        if not path.exists():
+            return Document(name, shape), None
+        try:
+            with open_regular(path) as file:
+                return Document.from_json(json.load(file), name, shape), None
+        except (OSError, ValueError, RecursionError) as error:
+            aside = path.with_name(f"{path.name}.unreadable")
+            reason = f"The strokes in {path.name} could not be read: {error}."
+            try:
+                path.replace(aside)
+            except OSError:
+                return Document(name, shape), reason
+            return Document(name, shape), f"{reason} They are kept as {aside.name}."
+
+    def save(self, name: str, state: dict[str, Any]) -> None:
+        """Write a document's JSON, whole or not at all."""
+        write_json(self.state_path(name), state, indent=None)
+
+    def upload(self, name: str, data: bytes) -> str:
+        """Keep a dropped or pasted image; return its name in the listing."""
+        stem, suffix = Path(_safe(name)).stem, Path(_safe(name)).suffix.lower()
+        if suffix not in IMAGE_SUFFIXES:
+            raise ValueError(f"{name}: not one of {', '.join(IMAGE_SUFFIXES)}")
+        self.uploads.mkdir(parents=True, exist_ok=True)
+        taken = set(self.listing())
+        number = 1
+        while (chosen := f"{stem}{'' if number == 1 else f'-{number}'}{suffix}") in taken:
+            number += 1
+        path = self.uploads / chosen
+        path.write_bytes(data)
+        try:
+            read_picture(path, name)
+        except ValueError:
+            path.unlink()
+            raise
+        return chosen
+
+
+def read_picture(path: Path, name: str) -> Picture:
+    """Read an image, reduced where it is large; ValueError names it by `name`."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with open_regular(path) as file, Image.open(file) as header:
+            width, height = header.size
+    except FileFormatError:
+        raise
+    except OSError as error:
+        if isinstance(error, UnidentifiedImageError):
+            raise ValueError(f"{name}: not an image of a known format") from error
+        raise ValueError(f"{name}: {error.strerror or error}") from error
+    except Exception as error:  # Pillow: bombs, and what else its decoders raise
+        raise ValueError(f"{name}: cannot be read ({error})") from error
+    if width * height > MAX_PIXELS:
+        raise ValueError(
+            f"{name}: {width} × {height} pixels are more than {MAX_PIXELS / 1e6:.0f} million; "
+            "crop or shrink it first"
+        )
+    try:
+        pixels = read_image(path)
+    except FileFormatError as error:
+        raise ValueError(f"{name}: {error.reason}") from error
+    factor = max(1, ceil(sqrt(width * height / WORK_PIXELS)))
+    if factor > 1:
+        shown = np.clip(pixels, 0, 255).astype(np.uint8)
+        pixels = np.asarray(Image.fromarray(shown).reduce(factor))
+    if min(pixels.shape[:2]) < 2:
+        raise ValueError(f"{name}: {width} × {height} pixels are too few")
+    return Picture(path, pixels, factor, (height, width))
+
+
+def _safe(name: str) -> str:
+    """Return a file name without folders and without characters that mean something somewhere."""
+    base = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return re.sub(r"[^\w. -]", "_", base)[-120:].lstrip(". ") or "image.png"
+
+
+def _by_numbers(path: Path) -> list[tuple[int, str]]:
+    """Return a key that puts image2 before image10."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]

@@ -1,0 +1,101 @@
+"""``densecrf adapt``: label costs for a folder of images, from the network's output alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from densecrf.cli import options as o
+from densecrf.cli.batch import Watch, run_batch
+from densecrf.cli.inputs import Job, Sources, find_jobs, load
+from densecrf.cli.outputs import check_outputs
+from densecrf.cli.reports import console, fail, output, print_failures, print_json
+from densecrf.label_costs import border_statistics, sum_statistics
+from densecrf.learning.adaptation import adapted
+from densecrf.presets import Model, get_model, write_model
+
+__all__ = ["ENOUGH", "Adapt", "adapt", "adapt_to"]
+
+#: Images from which on `densecrf segment` adapts the default model to its folder.
+ENOUGH = 5
+
+
+Adapt = Annotated[
+    bool | None,
+    typer.Option(
+        "--adapt/--no-adapt",
+        help=f"Take label costs from all images together first; by default for {ENOUGH} or more.",
+        rich_help_panel=o.MODEL,
+    ),
+]
+
+
+@o.with_model
+def adapt(
+    images: o.Images,
+    probs: o.Probs = None,
+    labels: o.Labels = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model's file.")] = Path(
+        "adapted.json"
+    ),
+    *,
+    model: o.ModelOptions,
+    jobs: o.Jobs = 1,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Adapt a model to a kind of images, from a network's output alone; no ground truth is needed.
+
+    Labels whose regions are thin or scattered in the network's own labelling pay less for their
+    borders. `densecrf segment --model` uses the file; for a folder of several images it does the
+    same by itself.
+
+    For example:
+
+    densecrf adapt images/ --probs logits/ --axis last --out street.json
+    """
+    todo = find_jobs(images, Sources(probs, labels))
+    inputs = [path for job in todo for path in job.files]
+    check_outputs([(out, "the model")], inputs, "choose another --out")
+    found, failures = adapt_to(model, todo, jobs=jobs, progress=not (quiet or as_json))
+    print_failures(failures, len(todo) - len(failures))
+    if found is None:
+        raise fail("no image could be used, or they have different numbers of labels")
+    found = get_model(found, **model.numbers)
+    write_model(out, found)
+    if as_json:
+        print_json({"file": str(out), "label_costs": found.label_costs, **found.provenance})
+    else:
+        costs = ", ".join(f"{label}: {cost:.2f}" for label, cost in enumerate(_costs(found)))
+        output.print(f"label costs {costs}", soft_wrap=True)
+        console.print(f"Written: {out}; use it by --model {out}", soft_wrap=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _costs(model: Model) -> Sequence[float]:
+    return model.label_costs if isinstance(model.label_costs, tuple) else ()
+
+
+def adapt_to(
+    options: o.ModelOptions, jobs_found: Sequence[Job], *, jobs: int = 1, progress: bool = False
+) -> tuple[Model | None, dict[str, str]]:
+    """Return the model with label costs from all images, and the images that could not be used.
+
+    None stands for no model: no image could be used, or they have different numbers of labels.
+    """
+    potts = replace(options, chosen=replace(options.chosen, label_costs=None), strength=1.0)
+
+    def work(job: Job, watch: Watch) -> dict[str, Any]:
+        watch.say(f"{job.name}: adapting")
+        return {"found": border_statistics(load(job, potts).crf)}
+
+    batch = run_batch(jobs_found, lambda job: job.name, work, jobs=jobs, progress=progress)
+    if batch.interrupted:
+        raise typer.Exit(130)
+    found = [result["found"] for result in batch.results.values()]
+    if len({len(statistics.pixels) for statistics in found}) != 1:
+        return None, batch.failures
+    return adapted(options.chosen, sum_statistics(found)), batch.failures

@@ -1,0 +1,68 @@
+"""``densecrf app``: scribble in the browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from densecrf.cli.reports import console, describe, fail
+from densecrf.presets import read_model
+
+__all__ = ["open_app"]
+
+
+def open_app(
+    target: Annotated[
+        Path | None,
+        typer.Argument(help="An image or a folder of them.", metavar="IMAGE or FOLDER"),
+    ] = None,
+    probs: Annotated[
+        Path | None,
+        typer.Option(
+            help="A network's output for strokes to correct: a file (.npy, .npz, .unary), or a "
+            "folder with one for each image."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="A model's file (`densecrf adapt`, `fit`, `tune`).")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="Port; 8650 or one that is free without.", min=0, max=65535),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="A loopback address; no other is served.")
+    ] = "127.0.0.1",
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+) -> None:
+    """Label images by scribbling in the browser, with a live certificate.
+
+    Strokes are saved as they are drawn, in a folder densecrf-app beside the images. The page is
+    served to this machine alone and needs no network.
+
+    For example:
+
+    densecrf app photo.jpg
+    """
+    try:
+        from densecrf.app.run import check_host, serve
+        from densecrf.app.store import Store
+    except ImportError as error:
+        raise fail(f'the app needs {error.name}: pip install "densecrf[app]"') from error
+    try:
+        check_host(host)
+        for path in (target, probs, model):
+            if path is not None and not path.exists():
+                raise FileNotFoundError(2, "no such file or folder", str(path))
+        store = Store(target, probs)
+        if target is not None and not store.listing():
+            raise ValueError(f"{target}: no images here")
+        file = None if model is None else read_model(model)
+        serve(store, host=host, port=port, browser=browser, file=file, say=_say)
+    except (OSError, ValueError) as error:
+        raise fail(describe(error)) from error
+
+
+def _say(url: str) -> None:
+    console.print("The app is open at this address, until Ctrl-C:", highlight=False)
+    typer.echo(url)

@@ -1,0 +1,158 @@
+"""``densecrf fit``: learn a model from images with ground truth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from densecrf.cli import evaluation as e
+from densecrf.cli import options as o
+from densecrf.cli.evaluation import open_dataset, progress_bar, reporting_errors
+from densecrf.cli.outputs import check_outputs
+from densecrf.cli.reports import console, fail, output, percent, print_failures, print_json
+from densecrf.io import Dataset, ItemError
+from densecrf.presets import PRESETS, Model, get_model, write_model
+
+if TYPE_CHECKING:
+    from densecrf.learning.examples import Example
+
+__all__ = ["fit"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """What to learn from, and how; fields as the options."""
+
+    data: e.Data
+    split: e.Split = None
+    start: Annotated[str, typer.Option(help=f"Start: a model's file, or {', '.join(PRESETS)}.")] = (
+        "default"
+    )
+    strength: Annotated[
+        float, typer.Option(help="How strongly the result is drawn to the start.", min=1e-6)
+    ] = 1.0
+    folds: Annotated[int, typer.Option(help="Folds of the check; 0 for none.", min=0)] = 5
+    passes: Annotated[int, typer.Option(help="Most passes over the images.", min=1)] = 30
+    kind: e.Kind = None
+    classes: e.Classes = None
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Images at a time.", min=1)] = 1
+    threads: o.Threads = None
+    device: o.Device = None
+
+
+@partial(o.with_options, keyword="chosen", declared=FitOptions, make=FitOptions)
+def fit(
+    *,
+    chosen: FitOptions,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The model's file; its journal lies next to it.")
+    ] = Path("fitted.json"),
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Learn kernel weights and label costs from images with ground truth.
+
+    The training objective comes with a proven lower bound, and the model is checked on images left
+    out: where it is no better than the start, the start is written. Interrupted, the command writes
+    the best model so far; run it again to go on.
+
+    For example:
+
+    densecrf fit --data msrc --split val --out msrc.json --jobs 8 --threads 1
+
+    densecrf segment images/ --probs logits/ --model msrc.json
+    """
+    dataset = open_dataset(chosen.data, chosen.kind, chosen.classes)
+    journal = out.with_suffix(".journal")
+    made = [(path, chosen.data) for path in (out, journal)]
+    check_outputs(made, dataset.files(), "choose another --out")
+    with reporting_errors():
+        names = dataset.names(chosen.split)
+        examples, failures = _examples(dataset, names)
+        if not examples:
+            print_failures(failures, 0)
+            raise fail(f"{chosen.data}: no image can be learned from")
+        model = _learn(chosen, examples, len(dataset.palette), journal, not (quiet or as_json))
+        write_model(out, model)
+    provenance = dict(model.provenance)
+    if as_json:
+        print_json({"file": str(out), "failures": failures, **provenance})
+    else:
+        for stage in provenance["stages"]:
+            output.print(
+                f"{stage['learned']}: objective {stage['objective']:.4f}, proven to be within "
+                f"{percent(stage['certificate'])} of the optimum after {stage['passes']} passes"
+            )
+        if "verdict" in provenance:
+            output.print(provenance["verdict"], soft_wrap=True)
+        console.print(f"Written: {out}; use it by --model {out}", soft_wrap=True)
+    print_failures(failures, len(examples))
+    if provenance["interrupted"]:
+        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        raise typer.Exit(130)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _learn(
+    chosen: FitOptions,
+    examples: "Sequence[Example]",
+    labels: int,
+    journal: Path,
+    progress: bool,
+) -> Model:
+    from densecrf.learning.fit import fit_examples
+    from densecrf.learning.journal import Journal
+
+    with progress_bar("passes", progress) as tell:
+
+        def report(stage: str, passes: int, objective: float, bound: float) -> None:
+            gap = percent((objective - bound) / objective if objective > 0 else 0.0)
+            tell(passes, chosen.passes, f"{stage}: objective {objective:.4f}, gap {gap}")
+
+        return fit_examples(
+            examples,
+            labels,
+            model=get_model(chosen.start),
+            strength=chosen.strength,
+            folds=chosen.folds,
+            max_passes=chosen.passes,
+            jobs=chosen.jobs,
+            threads=chosen.threads,
+            device=chosen.device,
+            report=report,
+            journal=Journal(journal),
+        )
+
+
+def _examples(dataset: Dataset, names: Sequence[str]) -> "tuple[list[Example], dict[str, str]]":
+    """Return what can be learned from, and why the others cannot."""
+    from densecrf.learning.examples import Example, checked_truth
+
+    examples, failures = [], {}
+    void = dataset.palette.void
+    for name in names:
+        try:
+            sample = dataset.items[name].load()
+            if sample.labels is None:
+                raise ItemError(name, f"{dataset.path} has no labels/ to learn from")
+            shape = sample.image.shape[:2]
+            truth = checked_truth(name, sample.labels, shape, len(dataset.palette), void)
+            if truth is None:
+                raise ItemError(name, "all its pixels are void")
+        except ItemError as error:  # noqa: PERF203 - a file is read in every turn
+            failures[name] = error.reason
+        except ValueError as error:
+            failures[name] = str(error)
+        else:
+            examples.append(Example(name, truth, partial(_load, dataset, name)))
+    return examples, failures
+
+
+def _load(dataset: Dataset, name: str) -> tuple[Any, Any]:
+    sample = dataset.items[name].load()
+    return np.asarray(sample.scores.energies(), np.float32), sample.image

@@ -1,0 +1,1 @@
+"""Dense CRFs beside other refinements, on labelled images."""

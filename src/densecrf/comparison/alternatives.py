@@ -1,0 +1,284 @@
+"""Dense CRFs beside what else a user could take.
+
+Every method that has settings gets the same budget: a few of them, tried on the validation images;
+the best (sum of accuracy and IoU) is judged on the test images. Each image's outcome is a record,
+so that an interrupted run goes on.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.comparison import other_methods as other
+from densecrf.experiments.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
+from densecrf.label_costs import border_statistics, sum_statistics
+from densecrf.learning.adaptation import adapted
+from densecrf.learning.examples import Example, checked_truth
+from densecrf.learning.fit import fit_examples
+from densecrf.presets import PRESETS, Model
+
+if TYPE_CHECKING:
+    from densecrf.experiments.records import RecordStore
+    from densecrf.io import Dataset, Sample
+
+__all__ = ["ALTERNATIVES", "Alternative", "Judge", "Judged"]
+
+USUAL = Model(3, 3, 60, 13, 10)
+#: Models that methods without learning may choose from.
+MODELS: dict[str, Model] = {"usual": USUAL, **{n: PRESETS[n] for n in ("tuned", "deeplab", "afa")}}
+#: Pixels on either side of a true border that count as its neighbourhood (the trimap).
+TRIMAP = 5
+
+Refine = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A method, and the settings that are tried on the validation images.
+
+    Attributes
+    ----------
+    name : str
+        As in the table.
+    refine : callable
+        Takes the unaries, the image and one of the settings; returns labels.
+    settings : dict
+        Keywords by name.
+    """
+
+    name: str
+    refine: Refine
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
+
+
+def _argmax(unary: Any, _: Any) -> Any:
+    return unary.argmin(0)
+
+
+def solved(unary: Any, image: Any, *, model: Model, method: str = "lp", device: Any = None) -> Any:
+    """Return the labels of a model."""
+    gap = 1e-2 if method == "lp" else None
+    return model.crf(unary, image).solve(method, device=device, gap=gap).labels
+
+
+def _models(**more: Any) -> dict[str, dict[str, Any]]:
+    return {name: {"model": model, **more} for name, model in MODELS.items()}
+
+
+#: What is compared, in the table's order; adapted and learned models follow.
+ALTERNATIVES: tuple[Alternative, ...] = (
+    Alternative("input", _argmax),
+    Alternative("pydensecrf, 5 iterations", other.pydensecrf, _models(iterations=5)),
+    Alternative("pydensecrf, 10 iterations", other.pydensecrf, _models(iterations=10)),
+    Alternative("mf5", solved, _models(method="mf5")),
+    Alternative(
+        "guided filter",
+        other.guided_filter,
+        {f"{r}, {e:g}": {"radius": r, "eps": e} for r in (4, 8) for e in (1e-4, 1e-3)},
+    ),
+    Alternative(
+        "global smoother",
+        other.global_smoother,
+        {f"{s:g}, {c:g}": {"smooth": s, "color": c} for s in (100, 500) for c in (2, 5)},
+    ),
+    Alternative(
+        "alpha-expansion",
+        other.alpha_expansion,
+        {f"{s:g}": {"smooth": s} for s in (0.5, 1, 2, 4)},
+    ),
+    Alternative("lp, default", solved, {"": {"model": PRESETS["default"]}}),
+    Alternative("lp, chosen", solved, _models()),
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One method on the test images.
+
+    Attributes
+    ----------
+    name, setting : str
+        The method, and which of its settings.
+    confusions, trimaps : ndarray, (images, labels, labels)
+        Of all pixels, and of those near true borders.
+    seconds : float
+        Per image.
+    """
+
+    name: str
+    setting: str
+    confusions: Any
+    trimaps: Any
+    seconds: float
+
+    def row(self, base: Judged) -> dict[str, Any]:
+        """Return accuracies in per cent, and paired gains over the input with intervals."""
+        gains = {}
+        pairs = (
+            ("accuracy", "accuracy", self.confusions, base.confusions),
+            ("IoU", "iou", self.confusions, base.confusions),
+            ("trimap", "accuracy", self.trimaps, base.trimaps),
+        )
+        for title, metric, ours, theirs in pairs:
+            value = bootstrap(ours, metric).estimate
+            gain = bootstrap(ours, metric, minus=theirs)
+            gains[title] = f"{100 * value:.2f}"
+            gains[f"{title} gain"] = (
+                f"{100 * gain.estimate:+.2f} [{100 * gain.low:+.2f}, {100 * gain.high:+.2f}]"
+            )
+        named = f"{self.name} ({self.setting})" if self.setting else self.name
+        return {"method": named, **gains, "seconds": f"{self.seconds:.2f}"}
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Runs methods on the images of one data set.
+
+    Attributes
+    ----------
+    dataset : Dataset
+        The data set.
+    validation, test : sequence of str
+        Names of images to choose settings on, and to judge on.
+    store : RecordStore
+        Keeps outcomes.
+    device : optional
+        As for `densecrf.DenseCRF.solve`.
+    progress : callable, optional
+        Told (done, total, words) after each image.
+    """
+
+    dataset: Dataset
+    validation: Sequence[str]
+    test: Sequence[str]
+    store: RecordStore
+    device: Any = None
+    progress: Callable[[int, int | None, str], object] | None = None
+
+    def judge(self, alternative: Alternative) -> Judged:
+        """Choose the best setting on the validation images, and run it on the test images."""
+        chosen, settings = next(iter(alternative.settings.items()))
+        if len(alternative.settings) > 1:
+            scores = {
+                name: self._score(self._run(alternative, name, self.validation))
+                for name in alternative.settings
+            }
+            chosen = max(scores, key=lambda name: scores[name])
+            settings = alternative.settings[chosen]
+        return self._run(replace(alternative, settings={chosen: settings}), chosen, self.test)
+
+    def learned(self, *, jobs: int = 1, threads: int | None = None) -> list[Alternative]:
+        """Return the default model adapted to the validation images, and the one learned there."""
+        samples = [self.dataset.items[name].load() for name in self.validation]
+        start = replace(PRESETS["default"], label_costs=None)
+        found = [border_statistics(start.crf(_energies(s), s.image)) for s in samples]
+        costs = adapted(start, sum_statistics(found))
+        examples = [e for s in samples if (e := self._example(s)) is not None]
+        labels = len(self.dataset.palette)
+        fitted = fit_examples(
+            examples, labels, jobs=jobs, threads=threads, device=self.device, folds=0
+        )
+        return [
+            Alternative("lp, adapted", solved, {"": {"model": costs}}),
+            Alternative("lp, fitted", solved, {"": {"model": fitted}}),
+        ]
+
+    def _example(self, sample: Sample) -> Example | None:
+        palette = self.dataset.palette
+        shape = sample.image.shape[:2]
+        truth = checked_truth(sample.name, sample.labels, shape, len(palette), palette.void)
+        if truth is None:
+            return None
+        return Example(sample.name, truth, partial(_loaded, self.dataset, sample.name))
+
+    def _score(self, judged: Judged) -> float:
+        total = judged.confusions.sum(0)
+        return float(accuracy(total) + mean_iou(total))
+
+    def _run(self, alternative: Alternative, setting: str, names: Sequence[str]) -> Judged:
+        outcomes = []
+        for done, name in enumerate(names):
+            outcomes.append(self._outcome(alternative, setting, name))
+            if self.progress is not None:
+                self.progress(done + 1, len(names), f"{alternative.name} {setting}")
+        confusions = np.array([o["confusion"] for o in outcomes])
+        trimaps = np.array([o["trimap"] for o in outcomes])
+        seconds = float(np.mean([o["seconds"] for o in outcomes]))
+        return Judged(alternative.name, setting, confusions, trimaps, seconds)
+
+    def _outcome(self, alternative: Alternative, setting: str, name: str) -> dict[str, Any]:
+        keywords = alternative.settings[setting]
+        key = ("alternatives", self.dataset.name, alternative.name, setting or "own", name)
+        known = {"device": str(self.device), **_plain(keywords)}
+        kept = self.store.load(key, known)
+        if kept is not None:
+            return dict(kept)
+        sample = self.dataset.items[name].load()
+        if sample.labels is None:
+            raise ValueError(f"{self.dataset.path}: {name} has no ground truth")
+        unary = _energies(sample)
+        device = {"device": self.device} if alternative.refine is solved else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            started = time.perf_counter()
+            labels = alternative.refine(unary, sample.image, **keywords, **device)
+            seconds = time.perf_counter() - started
+        palette = self.dataset.palette
+        near = np.where(trimap(sample.labels, palette.void), sample.labels, palette.void)
+        count = len(palette)
+        outcome = {
+            "confusion": confusion_matrix(labels, sample.labels, count, palette.void).tolist(),
+            "trimap": confusion_matrix(labels, near, count, palette.void).tolist(),
+            "seconds": seconds,
+        }
+        self.store.save(key, known, outcome)
+        return outcome
+
+
+def _energies(sample: Sample) -> Any:
+    return np.asarray(sample.scores.energies(), np.float32)
+
+
+def _loaded(dataset: Dataset, name: str) -> tuple[Any, Any]:
+    sample = dataset.items[name].load()
+    return _energies(sample), sample.image
+
+
+def _plain(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as JSON values."""
+    model = keywords.get("model")
+    numbers = {} if model is None else {"model": {**asdict(model), "provenance": {}}}
+    return {**{key: value for key, value in keywords.items() if key != "model"}, **numbers}
+
+
+def trimap(truth: Any, void: int, radius: int = TRIMAP) -> Any:
+    """Return which pixels are within a distance (in steps) of a border between two classes.
+
+    Examples
+    --------
+    >>> trimap(np.array([[0, 0, 0, 1, 1, 1]]), 255, radius=2).astype(int)
+    array([[0, 1, 1, 1, 1, 0]])
+    """
+    near = np.zeros(truth.shape, bool)
+    for axis in (0, 1):
+        first = np.moveaxis(truth, axis, 0)[:-1]
+        second = np.moveaxis(truth, axis, 0)[1:]
+        border = (first != second) & (first != void) & (second != void)
+        view = np.moveaxis(near, axis, 0)
+        view[:-1] |= border
+        view[1:] |= border
+    for _ in range(radius - 1):
+        wider = near.copy()
+        wider[1:] |= near[:-1]
+        wider[:-1] |= near[1:]
+        wider[:, 1:] |= near[:, :-1]
+        wider[:, :-1] |= near[:, 1:]
+        near = wider
+    return near & (truth != void)

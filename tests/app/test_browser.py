@@ -1,0 +1,231 @@
+"""The page in a real browser: draw, see, undo, export, reload and find everything again."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from densecrf.app.document import Document
+from densecrf.app.store import STATE
+from densecrf.io import read_labels, write_image
+from scribbling import scene
+
+SKY, GRASS = ((0.1, 0.1), (0.9, 0.12)), ((0.1, 0.9), (0.9, 0.88))
+BALL = ((0.48, 0.45), (0.52, 0.55))
+
+
+def draw_three(page):
+    for key, stroke in zip("123", (SKY, GRASS, BALL), strict=True):
+        page.press(key)
+        page.draw(*stroke)
+    page.wait(stage="certified", strokes=3, saved="yes", revision=3)
+
+
+def test_draw_undo_export_reload(server, folder, page, tmp_path):
+    running = server(folder)
+    tab = page().open(running.url)
+    draw_three(tab)
+    answer = tab.answer().reshape(96, 128)
+    assert (answer[8, 64], answer[88, 64], answer[48, 64]) == (0, 1, 2)
+    assert tab.tab.inner_text("#gap").endswith("%")
+
+    # Undo and redo, by key and by button.
+    tab.press("Control+z")
+    tab.wait(strokes=2, stage="certified", revision=4)
+    assert set(np.unique(tab.answer())) == {0, 1}
+    tab.tab.click("#redo")
+    tab.wait(strokes=3, stage="certified", revision=5)
+    assert set(np.unique(tab.answer())) == {0, 1, 2}
+
+    # Export: the labels that are shown.
+    tab.tab.click("#export")
+    with tab.tab.expect_download() as download:
+        tab.tab.click("[data-export=labels]")
+    assert download.value.suggested_filename == "first.labels.png"
+    download.value.save_as(tmp_path / "labels.png")
+    exported = read_labels(tmp_path / "labels.png")
+    tab.tab.get_by_text("is saved in your downloads").wait_for()
+    np.testing.assert_array_equal(exported.ravel(), tab.answer())
+    tab.press("Escape")
+
+    # Reload: strokes, answer and history are there.
+    raster = tab.raster()
+    tab.tab.reload()
+    tab.wait(strokes=3, stage="certified")
+    np.testing.assert_array_equal(tab.raster(), raster)
+    tab.press("Control+z")
+    tab.wait(strokes=2)
+    assert tab.errors == []
+
+
+def test_killed_and_started_again_nothing_is_lost(server, folder, page):
+    running = server(folder)
+    tab = page().open(running.url)
+    tab.press("1")
+    tab.draw(*SKY)
+    tab.press("2")
+    tab.draw(*GRASS)
+    tab.wait(strokes=2, saved="yes")
+    raster = tab.raster()
+    running.stop(signal.SIGKILL)
+    tab.wait(connected="no")
+    again = page().open(server(folder).url)
+    again.wait(strokes=2, stage="certified")
+    np.testing.assert_array_equal(again.raster(), raster)
+
+
+def test_page_and_server_rasterise_alike(server, folder, page):
+    tab = page().open(server(folder).url)
+    tab.press("]", "]", "2", "b")
+    tab.draw((0.2, 0.2), (0.5, 0.7), (0.8, 0.1))
+    tab.press("[", "[", "[", "[", "3", "l")
+    tab.draw((0.1, 0.8), (0.9, 0.3))
+    tab.press("4", "r")
+    tab.draw((0.6, 0.6), (0.95, 0.9))
+    tab.press("e")
+    tab.draw((0.5, 0.5), (0.8, 0.8))
+    tab.press("1", "f")
+    tab.draw((0.02, 0.02))
+    tab.wait(strokes=5, saved="yes")
+    state = json.loads((folder / STATE / "first.png.json").read_text())
+    document = Document.from_json(state, "first.png", (96, 128))
+    assert [stroke.tool for stroke in document.strokes] == [
+        "brush",
+        "line",
+        "box",
+        "eraser",
+        "fill",
+    ]
+    np.testing.assert_array_equal(tab.raster(), document.raster().ravel())
+    for _ in range(3):
+        tab.press("Control+z")
+    tab.press("Control+Shift+z")
+    tab.wait(strokes=3, saved="yes")
+    document.strokes = document.strokes[:3]
+    document._raster = None
+    np.testing.assert_array_equal(tab.raster(), document.raster().ravel())
+
+
+def test_labels_can_be_added_renamed_recoloured_and_locked(server, folder, page):
+    tab = page().open(server(folder).url)
+    tab.tab.click("#add-label")
+    tab.tab.fill("#labels li:nth-child(5) input[type=text]", "cat")
+    tab.tab.press("#labels li:nth-child(5) input[type=text]", "Enter")
+    tab.tab.evaluate(
+        "(() => { const c = document.querySelector('#labels li:nth-child(5) input[type=color]');"
+        " c.value = '#123456'; c.dispatchEvent(new Event('change')); })()"
+    )
+    tab.press("5")
+    tab.draw(*BALL)
+    tab.tab.click("#labels li:nth-child(5) button")
+    tab.press("1")
+    tab.draw(*BALL)
+    tab.wait(strokes=2, saved="yes")
+    assert set(np.unique(tab.raster())) == {4, 255}
+    state = json.loads((folder / STATE / "first.png.json").read_text())
+    assert state["labels"][4] == {"name": "cat", "color": "#123456", "locked": True}
+    assert not tab.tab.is_enabled("#remove-label")
+
+
+def test_two_tabs_draw_on_one_image(server, folder, page):
+    url = server(folder).url
+    one, two = page().open(url), page().open(url)
+    one.press("1")
+    one.draw(*SKY)
+    two.wait(strokes=1)
+    two.press("2")
+    two.draw(*GRASS)
+    one.wait(strokes=2, stage="certified")
+    two.wait(strokes=2, stage="certified")
+    np.testing.assert_array_equal(one.raster(), two.raster())
+
+
+def test_next_image_and_back(server, folder, page):
+    tab = page().open(server(folder).url)
+    draw_three(tab)
+    tab.press("PageDown")
+    tab.wait(image="second.png", strokes=0)
+    assert tab.answer().size == 0
+    tab.press("PageUp")
+    tab.wait(image="first.png", strokes=3, stage="certified")
+    assert tab.answer().size
+
+
+def test_comparison_and_sliders(server, folder, page):
+    tab = page().open(server(folder).url)
+    draw_three(tab)
+    tab.tab.click("#compare")
+    tab.wait(compared="yes")
+    assert "mean field: energy" in tab.tab.inner_text("#compare-numbers")
+    tab.tab.fill("#strength", "2")
+    tab.wait(saved="yes")
+    state = json.loads((folder / STATE / "first.png.json").read_text())
+    assert state["settings"]["strength"] == pytest.approx(4)
+    assert state["settings"]["compare"] is True
+
+
+def test_bad_files_give_a_message(server, folder, page, tmp_path):
+    (folder / "text.png").write_text("this is text")
+    Image.new("1", (30_000, 30_000)).save(folder / "huge.png")
+    tab = page()
+    tab.tab.goto(server(folder).url + "#text.png")
+    tab.tab.wait_for_selector(".message.error")
+    assert "text.png: not an image" in tab.tab.inner_text("#messages")
+    tab.tab.select_option("#images", "huge.png")
+    tab.tab.get_by_text("huge.png:").wait_for()
+    tab.tab.set_input_files("#file", {"name": "x.png", "mimeType": "image/png", "buffer": b"no"})
+    tab.tab.get_by_text("x.png:").wait_for()
+    write_image(tmp_path / "good.png", scene(seed=3))
+    tab.tab.set_input_files("#file", tmp_path / "good.png")
+    tab.wait(image="good.png")
+    assert tab.tab.inner_text("#messages") == ""
+
+
+def test_a_folder_that_cannot_be_written_is_said_in_the_page(server, folder, page):
+    (folder / STATE).write_text("in the way")  # as root, permissions would not do
+    tab = page().open(server(folder).url)
+    tab.press("1")
+    tab.draw(*SKY)
+    tab.tab.wait_for_selector(".message.error")
+    assert "cannot be saved" in tab.tab.inner_text("#messages")
+    tab.tab.reload()
+    tab.wait(strokes=1)
+    (folder / STATE).unlink()
+    tab.press("2")
+    tab.draw(*GRASS)
+    tab.wait(strokes=2, saved="yes")
+    assert len(json.loads((folder / STATE / "first.png.json").read_text())["strokes"]) == 2
+
+
+def test_without_an_image_a_photograph_can_be_dropped(server, tmp_path, page, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tab = page()
+    tab.tab.goto(server().url)
+    tab.tab.wait_for_selector("#empty:not([hidden])")
+    tab.screenshot("empty")
+    write_image(tmp_path / "photo.png", scene())
+    tab.tab.set_input_files("#file", tmp_path / "photo.png")
+    tab.wait(image="photo.png")
+    draw_three(tab)
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_screens(server, tmp_path, page, width, scheme):
+    data = pytest.importorskip("skimage.data")
+    write_image(tmp_path / "cat.png", data.chelsea())
+    tab = page(width, 900 if width > 1000 else 800, scheme).open(server(tmp_path).url)
+    tab.press("1")
+    tab.draw((0.35, 0.3), (0.6, 0.4), (0.55, 0.6), (0.3, 0.8))
+    tab.draw((0.3, 0.1), (0.55, 0.15))
+    tab.press("2")
+    tab.draw((0.97, 0.15), (0.93, 0.45), (0.9, 0.7))
+    tab.draw((0.02, 0.1), (0.03, 0.3))
+    tab.wait(stage="certified", strokes=4, revision=4)
+    wide = tab.tab.evaluate("document.documentElement.scrollWidth")
+    assert wide <= width
+    tab.tab.mouse.move(5, 5)
+    tab.screenshot(f"{width}-{scheme}")
+    assert tab.errors == []

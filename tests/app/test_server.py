@@ -1,0 +1,369 @@
+"""The server: who may talk to it, what it answers, edits, answers and exports."""
+
+import itertools
+import json
+import shlex
+import socket
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from densecrf import Result
+from densecrf.app import server as module
+from densecrf.app.exports import coco, run_lengths
+from densecrf.app.run import check_host
+from densecrf.app.security import new_token
+from densecrf.app.server import make_app
+from densecrf.app.store import STATE, Store
+from densecrf.app.strokes import VOID
+from densecrf.io import read_labels
+
+PORT = 8650
+HOST = f"127.0.0.1:{PORT}"
+ORIGIN = f"http://{HOST}"
+TOKEN = new_token()
+IDS = itertools.count()
+
+
+@pytest.fixture
+def client(folder):
+    with TestClient(make_app(Store(folder), TOKEN, PORT), base_url=ORIGIN) as client:
+        yield client
+
+
+def own(path):
+    return f"/{TOKEN}/{path}"
+
+
+def brush(label, *points, size=5):
+    stroke = {"tool": "brush", "label": label, "size": size, "points": [list(p) for p in points]}
+    return {"type": "edit", "edit": {"id": f"s{next(IDS)}", "kind": "stroke", "stroke": stroke}}
+
+
+STROKES = (
+    brush(0, (10, 10), (110, 12)),
+    brush(1, (10, 85), (110, 84)),
+    brush(2, (60, 48), (70, 50)),
+)
+
+
+class Tab:
+    """One WebSocket, with the messages that came."""
+
+    def __init__(self, socket, image="first.png"):
+        self.socket = socket
+        socket.send_json({"type": "open", "image": image})
+        self.document = self.until("document")["document"]
+
+    def until(self, kind, stage=None):
+        """Return the first message of a kind, and of a stage; the planes with label maps."""
+        while True:
+            message = self.socket.receive()
+            if "bytes" in message and message["bytes"] is not None:
+                head, planes = unpacked(message["bytes"])
+                if kind == "answer" and stage in (None, head["stage"]):
+                    return head, planes
+            else:
+                value = json.loads(message["text"])
+                if value["type"] == kind:
+                    return value
+
+    def draw(self, *edits):
+        for edit in edits:
+            self.socket.send_json(edit)
+
+
+def unpacked(data):
+    import zlib
+
+    length = int.from_bytes(data[:4], "little")
+    head = json.loads(data[4 : 4 + length])
+    planes = np.frombuffer(zlib.decompress(data[4 + length :]), np.uint8)
+    return head, planes.reshape(head["planes"], 96, 128)
+
+
+def connected(client, **headers):
+    return client.websocket_connect(own("live"), headers={"host": HOST, "origin": ORIGIN} | headers)
+
+
+# --- Who may talk to it --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["", "images", "config", "image?name=first.png", "main.js"])
+def test_nothing_is_answered_without_the_token(client, path):
+    assert client.get(own(path)).status_code == 200
+    for prefix in ("/", "/wrong/", f"/{TOKEN[:-1]}/", f"/{TOKEN}x/", "//"):
+        assert client.get(prefix + path).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", f"evil.example:{PORT}", "127.0.0.1", "127.0.0.1:1", "localhost", ""]
+)
+def test_other_hosts_are_refused(client, host):
+    assert client.get(own(""), headers={"host": host}).status_code == 403
+    with (
+        pytest.raises(WebSocketDisconnect),
+        connected(client, host=host, origin=f"http://{host}"),
+    ):
+        pass
+
+
+def test_loopback_names_are_served(client):
+    for host in (HOST, f"localhost:{PORT}", f"[::1]:{PORT}"):
+        assert client.get(own("config"), headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:8650", "http://127.0.0.1:1", None]
+)
+def test_other_origins_are_refused(client, origin):
+    headers = {} if origin is None else {"origin": origin}
+    if origin is not None:
+        assert client.get(own("images"), headers=headers).status_code == 403
+    assert client.post(own("upload?name=a.png"), headers=headers).status_code == 403
+    with (
+        pytest.raises(WebSocketDisconnect),
+        client.websocket_connect(own("live"), headers={"host": HOST} | headers),
+    ):
+        pass
+
+
+def test_requests_that_another_site_caused_are_refused(client):
+    headers = {"sec-fetch-site": "cross-site"}
+    assert client.get(own("export/labels?name=first.png"), headers=headers).status_code == 403
+
+
+def test_every_answer_has_a_strict_policy(client):
+    for path in ("", "main.js", "image?name=first.png", "nothing-here"):
+        headers = client.get(own(path)).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+
+
+def test_the_page_fetches_nothing_from_elsewhere():
+    for path in module.STATIC.iterdir():
+        text = path.read_text("utf-8").replace("http://www.w3.org/", "")  # the name of SVG
+        for forbidden in ("http://", "https://", "//cdn", "eval(", "innerHTML", "new Function"):
+            assert forbidden not in text, (path.name, forbidden)
+    page = (module.STATIC / "index.html").read_text("utf-8")
+    assert "style=" not in page
+    assert "onclick" not in page
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
+def test_only_loopback_is_served(host):
+    with pytest.raises(ValueError, match="this machine alone"):
+        check_host(host)
+    done = subprocess.run(
+        [sys.executable, "-m", "densecrf", "app", "--host", host or " ", "--no-browser"],
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "this machine alone" in done.stderr
+
+
+def test_the_running_server_listens_on_loopback_alone(server, folder):
+    running = server(folder)
+    port = int(running.url.split(":")[2].split("/")[0])
+    own_address = socket.gethostbyname(socket.gethostname())
+    if not own_address.startswith("127."):
+        with socket.socket() as attempt:
+            attempt.settimeout(2)
+            assert attempt.connect_ex((own_address, port)) != 0
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../server.py",
+        "..%2fserver.py",
+        "%2e%2e/server.py",
+        "static/../../server.py",
+        "//etc/passwd",
+    ],
+)
+def test_no_path_leads_out_of_the_static_files(client, path):
+    assert client.get(own(path)).status_code in (403, 404)
+
+
+@pytest.mark.parametrize("name", ["../x.png", "/etc/passwd", "", "a%00b", "x" * 2000])
+def test_no_name_leads_out_of_the_folder(client, name):
+    for path in (f"image?name={name}", f"export/labels?name={name}"):
+        answer = client.get(own(path))
+        assert answer.status_code == 422
+        assert answer.json()["error"]
+
+
+# --- Uploads -------------------------------------------------------------------------------------
+
+
+def test_uploads_are_limited_checked_and_listed(client, folder, monkeypatch):
+    send = {"headers": {"origin": ORIGIN}}
+    data = (folder / "first.png").read_bytes()
+    answer = client.post(own("upload?name=mine.png"), content=data, **send)
+    assert answer.json() == {"name": "mine.png"}
+    assert [entry["name"] for entry in client.get(own("images")).json()][-1] == "mine.png"
+    answer = client.post(own("upload?name=text.png"), content=b"text", **send)
+    assert answer.status_code == 422
+    assert "not an image" in answer.json()["error"]
+    monkeypatch.setattr(module, "MAX_UPLOAD", 1000)
+    answer = client.post(own("upload?name=big.png"), content=b"x" * 2000, **send)
+    assert answer.status_code == 413
+    assert not (folder / STATE / "uploads" / "big.png").exists()
+
+
+# --- Edits and answers ---------------------------------------------------------------------------
+
+
+def test_strokes_are_answered_by_a_preview_and_then_a_certificate(client):
+    with connected(client) as socket:
+        tab = Tab(socket)
+        tab.until("waiting")
+        tab.draw(*STROKES)
+        head, planes = tab.until("answer", "preview")
+        while (head["revision"], head["stage"]) != (3, "certified"):
+            head, planes = tab.until("answer")
+        labels = planes[0]
+        assert labels[5, 64] == 0
+        assert labels[90, 64] == 1
+        assert labels[48, 64] == 2
+        assert head["gap"] <= 1e-3
+        assert head["bound"] <= head["energy"]
+
+
+def test_a_new_tab_finds_the_strokes_and_two_tabs_see_each_other(client):
+    with connected(client) as first:
+        one = Tab(first)
+        one.draw(STROKES[0])
+        one.until("saved")
+        with connected(client) as second:
+            two = Tab(second)
+            assert len(two.document["strokes"]) == 1
+            two.draw(STROKES[1])
+            assert one.until("edit")["edit"] == STROKES[1]["edit"]
+            two.until("saved")
+
+
+def test_wrong_messages_are_answered_and_change_nothing(client):
+    with connected(client) as socket:
+        tab = Tab(socket)
+        wrong = {"type": "edit", "edit": {"id": "w", "kind": "stroke", "stroke": {"tool": "x"}}}
+        for message, kind in (
+            (wrong, "refused"),
+            ({"type": "nonsense"}, "message"),
+            ([1], "message"),
+        ):
+            socket.send_json(message)
+            assert tab.until(kind)["text"]
+        socket.send_json({"type": "open", "image": "../../etc/passwd"})
+        assert "no image" in tab.until("message")["text"]
+        assert Tab(socket).document["strokes"] == []
+
+
+def test_two_hundred_strokes_at_once_are_all_kept(client, folder):
+    edits = [brush(i % 3, (i % 120, 5 + (30 * (i % 3))), size=3) for i in range(200)]
+    with connected(client) as socket:
+        tab = Tab(socket)
+        tab.draw(*edits)
+        saved = set()
+        while len(saved) < 200:
+            saved |= set(tab.until("saved")["ids"])
+        _, planes = tab.until("answer", "certified")
+        assert len(np.unique(planes[0])) > 1
+    stored = json.loads((folder / STATE / "first.png.json").read_text())
+    assert len(stored["strokes"]) == 200
+
+
+def test_sixty_labels_are_solved(client):
+    labels = [{"name": f"l{i}", "color": "#102030"} for i in range(60)]
+    edits = [{"type": "edit", "edit": {"id": "l", "kind": "labels", "labels": labels}}]
+    edits += [brush(i, (2 * i + 2, 20 + (i % 7) * 8), size=2) for i in range(60)]
+    with connected(client) as socket:
+        tab = Tab(socket)
+        tab.draw(*edits)
+        while True:
+            head, _ = tab.until("answer", "certified")
+            if head["revision"] == 61:
+                break
+        assert head["labels"] > 50
+
+
+def test_a_folder_that_cannot_be_written_is_said_and_nothing_is_lost(client, folder):
+    (folder / STATE).write_text("in the way")
+    with connected(client) as socket:
+        tab = Tab(socket)
+        tab.draw(*STROKES)
+        assert "cannot be saved" in tab.until("unsaved")["text"]
+        with connected(client) as other:
+            assert len(Tab(other).document["strokes"]) == 3
+        (folder / STATE).unlink()
+        saved = set()
+        while len(saved) < 3:
+            saved |= set(tab.until("saved")["ids"])
+
+
+# --- Exports -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def drawn(client):
+    with connected(client) as socket:
+        tab = Tab(socket)
+        tab.draw(*STROKES)
+        tab.until("saved")
+    return client
+
+
+def test_exports_before_two_labels_say_what_is_missing(client):
+    answer = client.get(own("export/labels?name=first.png"))
+    assert answer.status_code == 422
+    assert "strokes" in answer.json()["error"]
+    assert client.get(own("export/nonsense?name=first.png")).status_code == 422
+
+
+def test_all_exports_agree_and_the_result_can_be_repeated(drawn, folder, tmp_path):
+    answer = drawn.get(own("export/all?name=first.png"))
+    assert answer.status_code == 200, answer.text
+    with zipfile.ZipFile(BytesIO(answer.content)) as archive:
+        archive.extractall(tmp_path)
+    labels = read_labels(tmp_path / "first.labels.png")
+    assert sorted(np.unique(labels)) == [0, 1, 2]
+    result = Result.load(tmp_path / "first.npz")
+    np.testing.assert_array_equal(result.labels, labels)
+    assert result.gap <= 1e-3
+    raster = read_labels(tmp_path / "first.strokes.png")
+    drawn_pixels = raster != VOID
+    np.testing.assert_array_equal(labels[drawn_pixels], raster[drawn_pixels])
+    annotations = json.loads((tmp_path / "first.coco.json").read_text())["annotations"]
+    assert sum(a["area"] for a in annotations) == labels.size
+    assert json.loads((tmp_path / "first.strokes.json").read_text())["strokes"]
+    # Once more, by the command and by the program, in the folder of the exports.
+    (tmp_path / "first.png").write_bytes((folder / "first.png").read_bytes())
+    command = (tmp_path / "first.reproduce.sh").read_text().splitlines()[-1]
+    program = [sys.executable, "-m", "densecrf", *shlex.split(command)[1:]]
+    for run in (program, [sys.executable, "first.reproduce.py"]):
+        subprocess.run(run, cwd=tmp_path, check=True, capture_output=True)
+        repeated = read_labels(tmp_path / "first.repeated.png")
+        np.testing.assert_array_equal(repeated, labels)
+        (tmp_path / "first.repeated.png").unlink()
+
+
+def test_run_lengths_are_those_of_coco():
+    rng = np.random.default_rng(0)
+    mask = rng.random((7, 5)) < 0.5
+    flat = np.repeat(np.arange(len(run_lengths(mask))) % 2, run_lengths(mask)).astype(bool)
+    np.testing.assert_array_equal(flat.reshape(5, 7).T, mask)
+    (one, two) = coco(mask.astype(int), ["a", "b"], "x.png")["annotations"]
+    assert one["area"] + two["area"] == 35
+    assert two["category_id"] == 2

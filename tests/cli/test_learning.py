@@ -1,0 +1,141 @@
+"""``densecrf adapt`` and ``densecrf fit``, and what `segment` does with models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from command_line import densecrf, probabilities, said
+from densecrf.presets import NUMBERS, read_model
+from tiny_dataset import make_dataset
+
+
+def with_costs(costs: list[float]) -> str:
+    """Return the text of a model's file."""
+    return json.dumps({"parameters": {**dict.fromkeys(NUMBERS, 1), "label_costs": costs}})
+
+
+def test_adapt_writes_a_model_that_segment_reads(folder):
+    result = densecrf("adapt", "images", "--probs", "probs", "--out", "m.json", "--json")
+    assert result.exit_code == 0, said(result)
+    told = json.loads(result.stdout)
+    model = read_model(folder / "m.json")
+    assert told["images"] == 3
+    assert list(model.label_costs) == told["label_costs"]
+    again = densecrf("adapt", "images", "--probs", "probs", "--out", "n.json")
+    assert again.exit_code == 0, said(again)
+    assert (folder / "m.json").read_bytes() == (folder / "n.json").read_bytes()
+    result = densecrf(
+        "segment", "images", "--probs", "probs", "--model", "m.json", "--method", "mf5"
+    )
+    assert result.exit_code == 0, said(result)
+    record = json.loads((folder / "segmented" / "a.json").read_text())
+    assert record["settings"]["model"]["chosen"]["label_costs"] == told["label_costs"]
+
+
+def test_adapt_names_what_it_cannot_use(folder):
+    np.save(folder / "probs" / "b.npy", np.full((2, 3), np.nan))
+    result = densecrf("adapt", "images", "--probs", "probs")
+    assert result.exit_code == 1
+    assert "b.npy" in said(result)
+
+
+@pytest.mark.parametrize("option", ["--adapt", "--no-adapt", None])
+def test_segment_adapts_to_a_folder(folder, option):
+    for name in "defg":
+        shutil.copy(folder / "images" / "a.png", folder / "images" / f"{name}.png")
+        np.save(folder / "probs" / f"{name}.npy", probabilities(ord(name)))
+    chosen = [] if option is None else [option]
+    result = densecrf("segment", "images", "--probs", "probs", "--method", "mf5", *chosen)
+    assert result.exit_code == 0, said(result)
+    record = json.loads((folder / "segmented" / "a.json").read_text())
+    used = record["settings"]["model"]["chosen"]
+    if option == "--no-adapt":
+        assert used["provenance"] == {}
+    else:
+        assert used["provenance"]["images"] == 7
+        assert len(used["label_costs"]) == 3
+    again = densecrf("segment", "images", "--probs", "probs", "--method", "mf5", *chosen)
+    assert "done before" in said(again)
+
+
+def test_segment_reports_changes(folder):
+    result = densecrf("segment", "images/a.png", "--probs", "probs/a.npy", "--json")
+    (record,) = json.loads(result.stdout)["results"]
+    assert record["changes"]["pixels"] == sum(record["changes"]["area_after"])
+    assert record["warnings"] == []
+
+
+def test_strength_zero_leaves_the_input(folder):
+    result = densecrf(
+        "segment", "images/a.png", "--probs", "probs/a.npy", "--strength", 0, "--json"
+    )
+    (record,) = json.loads(result.stdout)["results"]
+    assert record["changes"]["changed"] == 0
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    pytest.importorskip("clarabel")
+    return make_dataset(tmp_path / "tiny")
+
+
+def test_fit_writes_a_certified_model_twice_the_same(dataset, tmp_path):
+    out = tmp_path / "m.json"
+    result = densecrf("fit", "--data", dataset, "--out", out, "--folds", 2)
+    assert result.exit_code == 0, said(result)
+    assert "proven to be within" in said(result)
+    assert "held-out folds" in said(result)
+    first = out.read_bytes()
+    out.unlink()
+    out.with_suffix(".journal").unlink()
+    result = densecrf("fit", "--data", dataset, "--out", out, "--folds", 2, "--jobs", 2)
+    assert result.exit_code == 0, said(result)
+    assert out.read_bytes() == first
+
+
+def test_fit_names_images_that_it_cannot_learn_from(dataset, tmp_path):
+    (dataset / "labels" / "b.png").unlink()
+    (dataset / "logits" / "c.npz").write_bytes(b"no archive")
+    result = densecrf("fit", "--data", dataset, "--out", tmp_path / "m.json", "--folds", 0)
+    assert result.exit_code == 1
+    assert "b.png" in said(result)
+    assert "c.npz" in said(result)
+    assert read_model(tmp_path / "m.json").provenance["images"] == 2
+
+
+def test_fit_without_any_truth_is_refused(dataset, tmp_path):
+    shutil.rmtree(dataset / "labels")
+    result = densecrf("fit", "--data", dataset, "--out", tmp_path / "m.json")
+    assert result.exit_code == 1
+    assert "no image can be learned from" in said(result)
+    assert not (tmp_path / "m.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "is not JSON"),
+        ('{"version": 7, "parameters": {}}', "has version 7"),
+        ('{"parameters": {"sigma": 1}}', "lacks the parameters"),
+        (with_costs([1, -2]), "label_costs must be"),
+    ],
+)
+def test_contradictory_model_files_are_named(folder, text, says):
+    (folder / "m.json").write_text(text)
+    arguments = ("--probs", "probs/a.npy", "--model", "m.json")
+    result = densecrf("segment", "images/a.png", *arguments)
+    assert result.exit_code == 2
+    assert "m.json" in said(result)
+    assert says in said(result)
+    assert not (folder / "segmented").exists()
+
+
+def test_a_model_for_other_labels_is_refused(folder):
+    (folder / "m.json").write_text(with_costs([1, 1, 1, 1, 1]))
+    result = densecrf("segment", "images/a.png", "--probs", "probs/a.npy", "--model", "m.json")
+    assert result.exit_code == 1
+    assert "costs for 5 labels" in said(result)
