@@ -12,7 +12,8 @@ with one dual number for each pair and label: too many to store. If sums are cli
 used, instead of each time, they derive from potentials, :math:`\sigma_{abi} = s(z_{ai} - z_{bi})`
 with :math:`z \leftarrow z + \bar y`, and one ordered filter call computes r. What exceeds the clip
 is forgotten by compressing z into a bounded range. Where the bound has stalled, iterates circle
-around the saddle point, and the method restarts from their average, if its bound is better.
+around the saddle point, and the method restarts from their average, if its bound is better. After
+20 iterations the dual step is halved and the primal one doubled, which damps such circles.
 """
 
 from collections.abc import Iterator
@@ -26,39 +27,43 @@ from densecrf.solvers.loop import Step
 
 __all__ = ["primal_dual"]
 
-SPAN, EDGE = 48.0, 16.0  # range of the potentials, and of each end that is kept exactly
+SPAN, EDGE = 48.0, 16.0  # levels of the potentials, and of each end that is kept exactly
 STEP = 1.3  # times 1 / L; below 4/3 (He, Ma, Li and Yuan 2022)
+SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and to what
 STALLED, LEAST = 3, 4  # iterations without a better bound, and in an average, before a restart
 
 
 def primal_dual(problem: ProblemBase, y: Any, incumbent: Incumbent) -> Iterator[Step]:
     """Yield the iterations of the primal-dual hybrid gradient method."""
-    step: Any = STEP / problem.lipschitz
+    cells, step = 1.0, STEP / problem.lipschitz
     z: Any = None
     v, best, stalled, average = y, -float("inf"), 0, _Average()
     for iteration in count(1):
-        r: Any = problem.flow(v, z, 1.0)
-        dual: Any = Potentials(v, z, 1.0)
+        r: Any = problem.flow(v, z, cells)
+        dual: Any = Potentials(v, z, cells)
         previous = y
         y, bound, _, _ = problem.descend(y, r, step, y)
         r = None  # large: let it go before the next one is made
         incumbent.update(y, iteration)
         yield _step(y, bound, dual, incumbent)
-        z = problem.update_multipliers(z, v, SPAN, EDGE)
+        z = problem.update_multipliers(z, v, SPAN / cells, EDGE / cells)
         v = problem.extrapolate(y, previous, 1.0)
         dual = previous = None
         average.add(y, z)
         stalled = 0 if bound > best else stalled + 1
         best = max(best, bound)
         if stalled >= STALLED and average.count >= LEAST:
-            mean, dual = average.y, Potentials(0 * y, average.z, 1.0)
-            r = problem.flow(dual.scores, dual.offsets, 1.0)
+            mean, dual = average.y, Potentials(0 * y, average.z, cells)
+            r = problem.flow(dual.scores, dual.offsets, cells)
             mean, of_average, _, _ = problem.descend(mean, r, step, mean)
             if of_average > bound:
                 y, z, v = mean, dual.offsets, mean
             best, stalled, average = max(best, of_average), 0, _Average()
             yield _step(y, of_average, dual, incumbent)
             r = mean = dual = None
+        if iteration == SLOW:  # the same flow, in potentials of which a unit has fewer cells
+            cells, step, z = DAMPED, step / DAMPED, z / DAMPED
+            average = _Average()
 
 
 def _step(y: Any, bound: float, dual: Potentials, incumbent: Incumbent) -> Step:
