@@ -23,6 +23,7 @@ ALL = (
     "scaling",
     "memory",
     "accuracy",
+    "app",
 )
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 HEADER = """# Results

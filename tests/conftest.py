@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from densecrf.native import core
-from scribbling import CHROMIUM
+from scribbling import CHROMIUM, FLAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +55,18 @@ def restore_isa() -> Iterator[None]:
     chosen = core().isa()
     yield
     assert core().select_isa(chosen)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Return a headless Chromium of the system."""
+    playwright = pytest.importorskip("playwright.sync_api", exc_type=ImportError)
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine: the page is not tested in a browser")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
+        yield running
+        running.close()
 
 
 class StrictSkips:

@@ -167,6 +167,15 @@ def test_marginals_are_distributions(scale, method, options):
     assert result.lower_bound is None or result.lower_bound <= result.energy
 
 
+@pytest.mark.parametrize("gap", [1.0, 5, float("nan"), -0.1])
+def test_a_gap_is_a_fraction(gap):
+    crf = tiny(6)
+    with pytest.raises(ValueError, match=r"gap.*must be a fraction.*0\.001 means 0\.1 %"):
+        densecrf.certify(crf, crf.unary.argmin(0), gap=gap)
+    with pytest.raises(ValueError, match=r"gap.*must be a fraction"):
+        densecrf.refine(np.zeros((4, 4, 3)), np.zeros((2, 4, 4)), kind="logits", gap=gap)
+
+
 def test_certify_uses_the_same_bound():
     crf = tiny(6)
     labels = crf.solve("mf").labels

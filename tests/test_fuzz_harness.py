@@ -41,7 +41,7 @@ def solved():
 PLANTED = {
     "marginals off the simplex": lambda r: {"marginals": r.marginals * 1.01},
     "labels of shape": lambda r: {"labels": r.labels + 7},
-    "asked again": lambda r: {"energy": r.energy + 1e-5},
+    "asked again": lambda r: {"energy": r.energy + 1e-12},
     "above the energy": lambda r: {"lower_bound": r.energy + 1e-9},
     "no message": lambda _: {"message": ""},
     "bound nan": lambda _: {"lower_bound": float("nan")},
@@ -58,12 +58,26 @@ def test_what_is_planted_is_found(modules, solved, text):
 def test_brute_force_finds_a_bound_above_the_optimum(modules, solved):
     crf, result = solved
     checks = modules["checks"]
-    table = checks.every_energy(crf)
-    assert table[1].min() == pytest.approx(result.energy, abs=1e-5)
-    wrong = dataclasses.replace(result, lower_bound=float(table[1].min()) + 1e-3)
-    assert any(
-        "above the optimum" in text for text in checks.against_brute_force(crf, wrong, table)
-    )
+    energies = checks.Energies(crf)
+    table = checks.every_energy(energies)
+    assert table[1].min() == pytest.approx(result.energy, rel=1e-14)
+    assert not list(checks.against_brute_force(energies, result, table))
+    wrong = dataclasses.replace(result, lower_bound=float(table[1].min()) + 1e-10)
+    found = list(checks.against_brute_force(energies, wrong, table))
+    assert any("above the optimum" in text for text in found)
+
+
+def test_torch_bounds_are_judged_by_torch_energies_without_an_allowance(modules):
+    pytest.importorskip("torch")
+    crf = densecrf.DenseCRF(np.eye(2).reshape(2, 1, 2), [densecrf.Spatial(1.0, 1e4)])
+    result = crf.solve("lp", device="cpu")
+    checks = modules["checks"]
+    energies = checks.Energies(crf, "cpu")
+    table = checks.every_energy(energies)
+    assert not list(checks.findings(crf, result, energies))
+    assert not list(checks.against_brute_force(energies, result, table))
+    wrong = dataclasses.replace(result, lower_bound=float(table[1].min()) * (1 + 1e-9))
+    assert list(checks.against_brute_force(energies, wrong, table))
 
 
 def test_a_seed_always_gives_the_same_case(modules):
@@ -72,6 +86,7 @@ def test_a_seed_always_gives_the_same_case(modules):
 
 
 def crash_or_hang(pipe):
+    pipe.send("ready")
     while (seed := pipe.recv()) is not None:
         if seed == 1:
             os._exit(11)

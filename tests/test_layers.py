@@ -20,6 +20,7 @@ LAYERS = (
     ("problem_base", "verification"),
     ("problem", "rounding"),
     ("io", "plotting", "solvers"),
+    ("display",),
     ("model",),
     ("presets",),
     ("torch",),
@@ -30,6 +31,7 @@ LAYERS = (
     ("experiments",),
     ("learning",),
     ("comparison", "app"),
+    ("widget",),
     ("cli",),
     ("__main__",),
 )
@@ -43,6 +45,9 @@ LATE = {
     ("result", "certificates"): "Result.verify",
     ("result", "verification"): "Result.verify",
     ("result", "io"): "Result.save and load",
+    ("certificates", "display"): "what notebooks show",
+    ("kernels", "display"): "what notebooks show",
+    ("result", "display"): "what notebooks show",
     ("result", "plotting"): "Result.plot draws with the optional extra",
     ("solvers", "torch"): "solve(device=...) continues on the device",
 }

@@ -266,3 +266,16 @@ def test_read_only_unaries_are_not_copied():
     ignored = DenseCRF(unary, [Spatial(1)], ignore=np.ones((4, 5), bool))
     assert not ignored.unary.any()
     assert unary.all()
+
+
+def test_other_unaries_share_the_filters():
+    rng = np.random.default_rng(0)
+    kernels = [Spatial(sigma=2, weight=1.5)]
+    crf = DenseCRF(rng.random((3, 4, 5)), kernels)
+    unary = rng.random((2, 4, 5))
+    other = crf.with_unary(unary)
+    assert other.pairwise is crf.pairwise
+    labels = rng.integers(0, 2, (4, 5))
+    assert other.energy(labels) == DenseCRF(unary, kernels).energy(labels)
+    with pytest.raises(ValueError, match="grid"):
+        crf.with_unary(rng.random((2, 5, 4)))

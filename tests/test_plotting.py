@@ -96,3 +96,18 @@ def test_colors_differ():
     assert colors.shape == (30, 3)
     apart = np.abs(colors[:, None] - colors[None]).sum(-1) + np.eye(30)
     assert apart.min() > 0.1
+
+
+def test_a_figure_shows_itself_once_and_axes_are_those_given():
+    result = solved((6, 7))
+    plt = pytest.importorskip("matplotlib.pyplot")
+    figure = result.plot()
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert plt.get_fignums() == []  # pyplot knows nothing of it: nothing is shown a second time
+    own, axes = plt.subplots()
+    try:
+        assert result.plot(ax=axes) is axes
+        assert axes.images
+        assert axes.get_legend() is not None
+    finally:
+        plt.close(own)

@@ -71,7 +71,17 @@ _DEFINED_IN = {
     "refine_many": "densecrf.refinement",
 }
 _SUBMODULES = frozenset(
-    {"experiments", "filters", "io", "monai", "presets", "pydensecrf", "simplecrf", "torch"}
+    {
+        "experiments",
+        "filters",
+        "io",
+        "monai",
+        "presets",
+        "pydensecrf",
+        "simplecrf",
+        "torch",
+        "widget",
+    }
 )
 
 

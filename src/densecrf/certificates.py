@@ -15,18 +15,19 @@ operator, less a bound on all rounding errors: docs/mathematics.md derives it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from densecrf.result import relative_gap
-from densecrf.validation import check_integer, check_non_negative
+from densecrf.validation import check_gap, check_integer
 
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
     from densecrf.problem_base import ProblemBase
+    from densecrf.result import Result
 
 __all__ = [
     "Certificate",
@@ -217,7 +218,7 @@ def checked_bound(bound: float, energy: float, rounding: float) -> float:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
     """How good a labelling is.
 
@@ -239,6 +240,9 @@ class Certificate:
         Ordered filter calls made.
     seconds : float
         Time spent.
+    proof : Result
+        The labelling with its energy, the bound and the dual point that proves it: ``proof.save``
+        writes a certificate that others can check (`Result.verify`).
     """
 
     energy: float
@@ -249,6 +253,7 @@ class Certificate:
     possible: npt.NDArray[np.int32]
     calls: int
     seconds: float
+    proof: "Result" = field(repr=False)
 
     @property
     def gap(self) -> float:
@@ -259,6 +264,15 @@ class Certificate:
     def excess(self) -> float:
         """(energy - better_energy) / max(1, abs(energy)): how far from optimal, at least."""
         return (self.energy - self.better_energy) / max(1.0, abs(self.energy))
+
+    def _repr_html_(self) -> str:
+        from densecrf.display import certificate_html
+
+        return certificate_html(self)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"<Certificate: energy={self.energy:.10g}, gap={self.gap:.3g}>"
 
     def __str__(self) -> str:
         """Return a summary for people."""
@@ -322,7 +336,7 @@ def certify(
 
     x = crf.check_labels(labels)
     energy = crf.energy(x)
-    asked = check_non_negative("gap", gap)
+    asked = check_gap(gap)
     result = crf.solve(
         "lp",
         gap=0.0,
@@ -330,6 +344,7 @@ def certify(
         time_limit=time_limit,
         threads=threads,
         callback=lambda outcome: _within(energy, outcome.lower_bound, asked),
+        keep_dual=True,
     )
     problem = Problem(crf)
     found = -np.inf if result.lower_bound is None else result.lower_bound
@@ -346,6 +361,13 @@ def certify(
         else result.possible,
         calls=result.trace.ordered_calls[-1],
         seconds=result.seconds,
+        proof=replace(
+            result,
+            labels=x.reshape(crf.shape),
+            energy=energy,
+            lower_bound=None if result.lower_bound is None else bound,
+            possible=None,
+        ),
     )
 
 

@@ -80,6 +80,11 @@ class Spatial:
         """Return the standard deviation along each axis."""
         return sigmas("sigma", self.sigma, len(shape), "axes of the image")
 
+    def _repr_html_(self) -> str:
+        from densecrf.display import kernel_html
+
+        return kernel_html(self)
+
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse standard deviations that do not fit the grid."""
         _check_positions("sigma", self.axis_sigmas(shape), shape)
@@ -89,7 +94,7 @@ class Spatial:
         return _positions(shape, self.axis_sigmas(shape))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Bilateral:
     """Appearance: nearby pixels of similar colour like equal labels.
 
@@ -148,6 +153,19 @@ class Bilateral:
                 )
         object.__setattr__(self, "_largest", largest)
 
+    def _repr_html_(self) -> str:
+        from densecrf.display import kernel_html
+
+        return kernel_html(self)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        size = " × ".join(map(str, np.shape(self.image)))
+        return (
+            f"Bilateral({size} image, sigma_xy={self.sigma_xy}, sigma_color={self.sigma_color}, "
+            f"weight={self.weight})"
+        )
+
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse an image of another grid, and standard deviations that do not fit it."""
         image = self._channels_last(shape)
@@ -190,7 +208,7 @@ class Bilateral:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Features:
     """Any features: point clouds, meshes, superpixels, multispectral stacks.
 
@@ -209,6 +227,16 @@ class Features:
         """Check the array."""
         object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
         object.__setattr__(self, "values", as_features(self.values))
+
+    def _repr_html_(self) -> str:
+        from densecrf.display import kernel_html
+
+        return kernel_html(self)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        size = " × ".join(map(str, np.shape(self.values)))
+        return f"Features({size} values, weight={self.weight})"
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse a grid with another number of pixels."""

@@ -235,24 +235,12 @@ class DenseCRF:
         return cls(_final(unary), kernels, _finite=True, **options)
 
     def with_unary(self, unary: Any) -> "DenseCRF":
-        """Return the model of other unary energies on the same pixels; the filters are shared.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from densecrf import Spatial
-        >>> crf = DenseCRF(np.eye(2)[:, None], [Spatial(sigma=1.0, weight=1.0)])
-        >>> crf.with_unary(1 - crf.unary.reshape(2, 1, 2)).solve("unary").labels
-        array([[0, 1]])
-        """
-        other = DenseCRF(
-            unary,
-            self.kernels,
-            self.normalization,
-            self.filter,
-            compatibility=self.compatibility if self.tree is None else self.tree,
-            blur=self.blur,
-        )
+        """Return the model of other unary energies on the same pixels; the filters are shared."""
+        options: dict[str, Any] = {
+            "compatibility": self.tree or self.compatibility,
+            "blur": self.blur,
+        }
+        other = DenseCRF(unary, self.kernels, self.normalization, self.filter, **options)
         if other.shape != self.shape:
             raise ValueError(f"unary: a grid of {other.shape} for a model of {self.shape} pixels")
         vars(other)["pairwise"] = self.pairwise
@@ -367,6 +355,11 @@ class DenseCRF:
         if array.shape != self.shape:
             raise ValueError(f"{name}: shape {array.shape} for a grid of {self.shape} pixels")
         return cast("npt.NDArray[np.bool_]", array.reshape(-1).astype(bool))
+
+    def _repr_html_(self) -> str:
+        from densecrf.display import model_html
+
+        return model_html(self)
 
     def __repr__(self) -> str:
         """Say what the model is."""

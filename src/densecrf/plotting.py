@@ -5,6 +5,7 @@ here opens a window, needs a display or leaves global state behind.
 """
 
 import colorsys
+import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
 
-__all__ = ["label_colors", "plot_result"]
+__all__ = ["label_colors", "plot_labels", "plot_result"]
 
 TINT = 0.55  # weight of the labels' colours over an image
 KEY_LENGTH = 12  # labels named in the colour key
@@ -47,16 +48,10 @@ def plot_result(result: Result, image: Any = None, path: Any = None) -> "Figure"
     -------
     matplotlib.figure.Figure
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "plotting needs matplotlib: pip install 'densecrf[plot]'", name=error.name
-        ) from error
     colors = label_colors(result.marginals.shape[0])
     panels = _panels(result.labels, _picture(result, image))
     rows = 1 if len(panels) == 1 else 2
-    figure = Figure(figsize=(11.2, 4.8 * rows), layout="constrained")
+    figure = _figure(figsize=(11.2, 4.8 * rows), layout="constrained")
     axes = figure.subplots(rows, 2).ravel()
     for axis, panel in zip(axes, panels, strict=False):
         _draw_labels(axis, panel, colors)
@@ -65,6 +60,32 @@ def plot_result(result: Result, image: Any = None, path: Any = None) -> "Figure"
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
+
+
+def plot_labels(result: Result, ax: "Axes", image: Any = None) -> "Axes":
+    """Draw the labels over the image into axes, with a key; of volumes the first axis' slice."""
+    colors = label_colors(result.marginals.shape[0])
+    _draw_labels(ax, _panels(result.labels, _picture(result, image))[0], colors)
+    _draw_key(ax, result.labels, colors)
+    return ax
+
+
+def _figure(**options: Any) -> "Figure":
+    """Return a figure that notebooks show by itself, with no back end chosen, and show once."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "plotting needs matplotlib: pip install 'densecrf[plot]'", name=error.name
+        ) from error
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            packed = io.BytesIO()
+            self.savefig(packed, format="png", dpi=150)
+            return packed.getvalue()
+
+    return ShownFigure(**options)
 
 
 def label_colors(count: int) -> npt.NDArray[np.float64]:

@@ -109,11 +109,6 @@ class Problem(ProblemBase):
         core().balance(r, self.mass, self.pairwise.total_mass, 0.5, self.threads)
         return r
 
-    def relaxed_energy(self, y: FloatArray) -> float:
-        r"""Return the LP's objective at `y`, :math:`\langle\phi + r, y\rangle` with exact order."""
-        r = self.dual_point(y, order="adaptive")
-        return self.inner(self.unary + r, y)
-
     def on_pixels(self, pixels: Any) -> Any:
         """Return the problem of some pixels."""
         part = super().on_pixels(pixels)

@@ -161,6 +161,10 @@ class ProblemSteps(ABC):
             spread = Levels.spanning(extents, levels, hard=hard)
         return self._ordered(nodes, None, extents, spread, order)
 
+    def relaxed_energy(self, y: Any) -> float:
+        r"""Return the LP's objective at `y`, :math:`\langle\phi + r, y\rangle` with exact order."""
+        return self.inner(self.unary + self.dual_point(y, order="adaptive"), y)
+
     def flow(self, y: Any, z: Any, cells: float) -> Any:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + z.
 

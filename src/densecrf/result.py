@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.changes import Changes, compare
+from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
     import os
 
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from densecrf.certificates import Dual
@@ -77,7 +79,7 @@ class Trace:
         return {name: list(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Result:
     r"""The outcome of `DenseCRF.solve`.
 
@@ -111,6 +113,8 @@ class Result:
         the method has no certificate.
     dual : Dual or None
         The dual point that proves the bound, of ``keep_dual=True``.
+    declared : dict or None
+        Of a loaded result with a dual point: what declared its energy, beside the arrays.
     info : dict
         What the method has to say of itself (for example the labels and pixels that it kept).
     """
@@ -130,6 +134,7 @@ class Result:
     info: dict[str, Any] = field(default_factory=dict)
     crf: "DenseCRF | None" = field(default=None, repr=False)
     dual: "Dual | None" = field(default=None, repr=False)
+    declared: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property
     def changes(self) -> Changes:
@@ -195,7 +200,8 @@ class Result:
     def save(self, path: "str | os.PathLike[str]") -> None:
         """Write everything but the model to one ``.npz`` file, whole or not at all.
 
-        Arrays are stored as such, the rest as JSON; nothing is pickled.
+        Arrays are stored as such, the rest as JSON; nothing is pickled. With ``keep_dual=True`` the
+        file is a certificate: ``Result.load(path).verify(crf)`` checks it against the model.
         """
         from densecrf.io.results import write_result
 
@@ -219,32 +225,50 @@ class Result:
 
         return read_result(path)
 
-    def verify(self) -> "Verification":
+    def verify(self, crf: "DenseCRF | None" = None) -> "Verification":
         """Recompute energy and lower bound by another path, in plain NumPy and float64.
 
         Needs the model and the dual potentials: a result of ``solve(..., keep_dual=True)`` by a
         method on the linear program. See `densecrf.verification`.
+
+        Parameters
+        ----------
+        crf : DenseCRF, optional
+            The model; the result's own by default. A loaded result has none: give the model made
+            again from the same data. One with other kernels or settings is refused.
 
         Examples
         --------
         >>> import densecrf
         >>> crf = densecrf.DenseCRF([[0.0, 1.0], [1.0, 0.0]], [densecrf.Spatial(1.0, 0.3)])
         >>> result = crf.solve("lp", keep_dual=True)
-        >>> abs(result.verify().energy - result.energy) < 1e-6
+        >>> bool(abs(result.verify().energy - result.energy) < 1e-6)
         True
         """
         from densecrf.certificates import Tangent
-        from densecrf.verification import verify
+        from densecrf.verification import declared, verify
 
-        if self.crf is None or self.dual is None or isinstance(self.dual, Tangent):
+        model = self.crf if crf is None else crf
+        if self.dual is None or isinstance(self.dual, Tangent):
             raise ValueError(
                 "verify: this result has no dual potentials; solve with keep_dual=True and a "
                 "method on the linear program"
             )
-        return verify(self.crf, self.labels, self.dual)
+        if model is None:
+            raise ValueError("verify: a loaded result has no model; give it: result.verify(crf)")
+        if self.declared is not None:
+            own = declared(model)
+            for name, value in self.declared.items():
+                if own.get(name) != value:
+                    raise ArgumentError(
+                        "crf", ..., f"its {name} is {own.get(name)}, that of the result {value}"
+                    )
+        return verify(model, self.labels, self.dual)
 
-    def plot(self, image: Any = None, path: Any = None) -> "Figure":
+    def plot(self, image: Any = None, path: Any = None, *, ax: Any = None) -> "Figure | Axes":
         """Draw the labels over the image, and energy and bound against time.
+
+        A notebook shows the figure that is returned, once, whatever its settings.
 
         Parameters
         ----------
@@ -252,10 +276,25 @@ class Result:
             The image; by default that of the model's first `Bilateral` kernel.
         path : path-like, optional
             Where to save the figure.
+        ax : matplotlib.axes.Axes, optional
+            Draw the labels alone, into these axes of a figure of yours; they are returned.
         """
-        from densecrf.plotting import plot_result
+        from densecrf.plotting import plot_labels, plot_result
 
+        if ax is not None:
+            return plot_labels(self, ax, image=image)
         return plot_result(self, image=image, path=path)
+
+    def _repr_html_(self) -> str:
+        from densecrf.display import result_html
+
+        return result_html(self)
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        grid = " × ".join(map(str, self.labels.shape))
+        gap = "None" if self.gap is None else f"{self.gap:.3g}"
+        return f"<Result of {self.method}: {grid} pixels, energy={self.energy:.10g}, gap={gap}>"
 
     def __str__(self) -> str:
         """Return a summary for people."""

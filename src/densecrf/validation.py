@@ -291,6 +291,14 @@ def check_fraction(name: str, value: Any) -> float:
     return number
 
 
+def check_gap(value: Any) -> float:
+    """Return a relative gap: a fraction, 0 included."""
+    number = _as_float("gap", value)
+    if not 0 <= number < 1:
+        raise ArgumentError("gap", value, "must be a fraction from 0 up to 1; 0.001 means 0.1 %")
+    return number
+
+
 def check_non_negative(name: str, value: Any) -> float:
     """Return `value` as a finite float not below zero."""
     number = _as_float(name, value)

@@ -17,9 +17,11 @@ from densecrf.filters.base import Levels
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
-__all__ = ["Verification", "verify"]
+__all__ = ["Verification", "declared", "verify"]
 
 Doubles = npt.NDArray[np.float64]
+
+SINGLE, GRID = 1e-5, 2e-3  # of an energy's size: weights in single precision; cut-off Gaussians
 
 
 class Verification(NamedTuple):
@@ -31,15 +33,51 @@ class Verification(NamedTuple):
         Energy of the labels.
     lower_bound : float
         What the dual potentials prove.
+    tolerance : float
+        How far these numbers may be from those of a result: 1e-5 of the numbers that they are sums
+        of, for weights stored in single precision (2e-3 for ``filter="grid"``, whose Gaussians are
+        cut off).
     """
 
     energy: float
     lower_bound: float
+    tolerance: float
 
     @property
     def gap(self) -> float:
         """(energy - lower_bound) / max(1, abs(energy))."""
         return (self.energy - self.lower_bound) / max(1.0, abs(self.energy))
+
+    def disagreements(self, energy: float, lower_bound: float | None) -> list[str]:
+        """Return which of the numbers that a result states are not these, in words."""
+        stated = {"energy": energy, "lower bound": lower_bound}
+        return [
+            f"the {name} is stated as {value!r}, recomputed it is {own!r}"
+            for (name, value), own in zip(stated.items(), self, strict=False)
+            if value is None or not abs(value - own) <= self.tolerance
+        ]
+
+
+def declared(crf: "DenseCRF") -> dict[str, Any]:
+    """Return what declares a model's operator, beside its arrays: plain numbers and texts."""
+    names = ("weight", "sigma", "sigma_xy", "sigma_color")
+    return {
+        "labels": crf.n_labels,
+        "shape": list(crf.shape),
+        "normalization": crf.normalization,
+        "filter": "lattice" if crf.filter == "auto" else crf.filter,
+        "blur": crf.blur,
+        "kernels": [
+            {"kind": type(kernel).__name__}
+            | {
+                name: np.asarray(getattr(kernel, name), np.float64).tolist()
+                for name in names
+                if hasattr(kernel, name)
+            }
+            for kernel in crf.kernels
+        ],
+        "compatibility": None if crf.compatibility is None else crf.compatibility.tolist(),
+    }
 
 
 def verify(crf: "DenseCRF", labels: Any, dual: Any) -> Verification:
@@ -69,14 +107,17 @@ def verify(crf: "DenseCRF", labels: Any, dual: Any) -> Verification:
         r += share * _dual_point(kernel, part, members, lengths, crf.n_labels)
     least = (phi + r).min(0)
     reach = float((members.T @ lengths).max())
-    given = 2 * gamma(crf.n) * (reach * float(kernel.mass.sum()) + float(np.abs(least).sum()))
+    mass = reach * float(kernel.mass.sum())
+    given = 2 * gamma(crf.n) * (mass + float(np.abs(least).sum()))
     bound = float(least.sum()) - given
     energy = unary + pairs
-    if bound > energy + 1e-6 * max(1.0, abs(energy)):
+    size = mass + float(np.abs(phi[x, np.arange(crf.n)]).sum())
+    tolerance = (GRID if crf.filter == "grid" else SINGLE) * size
+    if bound > energy + tolerance:
         raise CertificateError(
             f"the check found a bound of {bound!r} above an energy of {energy!r}"
         )
-    return Verification(energy, bound)
+    return Verification(energy, bound, tolerance)
 
 
 def _nodes(crf: "DenseCRF") -> tuple[Doubles, Doubles]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 
 import pytest
 
-from scribbling import CHROMIUM, FLAGS, Page, Running, scene
+from scribbling import Page, Running, scene
 
 pytest.importorskip("starlette")
 
@@ -34,18 +33,6 @@ def server():
             return running
 
         yield start
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Return a headless Chromium of the system."""
-    playwright = pytest.importorskip("playwright.sync_api", exc_type=ImportError)
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine: the page is not tested in a browser")
-    with playwright.sync_playwright() as driver, tempfile.TemporaryDirectory():
-        running = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, headless=True)
-        yield running
-        running.close()
 
 
 @pytest.fixture

@@ -355,6 +355,35 @@ def test_certify_bounds_anyones_labelling(folder):
     assert "the global optimum, proven" in densecrf(*command).stdout
 
 
+def test_a_certificate_is_checked_by_its_file(folder):
+    write_labels("mine.png", np.load("probs/a.npy").argmax(0).astype(np.uint8))
+    source = ["certify", "images/a.png", "--probs", "probs/a.npy"]
+    assert densecrf(*source, "--labels", "mine.png", "--save", "proof.npz").exit_code == 0
+    checked = densecrf(*source, "--verify", "proof.npz", "--labels", "mine.png", "--json")
+    assert checked.exit_code == 0
+    report = json.loads(checked.stdout)
+    assert report["disagreements"] == []
+    assert report["energy"] == pytest.approx(report["stated"]["energy"], rel=1e-5)
+    assert report["lower_bound"] == pytest.approx(report["stated"]["lower_bound"], rel=1e-5)
+    assert "recomputed" in densecrf(*source, "--verify", "proof.npz").stdout
+    other = densecrf(*source, "--verify", "proof.npz", "--weight", "9")
+    assert (other.exit_code, "its kernels is" in other.output) == (1, True)
+    labels = np.load("probs/a.npy").argmax(0)
+    labels[0, 0] = 1 - labels[0, 0]
+    write_labels("mine.png", labels.astype(np.uint8))
+    other = densecrf(*source, "--verify", "proof.npz", "--labels", "mine.png")
+    assert other.exit_code == 1
+    assert "differs from its labels at 1 pixels" in " ".join(other.output.split())
+    np.save("probs/a.npy", np.load("probs/a.npy")[:, ::-1])
+    other = densecrf(*source, "--verify", "proof.npz", "--json")
+    assert other.exit_code == 1
+    assert len(json.loads(other.stdout)["disagreements"]) == 2
+    for more in (["--verify", "proof.npz", "--save", "b.npz"], ["--save", "b.npz"]):
+        assert densecrf(*source, *more).exit_code == 2
+    refused = densecrf(*source, "--labels", "mine.png", "--save", "probs/a.npy")
+    assert (refused.exit_code, "would replace the input" in refused.output) == (2, True)
+
+
 def test_certify_refuses_what_it_cannot_judge(folder):
     write_labels(folder / "mine.png", TRUTH[:5])
     result = densecrf("certify", "images/a.png", "--probs", "probs/a.npy", "--labels", "mine.png")

@@ -53,6 +53,56 @@ def test_everything_comes_back(crf, tmp_path, method):
     assert str(back) == str(result)
 
 
+@pytest.mark.parametrize("method", ["lp", "prox-lp", "prox-lp-acc", "cg-lp"])
+def test_a_certificate_comes_back_and_is_checked_by_someone_else(crf, tmp_path, method):
+    result = crf.solve(method, keep_dual=True)
+    result.save(tmp_path / "a.npz")
+    back = densecrf.Result.load(tmp_path / "a.npz")
+    again = densecrf.DenseCRF(crf.unary.reshape(3, 6, 5), [densecrf.Spatial(1.5, 1.0)])
+    found = back.verify(again)
+    assert found == result.verify()
+    assert not found.disagreements(back.energy, back.lower_bound)
+    back.save(tmp_path / "b.npz")  # and once more, without a model
+    assert densecrf.Result.load(tmp_path / "b.npz").verify(again) == found
+    (said,) = found.disagreements(back.energy, back.lower_bound + 0.01)
+    assert said.startswith("the lower bound is stated as")
+    assert len(found.disagreements(back.energy - 0.01, None)) == 2
+
+
+def test_a_certificate_of_another_model_is_refused(crf, tmp_path):
+    crf.solve("lp", keep_dual=True).save(tmp_path / "a.npz")
+    back = densecrf.Result.load(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match="a loaded result has no model"):
+        back.verify()
+    unary = crf.unary.reshape(3, 6, 5)
+    for name, other in (
+        ("kernels", densecrf.DenseCRF(unary, [densecrf.Spatial(1.5, 2.0)])),
+        ("normalization", densecrf.DenseCRF(unary, crf.kernels, "none")),
+        ("labels", densecrf.DenseCRF(unary[:2], crf.kernels)),
+    ):
+        with pytest.raises(ValueError, match=rf"crf: its {name} is .*, that of the result"):
+            back.verify(other)
+    found = back.verify(densecrf.DenseCRF(unary + 0.01, crf.kernels))
+    assert len(found.disagreements(back.energy, back.lower_bound)) == 2
+
+
+def test_other_duals_come_back_too_and_damaged_ones_are_refused(crf, tmp_path):
+    result = crf.solve("qp", keep_dual=True)
+    result.save(tmp_path / "a.npz")
+    back = densecrf.Result.load(tmp_path / "a.npz")
+    np.testing.assert_array_equal(back.dual.y, result.dual.y)
+    path = tmp_path / "result.npz"
+    for change in (
+        lambda head: head["dual"].update(kind="other"),
+        lambda head: head["dual"]["parts"].append({}),
+        lambda head: head["dual"]["parts"][0].update(arrays=["scores", "more"]),
+        lambda head: head.update(declared=3),
+    ):
+        crf.solve("lp", keep_dual=True).save(path)
+        with pytest.raises(ValueError, match=r"result.npz.*damaged"):
+            densecrf.Result.load(altered(path, change))
+
+
 def test_a_result_without_an_energy_comes_back(crf, tmp_path):
     fresh = densecrf.DenseCRF(crf.unary.reshape(3, 6, 5), crf.kernels)
     result = fresh.solve("lp", time_limit=0)

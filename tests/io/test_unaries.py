@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
+import sys
 import tracemalloc
 from typing import TYPE_CHECKING
 
@@ -299,6 +301,17 @@ SEEDS = {
     ".unary": unary_bytes(LOGITS[:2, :2, :2]),
     ".c_unary": c_unary_bytes(PROBS[:, :2, :2]),
 }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no named pipes")
+def test_pipes_and_folders_are_refused_not_opened(tmp_path: Path) -> None:
+    for name, read in (("p.unary", read_unary), ("p.c_unary", read_c_unary)):
+        os.mkfifo(tmp_path / name)
+        for reader in (read, read_scores):
+            with pytest.raises(FileFormatError, match=rf"{name}: is a named pipe, not a file"):
+                reader(tmp_path / name)
+        with pytest.raises(FileFormatError, match="is a folder, not a file"):
+            read(tmp_path)
 
 
 @fuzz

@@ -55,6 +55,24 @@ def test_it_may_bring_the_gap_within_what_was_asked(problem):
     assert outcome.message == "iteration limit of 2 reached"
 
 
+def test_the_trace_never_rises_where_estimates_were_too_low(problem):
+    """Estimates: 9.5 and then 8 and 7; in double precision 10, 12 and 9."""
+    found = [(0, 9.5), (2, 8.0), (1, 7.0)]
+
+    def steps(_):
+        for label, energy in found:
+            labels = np.full(problem.n, label)
+            yield Step(problem.indicator(labels), None, 1.0, (1.0,), labels, energy)
+
+    start = Step(problem.indicator(np.full(problem.n, 2)), energy=12.0)
+    for count, energy in ((1, 10.0), (2, 10.0), (3, 9.0)):
+        limits = Limits(gap=0.5, max_iterations=count)
+        outcome = drive(problem, lambda: start, steps, limits)
+        assert outcome.energy == energy == outcome.trace.energy[-1]
+        assert ENERGIES[int(outcome.labels[0])] == energy
+        assert outcome.trace.energy == sorted(outcome.trace.energy, reverse=True)
+
+
 @pytest.mark.parametrize("limits", [{"max_iterations": 0}, {"time_limit": 0.0}])
 def test_there_is_none_without_iterations_or_time(problem, limits):
     assert run(problem, Limits(**limits), better).energy == 12.0

@@ -126,7 +126,15 @@ def test_iteration_limit(crf):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("time_limit", -1), ("gap", -0.1), ("gap", np.nan), ("max_iterations", -1), ("threads", 0)],
+    [
+        ("time_limit", -1),
+        ("gap", -0.1),
+        ("gap", np.nan),
+        ("gap", 1),
+        ("gap", 5.0),
+        ("max_iterations", -1),
+        ("threads", 0),
+    ],
 )
 def test_senseless_limits_are_refused(crf, name, value):
     with pytest.raises(ValueError, match=name):

@@ -318,6 +318,15 @@ def test_no_silent_fallback():
         exact.solve("mf5", device="cpu")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("gap", 5), ("time_limit", -1), ("max_iterations", 0.5)]
+)
+def test_limits_are_checked(batch, name, value):
+    logits, image = batch
+    with pytest.raises(ValueError, match=name):
+        layer().solve(logits=logits, image=image, **{name: value})
+
+
 def test_a_model_with_label_costs_is_the_same_energy_here():
     rng = np.random.default_rng(0)
     image = rng.integers(0, 255, (12, 15, 3)).astype(np.uint8)

@@ -107,10 +107,22 @@ def test_sums(engine, device, generator):
     torch.testing.assert_close(inner(u, v, engine=engine), (u.double() * v.double()).sum())
 
 
-def test_projection_where_numbers_overflow():
+def test_projection_where_numbers_overflow(engine, device):
     largest = torch.finfo(torch.float32).max
     z = torch.tensor([[largest, -largest, float("inf"), float("nan"), -float("inf")]] * 2)
-    z = torch.cat([z, torch.full((4, 5), -0.9 * largest)])
-    y = project_simplex(z, engine="torch")
+    z = torch.cat([z, torch.full((4, 5), -0.9 * largest)]).to(device)
+    y = project_simplex(z, engine=engine)
     assert (y >= 0).all()
-    torch.testing.assert_close(y.sum(0), torch.ones(5))
+    torch.testing.assert_close(y.sum(0), torch.ones(5, device=device))
+    torch.testing.assert_close(y, project_simplex(z, engine="torch"))
+    everywhere = torch.full((3, 2), float("nan"), device=device)
+    assert (project_simplex(everywhere, engine=engine).sum(0) - 1).abs().max() < 1e-6
+
+
+def test_a_step_that_overflows_ends_on_the_simplex(engine, device):
+    huge = torch.tensor([[3e38, -3e38, 1.0], [-3e38, 3e38, 2.0], [3e38, 3e38, 3.0]], device=device)
+    v = torch.full((3, 3), 1 / 3, device=device)
+    ones = torch.full((3,), 10.0, device=device)
+    y, _ = descend(v, huge, huge, v, ones, ones, engine=engine)
+    assert (y >= 0).all()
+    torch.testing.assert_close(y.sum(0), torch.ones(3, device=device))

@@ -164,3 +164,11 @@ def test_parity_on_photographs(name, labels, shared_data, device):
         assert (ours.labels == plain.labels).mean() >= 0.999
         if plain.lower_bound is not None:
             assert ours.lower_bound == pytest.approx(plain.lower_bound, rel=1e-4)
+
+
+def test_the_exact_order_is_refused_on_tensors(device):
+    crf = model()
+    ours, y = problem_on(crf, device), crf.solve("mf5").marginals.reshape(LABELS, -1)
+    assert Problem(crf).relaxed_energy(y) == crf.relaxed_energy(y)
+    with pytest.raises(ValueError, match="order='adaptive': must be 'soft' or 'hard' on tensors"):
+        ours.relaxed_energy(ours.from_numpy(y))

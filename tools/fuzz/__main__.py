@@ -17,12 +17,19 @@ import sys
 import threading
 import time
 from collections import Counter
+from importlib.util import find_spec
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
-from cases import work
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+if find_spec("densecrf") is None:  # a checkout that is not installed
+    sys.path.insert(0, str(SOURCE))
+
+from cases import work  # noqa: E402
 
 HANG = 60.0  # seconds
+READY = 300.0  # seconds in which a child imports everything
 SHOWN = 40
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -56,14 +63,20 @@ class Supervisor:
         """Keep one child busy, and replace it where it dies or hangs."""
         context = get_context("spawn")
         child: Any = None
+        ready = False
         while (seed := self._next()) is not None:
             if child is None:
                 ours, theirs = context.Pipe()
                 child = context.Process(target=work, args=(theirs,), daemon=True)
                 child.start()
+                ready = False
                 theirs.close()
-            ours.send(seed)
             try:
+                if not ready:
+                    if not ours.poll(READY):
+                        raise TimeoutError
+                    ready = ours.recv() == "ready"
+                ours.send(seed)
                 if ours.poll(HANG):
                     self._note(seed, *ours.recv())
                     continue

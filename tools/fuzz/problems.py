@@ -12,6 +12,7 @@ import densecrf
 Array = np.ndarray[Any, Any]
 
 SHAPES = ((1,), (2,), (7,), (40,), (1, 1), (2, 3), (5, 4), (9, 12), (24, 17), (3, 4, 2), (6, 5, 4))
+MOST_EXACT = 150  # pixels of models with all pairs, which take long
 ENGINES = ("auto", "lattice", "lattice", "exact")
 KINDS = ("noise", "noise", "ties", "near ties", "dropped", "adversarial", "adversarial", "scaled",
          "constant", "whole", "huge", "small")  # fmt: skip
@@ -43,6 +44,8 @@ def draw(rng: np.random.Generator, *, tiny: bool = False) -> Drawn:
     shape = pick(rng, TINY[n_labels] if tiny else SHAPES)
     kernels, given = _kernels(rng, shape, tiny)
     engine = pick(rng, ("auto", "lattice", "exact", "exact") if tiny else ENGINES)
+    if engine == "exact" and int(np.prod(shape)) > MOST_EXACT:
+        engine = "lattice"
     if all(isinstance(kernel, densecrf.Spatial) for kernel in kernels) and rng.random() < 0.3:
         engine = "grid"
     options: dict[str, Any] = {

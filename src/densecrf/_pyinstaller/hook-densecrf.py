@@ -8,6 +8,7 @@ _OPTIONAL = (
     "densecrf.cli",
     "densecrf.experiments",
     "densecrf.app",
+    "densecrf.widget",
 )
 
 

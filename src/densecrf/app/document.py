@@ -165,6 +165,11 @@ class Document:
         before, self.labels = self.labels, labels
         return labels != before
 
+    def replace_strokes(self, strokes: list[Stroke]) -> None:
+        """Take other strokes for those that there are, without a history."""
+        self.strokes, self.undone, self._raster = list(strokes), [], None
+        self.revision += 1
+
     def raster(self) -> Raster:
         """Return a copy of the label raster of all strokes."""
         if self._raster is None:

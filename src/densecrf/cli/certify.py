@@ -8,12 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
+from densecrf.certificates import CertificateError
 from densecrf.certificates import certify as certify_labels
 from densecrf.cli import options as o
-from densecrf.cli.inputs import Sources, find_job, load, read_labelling
+from densecrf.cli.inputs import Job, Sources, find_job, load, read_labelling
+from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import describe, fail, output, print_json, print_notes
 from densecrf.model import DenseCRF
+from densecrf.result import Result
 from densecrf.unaries import FORBIDDEN
 
 __all__ = ["certify"]
@@ -23,9 +26,13 @@ __all__ = ["certify"]
 def certify(
     image: o.Image,
     labels: Annotated[
-        Path,
-        typer.Option(help="The labelling in question: .png or .npy.", rich_help_panel=o.INPUT),
-    ],
+        Path | None,
+        typer.Option(
+            help="The labelling in question: .png or .npy. With --verify, that of the certificate "
+            "by default.",
+            rich_help_panel=o.INPUT,
+        ),
+    ] = None,
     probs: o.Probs = None,
     scribbles: o.Scribbles = None,
     budget: Annotated[
@@ -36,6 +43,21 @@ def certify(
             rich_help_panel=o.SOLVER,
         ),
     ] = 50,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the certificate, with the dual potentials that prove it, to this .npz.",
+            rich_help_panel=o.OUTPUT,
+        ),
+    ] = None,
+    verify: Annotated[
+        Path | None,
+        typer.Option(
+            help="Check a certificate of --save (or of Result.save) instead of making one: energy "
+            "and bound are computed again in plain NumPy and float64.",
+            rich_help_panel=o.INPUT,
+        ),
+    ] = None,
     *,
     model: o.ModelOptions,
     as_json: o.Json = False,
@@ -47,13 +69,25 @@ def certify(
 
     For example:
 
-    densecrf certify photo.jpg --probs photo.npy --labels result.png
+    densecrf certify photo.jpg --probs photo.npy --labels result.png --save proof.npz
+
+    densecrf certify photo.jpg --probs photo.npy --verify proof.npz
     """
     if probs is None and scribbles is None:
         raise typer.BadParameter(
             "the energy needs --probs (or --scribbles); --labels is what is judged"
         )
+    if labels is None and verify is None:
+        raise typer.BadParameter("--labels is missing: the labelling to judge")
     job = find_job(image, Sources(probs, None, scribbles))
+    if verify is not None:
+        if save is not None:
+            raise typer.BadParameter("--verify checks a certificate, --save makes one: give one")
+        _verify(job, model, labels, verify, as_json)
+        return
+    assert labels is not None
+    if save is not None:
+        check_outputs([(save, image)], [*job.files, labels], "give another name to --save")
     try:
         with collecting_warnings() as heard_here, progress_bar("bound", not as_json) as tell:
             tell(0, None, image.name)
@@ -61,6 +95,8 @@ def certify(
                 crf = load(job, model).crf
                 judged, void = _completed(crf, read_labelling(labels, model.palette), model.void)
                 certificate = certify_labels(crf, judged, budget=budget)
+                if save is not None:
+                    certificate.proof.save(save)
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
     if void:
@@ -75,6 +111,52 @@ def certify(
         output.print(str(certificate), markup=False, soft_wrap=True)
 
 
+def _verify(
+    job: Job, model: o.ModelOptions, labels: Path | None, path: Path, as_json: bool
+) -> None:
+    """Compute a certificate's numbers again; exit with 1 where they are not those it states."""
+    try:
+        with collecting_warnings() as heard_here, heard_here() as heard:
+            crf = load(job, model).crf
+            result = Result.load(path)
+            found = result.verify(crf)
+            differ = found.disagreements(result.energy, result.lower_bound)
+            if labels is not None:
+                differ += _other_labels(crf, labels, result, model)
+    except (OSError, ValueError, MemoryError, ImportError, CertificateError) as error:
+        raise fail(describe(error)) from error
+    print_notes(job.image.name, heard)
+    if as_json:
+        numbers = {"energy": found.energy, "lower_bound": found.lower_bound, "gap": found.gap}
+        stated = {"energy": result.energy, "lower_bound": result.lower_bound, "gap": result.gap}
+        files = {"image": str(job.image), "certificate": str(path)}
+        print_json({**files, **numbers, "stated": stated, "disagreements": differ})
+    else:
+        lines = (
+            f"energy       {found.energy:,.6f}   (stated {result.energy:,.6f})",
+            f"lower bound  {found.lower_bound:,.6f}   (stated {result.lower_bound or 0:,.6f})",
+            f"certificate  at most {100 * found.gap:.3g} % above the global optimum, "
+            + ("recomputed" if not differ else "recomputed: not what is stated"),
+        )
+        output.print("\n".join(lines), markup=False, soft_wrap=True)
+    if differ:
+        raise fail(f"{path}: " + "; ".join(differ))
+
+
+def _other_labels(crf: DenseCRF, labels: Path, result: Result, model: o.ModelOptions) -> list[str]:
+    """Say where a labelling, void pixels aside, is not that of a certificate."""
+    given = read_labelling(labels, model.palette)
+    if given.shape != crf.shape:
+        return [f"{labels} has the shape {given.shape}, the image {crf.shape}"]
+    other = int(((given != result.labels) & ~_void(crf, given, model.void)).sum())
+    return [f"{labels} differs from its labels at {other} pixels"] if other else []
+
+
+def _void(crf: DenseCRF, labels: npt.NDArray[Any], void: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """Return where a labelling says nothing."""
+    return np.isin(labels, [value for value in void if value != 255 or crf.n_labels <= 255])
+
+
 def _completed(
     crf: DenseCRF, labels: npt.NDArray[Any], void: tuple[int, ...]
 ) -> tuple[npt.NDArray[Any], int]:
@@ -83,7 +165,7 @@ def _completed(
     The other pixels' labels are fixed by unary costs, as seeds are.
     """
     count = len(crf.unary)
-    empty = np.isin(labels, [value for value in void if value != 255 or count <= 255])
+    empty = _void(crf, labels, void)
     if labels.shape != crf.shape or not empty.any() or empty.all():
         return labels, 0  # the library says what is wrong with the first and the last
     known = np.where(empty, 0, labels)

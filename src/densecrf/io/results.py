@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from densecrf.certificates import Mixture, Potentials, Tangent
 from densecrf.io.arrays import read_npz
 from densecrf.io.atomic import write_npz
 from densecrf.io.errors import FileFormatError
 from densecrf.result import Result, Trace
+from densecrf.verification import declared
 
 if TYPE_CHECKING:
     import os
 
     from numpy.typing import NDArray
+
+    from densecrf.certificates import Dual
 
 __all__ = ["read_result", "write_result"]
 
@@ -40,8 +44,49 @@ def write_result(path: str | os.PathLike[str], result: Result) -> None:
     for key in named:
         del head["info"][key]
     arrays |= {f"info.{key}": value for key, value in named.items()}
+    if result.dual is not None:
+        head["dual"], parts = _dual_to_file(result.dual)
+        arrays |= parts
+        head["declared"] = result.declared if result.crf is None else declared(result.crf)
     text = json.dumps(head, allow_nan=False).encode()
     write_npz(path, {HEAD: np.frombuffer(text, np.uint8), **arrays})
+
+
+def _dual_to_file(dual: Dual) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the JSON and the arrays of a dual point."""
+    if isinstance(dual, Tangent):
+        return {"kind": "tangent"}, {"dual.0.y": dual.y}
+    parts = dual.parts if isinstance(dual, Mixture) else ((1.0, dual),)
+    rows: list[dict[str, Any]] = []
+    arrays: dict[str, NDArray[Any]] = {}
+    for number, (share, part) in enumerate(parts):
+        members = {"scores": part.scores, "offsets": part.offsets, "labels": part.labels}
+        given = {name: np.asarray(value) for name, value in members.items() if value is not None}
+        arrays |= {f"dual.{number}.{name}": value for name, value in given.items()}
+        numbers = {"cells": part.cells, "levels": part.levels, "hard": part.hard}
+        rows.append({"share": float(share), **numbers, "arrays": list(given)})
+    kind = "mixture" if isinstance(dual, Mixture) else "potentials"
+    return {"kind": kind, "parts": rows}, arrays
+
+
+def _dual_from_file(path: str | os.PathLike[str], head: dict[str, Any]) -> Dual:
+    """Return the dual point of a file; any numbers in it are a dual point, so all are checked."""
+    if head["kind"] == "tangent":
+        return Tangent(np.array(read_npz(path, ["dual.0.y"])["dual.0.y"]))
+    parts: list[tuple[float, Potentials]] = []
+    for number, row in enumerate(head["parts"]):
+        names = {name: f"dual.{number}.{name}" for name in row["arrays"]}
+        found = read_npz(path, list(names.values()))
+        arrays = {name: np.array(found[member]) for name, member in names.items()}
+        cells = None if row["cells"] is None else float(row["cells"])
+        part = Potentials(cells=cells, levels=int(row["levels"]), hard=bool(row["hard"]), **arrays)
+        parts.append((float(row["share"]), part))
+    if head["kind"] == "potentials":
+        ((_, only),) = parts
+        return only
+    if head["kind"] != "mixture":
+        raise ValueError(f"a dual point of kind {head['kind']!r}")
+    return Mixture(tuple(parts))
 
 
 def read_result(path: str | os.PathLike[str]) -> Result:
@@ -93,6 +138,8 @@ def _result(path: str | os.PathLike[str], head: dict[str, Any]) -> Result:
         trace=_trace(head["trace"]),
         possible=_possible(arrays["possible"], marginals) if known else None,
         info=info,
+        dual=_dual_from_file(path, head["dual"]) if head.get("dual") else None,
+        declared=dict(head["declared"]) if head.get("declared") else None,
     )
 
 

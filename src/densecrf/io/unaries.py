@@ -16,6 +16,7 @@ import numpy as np
 
 from densecrf.io.arrays import MAX_BYTES, check_size, read_npy, read_npz
 from densecrf.io.errors import FileFormatError
+from densecrf.io.opening import open_regular
 from densecrf.resample import resize_bilinear
 from densecrf.unaries import SUM_TOLERANCE, negative_log_softmax, sums_to_one
 from densecrf.validation import check_choice, check_fraction
@@ -305,7 +306,7 @@ def read_c_unary(
 
 
 def _file_bytes(path: PathLike, max_bytes: int) -> bytes:
-    with Path(path).open("rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
             raise FileFormatError(path, f"has {size} bytes, above max_bytes={max_bytes}")

@@ -15,6 +15,7 @@ from densecrf.certificates import Dual, checked_bound, lower_bound, possible_lab
 from densecrf.deadline import OutOfTime, deadline
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
+from densecrf.validation import check_gap, check_integer, check_non_negative
 
 __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
@@ -70,6 +71,24 @@ class Limits:
     callback: Callable[["Outcome"], Any] | None = None
     started: float = field(default_factory=time.perf_counter)
 
+    @classmethod
+    def checked(
+        cls,
+        gap: Any,
+        time_limit: Any,
+        max_iterations: Any,
+        callback: Callable[["Outcome"], Any] | None = None,
+    ) -> "Limits":
+        """Return what a user asks for; what makes no sense is refused."""
+        return cls(
+            None if gap is None else check_gap(gap),
+            None if time_limit is None else check_non_negative("time_limit", time_limit),
+            None
+            if max_iterations is None
+            else check_integer("max_iterations", max_iterations, at_least=0),
+            callback,
+        )
+
     def seconds(self) -> float:
         """Return the time since the start."""
         return time.perf_counter() - self.started
@@ -82,15 +101,15 @@ class Limits:
     @property
     def out_of_time(self) -> str:
         """What a result says whose time was up."""
-        return f"time limit of {self.time_limit:g} s reached"
+        return "" if self.time_limit is None else f"time limit of {self.time_limit:g} s reached"
 
 
 @dataclass
 class Outcome:
     """The best so far, updated by each iteration; callbacks get it.
 
-    Bounds and energies are estimates in single precision; at the end they are replaced by what is
-    proven in double precision.
+    Bounds and energies are estimates in single precision; at the end, and where a proof is tried,
+    they are replaced by what is proven in double precision.
     """
 
     trace: Trace = field(default_factory=Trace)
@@ -107,6 +126,9 @@ class Outcome:
     dual: Dual | None = None
     possible: Any = None
     _proven: float = -float("inf")
+    #: The best labelling among those whose energy was evaluated in double precision.
+    _evaluated: Any = None
+    _evaluated_energy: float = float("inf")
     _duals: tuple[Dual, ...] = ()
     _trial: float | None = None
     _scored: Any = None
@@ -132,7 +154,7 @@ class Outcome:
         energy = step.energy
         if energy is None:
             unchanged = self._scored is not None and bool((labels == self._scored).all())
-            energy = self._scored_energy if unchanged else problem.energy(labels)
+            energy = self._scored_energy if unchanged else self._evaluated_by(problem, labels)
         self._scored, self._scored_energy = labels, energy
         if self.labels is None or energy < self.energy:
             self.energy, self.labels = energy, labels
@@ -150,10 +172,13 @@ class Outcome:
         trace.relaxed.append(step.relaxed)
         trace.lower_bound.append(self.lower_bound)
 
-    def prove(self, problem: ProblemBase) -> float | None:
-        """Evaluate energy and bound in double precision; return the gap that is proven, if any."""
-        self.energy = problem.energy(self.labels)
-        for dual in self._duals:
+    def prove(self, problem: ProblemBase, *, late: bool = False) -> float | None:
+        """Evaluate energy and bound in double precision; return the gap that is proven, if any.
+
+        Where it is `late`, by the most promising dual point alone.
+        """
+        self._evaluate(problem)
+        for dual in self._duals[:1] if late else self._duals:
             bound = lower_bound(problem, dual)
             if bound > self._proven:
                 self._proven, self.dual = bound, dual
@@ -165,6 +190,24 @@ class Outcome:
         rounding = problem.energy_rounding(self.labels)
         self._proven = checked_bound(self._proven, self.energy, rounding)
         return relative_gap(self.energy, self._proven)
+
+    def _evaluate(self, problem: ProblemBase) -> None:
+        """Take the best labelling's energy in double precision for its estimate.
+
+        Where an estimate was too low, the best may be one that was evaluated before, and rows of
+        the trace below its energy are corrected: they never rise.
+        """
+        if self.labels is not self._evaluated:
+            self._evaluated_by(problem, self.labels)
+        self.labels, self.energy = self._evaluated, self._evaluated_energy
+        self.trace.energy[:] = [max(row, self.energy) for row in self.trace.energy]
+
+    def _evaluated_by(self, problem: ProblemBase, labels: Any) -> float:
+        """Return the energy of a labelling in double precision; the best one is kept."""
+        energy = problem.energy(labels)
+        if energy < self._evaluated_energy or self._evaluated is None:
+            self._evaluated, self._evaluated_energy = labels, energy
+        return energy
 
     def reaches(self, problem: ProblemBase, gap: float) -> bool:
         """Return whether the asked gap is proven, where the estimates promise it."""
@@ -182,13 +225,18 @@ class Outcome:
 
     def certify(self, problem: ProblemBase, limits: Limits) -> None:
         """Replace the estimates by what is proven; the trace's last row has it."""
-        gap = self.prove(problem)
+        late = self.interrupted or self.message == limits.out_of_time
+        gap = self.prove(problem, late=late)
         self.lower_bound = None if self.dual is None else self._proven
         self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
-        if self.dual is not None and gap is not None and gap <= PROVABLE:
+        if self.dual is None or gap is None:
+            return
+        if gap <= PROVABLE and not late:
             self.possible = possible_labels(problem, self.dual, self.labels)
-        if limits.gap is not None and gap is not None and gap <= max(limits.gap, ROUNDING):
-            self.converged = not self.interrupted
+        if self.interrupted or limits.gap is None:
+            return
+        if gap <= max(limits.gap, ROUNDING):
+            self.converged = True
             what = f"the asked {limits.gap:g}" if gap <= limits.gap else "the unaries' rounding"
             self.message = f"gap {gap:.2e} is within {what}"
 

@@ -17,8 +17,6 @@ from densecrf.solvers.registry import REGISTRY, Method
 from densecrf.validation import (
     as_real_array,
     check_choice,
-    check_integer,
-    check_non_negative,
     check_threads,
     mention,
     warn,
@@ -64,8 +62,8 @@ def solve(
         method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
     time_limit : float, optional
         Seconds after which to return the best so far, or the argmin of the unary energies where
-        nothing was scored yet. It holds while filters are built, too; a run is late by one filter
-        call at most.
+        nothing was scored yet. It holds while filters are built, too; what follows is one filter
+        call for the energy and one for the bound of what is returned.
     max_iterations : int, optional
         Most iterations.
     threads : int, optional
@@ -89,14 +87,8 @@ def solve(
     """
     if callback is not None and not callable(callback):
         raise ValueError(f"callback={callback!r}: give a function of the best so far")
-    limits = Limits(
-        gap=None if gap is None else check_non_negative("gap", gap),
-        time_limit=None if time_limit is None else check_non_negative("time_limit", time_limit),
-        max_iterations=None
-        if max_iterations is None
-        else check_integer("max_iterations", max_iterations, at_least=0),
-        callback=_with_progress(callback, method) if progress else callback,
-    )
+    told = _with_progress(callback, method) if progress else callback
+    limits = Limits.checked(gap, time_limit, max_iterations, told)
     own = check_threads(threads)
     if device is None:
         problem: ProblemBase = Problem(crf, own)

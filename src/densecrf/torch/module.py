@@ -265,7 +265,7 @@ class DenseCRF(nn.Module):
                 one = slice(item, item + 1)
                 problem: Any = self.problem(logits[one], image[one], workspace)
                 stopped = bool(outcomes) and outcomes[-1].interrupted  # by Ctrl-C: cut all short
-                limits = Limits(gap, time_limit, 0 if stopped else max_iterations)
+                limits = Limits.checked(gap, time_limit, 0 if stopped else max_iterations)
                 outcomes.append(minimise(problem, method, limits, None, options))
                 outcomes[-1].interrupted |= stopped
             return outcomes

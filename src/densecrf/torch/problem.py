@@ -26,6 +26,7 @@ from densecrf.torch.pixelwise import (
     project_simplex,
 )
 from densecrf.torch.triton.plans import Plans
+from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,7 +122,7 @@ class TorchProblem(ProblemBase):
     ) -> Tensor:
         """Return the dual point of `y`; gradients hold the order fixed."""
         if order not in ("soft", "hard"):
-            raise ValueError(f"order={order!r}: on tensors, use 'soft' or 'hard'")
+            raise ArgumentError("order", order, "must be 'soft' or 'hard' on tensors")
         r: Tensor = super().dual_point(y, levels, order, rescale)
         return r
 

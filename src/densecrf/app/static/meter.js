@@ -108,9 +108,6 @@ export class Meter {
       context.strokeStyle = style.getPropertyValue(color);
       context.lineWidth = 4;
       context.stroke();
-      context.fillStyle = style.getPropertyValue(color);
-      context.font = "22px system-ui, sans-serif";
-      context.fillText(column === 1 ? "energy" : "bound", 12, column === 1 ? 26 : height - 8);
     }
   }
 }

@@ -1,5 +1,7 @@
 // The connection: edits are kept, also across a reload, until the server has saved them.
 
+import { unpack } from "./frames.js";
+
 const RETRY = [200, 500, 1000, 2000, 4000];
 
 export class Socket {
@@ -87,15 +89,4 @@ export class Socket {
     if (message.type === "refused") this.#drop([message.id]);
     await this.on.message(message); // a new document first loads its image
   }
-}
-
-export async function unpack(buffer) {
-  const length = new DataView(buffer).getUint32(0, true);
-  const head = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  const packed = new Blob([new Uint8Array(buffer, 4 + length)]).stream();
-  const stream = packed.pipeThrough(new DecompressionStream("deflate"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-  const size = bytes.length / head.planes;
-  const planes = Array.from({ length: head.planes }, (_, i) => bytes.subarray(i * size, (i + 1) * size));
-  return { head, planes };
 }

@@ -10,6 +10,8 @@ thread. Plane 1 of the grid is the item of the batch, so that no tile straddles 
 import triton
 import triton.language as tl
 
+LARGEST = tl.constexpr(3.4028234663852886e38)  # of float32
+
 
 @triton.jit
 def _place(per_item, n, LABELS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr):
@@ -23,14 +25,18 @@ def _place(per_item, n, LABELS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.con
 
 
 @triton.jit
-def _projected(z, LABELS: tl.constexpr):
-    """Nearest points of the probability simplex to the columns of z (padding is -inf).
+def _projected(z, LABELS: tl.constexpr, LANES: tl.constexpr):
+    """Nearest points of the probability simplex to the columns of z, its first LABELS rows.
 
     Michelot's active sets: raise the threshold tau from max(z) - 1, dropping what falls below,
     until nothing more does.
     """
+    z = tl.where(z == z, z, -LARGEST)  # NaN: what overflow left
+    z = tl.minimum(tl.maximum(z, -LARGEST), LARGEST)
     largest = tl.max(z, axis=0)
-    shifted = z - largest[None, :]  # relative: no cancellation for large z
+    # Relative: no cancellation for large z; what is below -1 is outside the support anyway.
+    shifted = tl.maximum(z - largest[None, :], -2.0)
+    shifted = tl.where((tl.arange(0, LANES) < LABELS)[:, None], shifted, -2.0)
     tau = largest * 0.0 - 1.0
     moving = 1
     rounds = 0
@@ -52,7 +58,7 @@ def project_simplex(
     offset, mask, live = _place(per_item, n, LABELS, LANES, BLOCK)
     value = tl.load(z + offset, mask=mask, other=float("-inf"))
     value = tl.where(live[None, :], value, 0.0)
-    tl.store(out + offset, _projected(value, LABELS), mask=mask)
+    tl.store(out + offset, _projected(value, LABELS, LANES), mask=mask)
 
 
 @triton.jit(do_not_specialize=["n", "per_item"])
@@ -124,7 +130,7 @@ def descend(
     at = tl.load(v + offset, mask=mask, other=0)
     size = tl.load(step + pixel, mask=live, other=0)
     z = tl.where(live[None, :], tl.where(mask, at - size[None, :] * gradient, float("-inf")), 0.0)
-    y = _projected(z, LABELS)
+    y = _projected(z, LABELS, LANES)
     tl.store(out + offset, y, mask=mask)
     least = tl.min(tl.where(mask, gradient, float("inf")), axis=0)
     value = tl.sum(gradient.to(tl.float64) * at.to(tl.float64), axis=0)

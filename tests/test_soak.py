@@ -1,0 +1,21 @@
+"""The soak, much reduced: it runs to its end and finds nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOAK = Path(__file__).parents[1] / "tools" / "soak.py"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_the_soak_runs_to_its_end():
+    pytest.importorskip("PIL")
+    command = [sys.executable, SOAK, "--solves", "120", "--kills", "3", "--images", "3"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "120 solves" in ended.stdout
+    assert "killed 3 times" in ended.stdout
+    assert ended.stdout.rstrip().endswith("nothing found")
