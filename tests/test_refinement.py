@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf import ArgumentError
+from densecrf import ArgumentError, solvers
 from densecrf.layouts import color_range
 from densecrf.presets import PRESETS, get_model
 from densecrf.refinement import build
@@ -424,7 +424,8 @@ def test_every_parameter_of_refine_is_explicit_and_documented():
 
 
 def test_methods_are_a_literal():
-    assert typing.get_type_hints(densecrf.refine, vars(registry))["method"] is registry.MethodName
+    names = {**vars(registry), "Result": densecrf.Result}
+    assert typing.get_type_hints(densecrf.refine, names)["method"] is registry.MethodName
     assert tuple(registry.REGISTRY) == densecrf.METHODS
 
 
@@ -442,7 +443,7 @@ def test_defaults_are_the_same_everywhere():
     default = PRESETS["default"]
     assert default.label_costs == "image"
     assert default.scale_sigmas
-    for function in (densecrf.refine, densecrf.DenseCRF.solve, registry.solve):
+    for function in (densecrf.refine, densecrf.DenseCRF.solve, solvers.solve):
         assert inspect.signature(function).parameters["gap"].default is None
     assert registry.REGISTRY["lp"].gap == registry.LP_GAP
     torch = pytest.importorskip("densecrf.torch")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from densecrf import resample
@@ -27,6 +27,7 @@ def brute_force(plane: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     return out
 
 
+@settings(deadline=None)
 @given(extents, extents, extents, extents, st.integers(0, 10_000))
 def test_equals_brute_force(h: int, w: int, height: int, width: int, seed: int) -> None:
     maps = np.random.default_rng(seed).normal(size=(2, h, w))

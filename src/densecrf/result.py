@@ -242,7 +242,7 @@ class Result:
         >>> import densecrf
         >>> crf = densecrf.DenseCRF([[0.0, 1.0], [1.0, 0.0]], [densecrf.Spatial(1.0, 0.3)])
         >>> result = crf.solve("lp", keep_dual=True)
-        >>> abs(result.verify().energy - result.energy) < 1e-6
+        >>> bool(abs(result.verify().energy - result.energy) < 1e-6)
         True
         """
         from densecrf.certificates import Tangent

@@ -84,9 +84,9 @@ def test_solve_with_unusual_standard_deviations():
 
 
 def test_images_from_zero_to_one_are_warned_of():
-    with pytest.warns(UserWarning, match="from 0 to 1") as caught:
+    with pytest.warns(UserWarning, match="give 255") as caught:
         model(rgbim=IMAGE / 255)
-    assert caught[0].filename == __file__
+    assert [each.filename for each in caught] == [__file__]
 
 
 def test_wrong_unary_objects_are_refused():

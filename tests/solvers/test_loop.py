@@ -1,5 +1,7 @@
 """The loop's last word: finishing the best labelling."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ ENERGIES = {2: 12.0, 0: 10.0, 1: 9.0}  # of the constant labellings
 def problem(monkeypatch):
     problem = Problem(oracles.case(1).crf)
     monkeypatch.setattr(problem, "energy", lambda labels: ENERGIES[int(labels[0])])
-    monkeypatch.setattr(loop, "lower_bound", lambda _, dual: dual)
+    monkeypatch.setattr(loop, "Costs", lambda _, dual: SimpleNamespace(bound=dual))
     return problem
 
 
@@ -112,3 +114,16 @@ def test_options_that_cannot_be_used_are_refused(name, value):
     crf = densecrf.DenseCRF(np.zeros((2, 3, 3)), [densecrf.Spatial(1.0)])
     with pytest.raises(ValueError, match=f"{name}="):
         crf.solve("lp", **{name: value})
+
+
+def test_the_last_labelling_is_evaluated_once(monkeypatch):
+    problem = Problem(oracles.case(1).crf)
+    evaluated = []
+    energy = problem.energy
+    monkeypatch.setattr(
+        problem, "energy", lambda labels: evaluated.append(labels) or energy(labels)
+    )
+    y = problem.unary_marginals()
+    outcome = drive(problem, lambda: Step(y), lambda _: iter([Step(y)]), Limits(), scored=False)
+    assert len(evaluated) == 1
+    assert outcome.energy == outcome.trace.energy[-1] == energy(outcome.labels)

@@ -82,7 +82,10 @@ def accuracy(confusion: Any) -> Any:
 
 
 def mean_iou(confusion: Any) -> Any:
-    """Return the mean intersection over union of the classes that are true or predicted somewhere.
+    """Return the mean intersection over union of the classes that are true somewhere.
+
+    A class that is only predicted costs the others' unions, and has no term of its own: otherwise
+    the number of terms, and with it the mean, would jump with a single pixel.
 
     Examples
     --------
@@ -92,9 +95,10 @@ def mean_iou(confusion: Any) -> Any:
     counts = np.asarray(confusion, np.float64)
     right = counts.diagonal(axis1=-2, axis2=-1)
     union = counts.sum(axis=-1) + counts.sum(axis=-2) - right
+    true = counts.sum(axis=-1) > 0
     with np.errstate(invalid="ignore"):
-        by_class = np.where(union > 0, right / union, 0)
-        return by_class.sum(axis=-1) / (union > 0).sum(axis=-1)
+        by_class = np.where(true, right / union, 0)
+        return by_class.sum(axis=-1) / true.sum(axis=-1)
 
 
 #: The metrics of tables and tuning, by name.

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.validation import ArgumentError, FloatArray, as_real_array, check_finite, warn
+from densecrf.validation import ArgumentError, FloatArray, as_real_array, check_finite
 
 __all__ = ["ConstUnary", "LogisticUnary", "Unary", "checked_energies", "checked_image"]
 
@@ -101,10 +101,4 @@ def checked_image(rgbim: Any, height: int, width: int) -> npt.NDArray[Any]:
             message += ": DenseCRF2D(width, height, labels) takes the width first"
         raise ArgumentError("rgbim", ..., message)
     check_finite("rgbim", image)
-    if image.dtype.kind == "f" and image.min() >= 0 and image.max() <= 1:
-        warn(
-            "rgbim",
-            "floating-point values from 0 to 1; srgb is in the image's own units, and the usual 3 "
-            "to 20 are for 0 to 255: pass (255 * rgbim).astype(numpy.uint8)",
-        )
     return image.reshape(height, width, -1)

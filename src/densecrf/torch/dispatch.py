@@ -1,7 +1,8 @@
 """Which code runs: fused Triton kernels, or plain torch operations.
 
 Triton serves float32 tensors on a CUDA device, and CPU tensors when its interpreter is switched on
-(``TRITON_INTERPRET=1``, as the tests do). Everything else, float64 among it, takes the plain path.
+(``TRITON_INTERPRET=1``, as the tests do). Everything else, lattices of float64 among it, takes the
+plain path. Proofs are in double precision over the weights of a float32 lattice: Triton serves.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Engine = Literal["auto", "triton", "torch"]
 
 
+RAMPS = 4  # Triton's kernels are compiled for multiples of this many ramps
 FIRST_TRITON = (3, 3)  # whose launcher `triton.launch` knows; before it, plain torch operations
 
 

@@ -9,7 +9,7 @@ import torch
 
 from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
-from densecrf.filters.base import SMALLEST_MASS, Levels
+from densecrf.filters.base import SMALLEST_MASS, Levels, ordered_by_ramps
 from densecrf.torch.autograd import barycentric, filtered
 from densecrf.torch.lattice import Lattice
 from densecrf.torch.lattice_sum import merge
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from densecrf.torch.dispatch import Engine
     from densecrf.torch.lattice import Order
+    from densecrf.torch.triton.double_filter import DoubleFilter
     from densecrf.torch.triton.repeated_filter import RepeatedFilter
 
 
@@ -239,20 +240,31 @@ class Pairwise:
     # --- double precision: the symmetrised K, whose stored numbers are exact ------------------
 
     @cached_property
+    def _double_terms(self) -> list[tuple[float, Tensor, Lattice]]:
+        """Weights, normalising factors and symmetrised lattices, as they are stored."""
+        return [
+            (float(weight), kernel.g.detach(), replace(kernel.source, order="symmetric"))
+            for weight, kernel in zip(self.weights, self.kernels, strict=True)
+        ]
+
+    @cached_property
     def _double_kernels(self) -> list[tuple[float, Tensor, Lattice]]:
-        """Weights, normalising factors and lattices in double precision."""
+        """Weights, normalising factors and lattices in double precision, for plain operations."""
         out = []
-        for weight, kernel in zip(self.weights, self.kernels, strict=True):
-            source = kernel.source
-            lattice = replace(
-                source,
-                corner_weight=source.corner_weight.double(),
-                entry_weight=source.entry_weight.double(),
-                order="symmetric",
-                triton=False,
-            )
-            out.append((float(weight), kernel.g.detach().double(), lattice))
+        for weight, g, stored in self._double_terms:
+            corners, entries = stored.corner_weight.double(), stored.entry_weight.double()
+            lattice = replace(stored, corner_weight=corners, entry_weight=entries, triton=False)
+            out.append((weight, g.double(), lattice))
         return out
+
+    @cached_property
+    def _double_filter(self) -> DoubleFilter | None:
+        """The filter by Triton's kernels, where they serve."""
+        if self.merged is None or not self.merged.triton:
+            return None
+        from densecrf.torch.triton.double_filter import DoubleFilter
+
+        return DoubleFilter(self._double_terms)
 
     @cached_property
     def mass_double(self) -> Tensor:
@@ -262,9 +274,19 @@ class Pairwise:
 
     def apply_double(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
+        if self._double_filter is not None:
+            return self._double_filter.apply(values)
         out = torch.zeros_like(values)
         for weight, g, lattice in self._double_kernels:
             out += weight * (g * lattice.apply(g * values))
+        return out
+
+    def ordered_double(self, u: Tensor, levels: Levels) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` for each row of potentials."""
+        if self._double_filter is not None:
+            t = levels.of(u, torch)
+            return self._double_filter.ordered(t, levels.ramps, self.mass_double)
+        out: Tensor = ordered_by_ramps(torch, self.apply_double, self.mass_double, u, levels)
         return out
 
     @cached_property

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from densecrf.filters.base import Levels, ordered_by_ramps
 from densecrf.problem_base import Calls, Moves, ProblemBase
 from densecrf.torch.autograd import projected
+from densecrf.torch.dispatch import RAMPS
 from densecrf.torch.pixelwise import (
     descend,
     icm_moves,
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from densecrf.compatibility import LabelTree
+    from densecrf.filters.base import Levels
     from densecrf.model import DenseCRF
     from densecrf.torch.pairwise import Pairwise
 
 __all__ = ["TorchProblem"]
-
-_RAMPS = 4  # Triton's kernels are compiled for multiples of this many ramps
 
 
 class TorchProblem(ProblemBase):
@@ -144,7 +143,7 @@ class TorchProblem(ProblemBase):
         # Most labels are zero everywhere after a while: without an order, r is zero.
         varied = np.flatnonzero(extents[:, 0] < extents[:, 1]).tolist()
         if self._triton:
-            ramps = -(-levels.ramps // _RAMPS) * _RAMPS  # those above the highest stay empty
+            ramps = -(-levels.ramps // RAMPS) * RAMPS  # those above the highest stay empty
             levels = replace(levels, count=ramps + 1)
             varied = _rounded_up(varied, len(u))
         if len(varied) == len(u) or torch.is_grad_enabled():
@@ -167,12 +166,14 @@ class TorchProblem(ProblemBase):
     def _ordered_double(
         self, nodes: Tensor, offsets: Tensor | None, extents: Any, levels: Levels
     ) -> Tensor:
-        u = nodes.double() if offsets is None else nodes.double() + offsets
-        out = torch.zeros_like(u)
-        varied = np.flatnonzero(extents[:, 0] < extents[:, 1])
-        if len(varied):
-            apply, mass = self.pairwise.apply_double, self.mass_double
-            out[varied] = ordered_by_ramps(torch, apply, mass, u[varied], levels)
+        varied = np.flatnonzero(extents[:, 0] < extents[:, 1]).tolist()
+        out = self.zeros_like(self.mass_double, len(nodes))
+        if varied and levels.scale:  # else r = 0
+            rows = self._index(varied)
+            u = nodes[rows].double()
+            if offsets is not None:
+                u += offsets[rows]
+            out[rows] = self.pairwise.ordered_double(u, levels)
         return out
 
     def pairs_double(self, labels: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -69,7 +69,7 @@ def indicator_rows(labels: Tensor, names: Tensor) -> Tensor:
 
 def _empty_rows(n: int, labels: int, device: torch.device) -> tuple[Tensor, dict[str, int]]:
     """Return rows to fill, and the shape of the tiles that do it."""
-    pitch = _padded(labels)
+    pitch = padded(labels)
     lanes = _power_of_two(pitch)
     rows = torch.empty(n, pitch, dtype=torch.float32, device=device)
     return rows, {"LANES": lanes, "BLOCK": max(16, 2048 // lanes)}
@@ -88,18 +88,62 @@ def filter_rows(
     labels = len(out if names is None else names)
     ramps = levels.ramps if levels else 0
     blurred = _blurred(lattice, rows, labels, ramps)
-    width = blurred.shape[1]
+    mass = lattice.mass if levels else rows
+    factors = (factor * lattice.scale, factor)
+    _slice(lattice, blurred, rows, ramps, mass, out, factors, add, names)
+
+
+class Scales(NamedTuple):
+    """Factors of the pixels, (n,): of what they give, in float32, and of what they receive."""
+
+    g: Tensor
+    read: Tensor
+
+
+def filter_scaled(
+    lattice: Lattice,
+    rows: Tensor,
+    ramps: int,
+    mass: Tensor | None,
+    scales: Scales,
+    out: Tensor,
+    add: bool,
+) -> None:
+    """Write (or add) read_a Σ_b k_ab g_b v_b to `out`, in the rows' precision.
+
+    The filter's own scale is in `read`. With `ramps` the rows are levels, and the ordered filter
+    is what is written, its first term from `mass`, or without that term.
+    """
+    blurred = _blurred(lattice, rows, len(out), ramps, scales)
+    factors = (1.0, 0.0 if mass is None else 1.0)
+    given = rows if mass is None else mass
+    _slice(lattice, blurred, rows, ramps, given, out, factors, add, scales=scales)
+
+
+def _slice(
+    lattice: Lattice,
+    blurred: Tensor,
+    rows: Tensor,
+    ramps: int,
+    mass: Tensor,
+    out: Tensor,
+    factors: tuple[float, float],
+    add: bool,
+    names: Tensor | None = None,
+    scales: Scales | None = None,
+) -> None:
+    labels = len(out if names is None else names)
     topology = lattice.topology
     lanes = _power_of_two(labels)
     elements, warps = SHAPES.slice
     block = max(8, elements // lanes)
-    mass = lattice.mass if levels else rows
-    sizes = (lattice.n, out.stride(0), factor * lattice.scale, factor, 1)
+    read = lattice.corner_weight if scales is None else scales.read
+    sizes = (lattice.n, out.stride(0), *factors, 1)
     launch(
         kernels.slice_rows,
         (-(-lattice.n // block),),
         (
-            *(blurred, rows, topology.corner, lattice.corner_weight, mass, out),
+            *(blurred, rows, topology.corner, lattice.corner_weight, read, mass, out),
             *(out if names is None else names, *sizes),
         ),
         {
@@ -107,9 +151,10 @@ def filter_rows(
             "LABELS": labels,
             "PITCH": rows.shape[1],
             "RAMPS": ramps,
-            "WIDTH": width,
+            "WIDTH": blurred.shape[1],
             "ADD": add,
             "SOME": names is not None,
+            "SCALED": scales is not None,
             "LANES": lanes,
             "BLOCK": block,
         },
@@ -122,30 +167,38 @@ def blurred_rows(lattice: Lattice, rows: Tensor, channels: int) -> Tensor:
     return _blurred(lattice, rows, channels, 0)[: lattice.vertices, :channels]
 
 
-def _blurred(lattice: Lattice, rows: Tensor, labels: int, ramps: int) -> Tensor:
-    shape = (lattice.slots, lattice.row_count, _padded(labels * max(ramps, 1)))
-    work = torch.empty(shape, dtype=torch.float32, device=rows.device)
-    _splat(lattice, rows, work, labels, ramps)
+def _blurred(
+    lattice: Lattice, rows: Tensor, labels: int, ramps: int, scales: Scales | None = None
+) -> Tensor:
+    shape = (lattice.slots, lattice.row_count, padded(labels * max(ramps, 1)))
+    work = torch.empty(shape, dtype=rows.dtype, device=rows.device)
+    _splat(lattice, rows, work, labels, ramps, scales)
     return work[_blur(lattice, work)]
 
 
-def _splat(lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int) -> None:
+def _splat(
+    lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int, scales: Scales | None
+) -> None:
     """Sum the rows of pixels into slot 0 of the workspace."""
     topology = lattice.topology
     width = work.shape[2]
     lanes = _power_of_two(labels)
     elements, warps = SHAPES.splat
+    elements = elements * 4 // rows.element_size()
+    weight = lattice.entry_weight
+    g = weight if scales is None else scales.g
     begin, segments, vertices = topology.row_begin, topology.segment_vertex, topology.vertices
     launch(
         kernels.splat,
         (lattice.row_count,),
-        (rows, topology.entry_pixel, lattice.entry_weight, begin, segments, work, vertices, 1),
+        (rows, topology.entry_pixel, weight, g, begin, segments, work, vertices, 1),
         {
             "LABELS": labels,
             "PITCH": rows.shape[1],
             "RAMPS": ramps,
             "WIDTH": width,
             "SEGMENT": SEGMENT,
+            "SCALED": scales is not None,
             "TILE": max(2, elements // lanes),
             "LANES": lanes,
         },
@@ -191,12 +244,12 @@ def _blur(lattice: Lattice, work: Tensor) -> int:
     return result
 
 
-def _padded(floats: int) -> int:
+def padded(floats: int) -> int:
     """Round up to whole 32-byte sectors, or to a power of two below one.
 
     Examples
     --------
-    >>> _padded(1), _padded(3), _padded(21)
+    >>> padded(1), padded(3), padded(21)
     (1, 4, 24)
     """
     return _power_of_two(floats) if floats <= 8 else -(-floats // 8) * 8

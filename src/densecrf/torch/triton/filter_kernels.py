@@ -5,6 +5,11 @@ one channel a label). A ramp is c_h(t) = clamp(t - h, 0, 1), the mass in levels 
 the running sum over levels of the ordered filter part of the splat, where it costs nothing, and
 level 0 need not be stored.
 
+Rows are float32 or float64, and sums are in their type. Weights are stored in float32: for rows of
+float64 they are the same numbers, widened when they are loaded. With SCALED, what a pixel gives is
+also multiplied by its factor `g`, and what it receives by its factor `read`: a normalised kernel
+whose stored numbers are not rounded again.
+
 The argument `one` is 1. Strides multiplied by it are not known to be 1 when a kernel is compiled,
 which makes Triton lay a tile out with one label to a thread (it would rather load runs of floats).
 """
@@ -88,6 +93,7 @@ def splat(
     rows,
     entry_pixel,
     entry_weight,
+    g,
     row_begin,
     segment_vertex,
     out,
@@ -98,6 +104,7 @@ def splat(
     RAMPS: tl.constexpr,
     WIDTH: tl.constexpr,
     SEGMENT: tl.constexpr,
+    SCALED: tl.constexpr,
     TILE: tl.constexpr,
     LANES: tl.constexpr,
 ):
@@ -121,7 +128,7 @@ def splat(
     if (pid < vertices) | (head < begin):
         acc = ()
         for _ in tl.static_range(max(RAMPS, 1)):
-            acc = acc + (tl.zeros([LANES, TILE], tl.float32),)
+            acc = acc + (tl.zeros([LANES, TILE], rows.dtype.element_ty),)
         # Every lane loads the entry, and its label of the pixel's row: a thread keeps to one label,
         # so that nothing is exchanged between threads. The next entries are fetched ahead.
         e = tl.broadcast_to(begin + tl.arange(0, TILE)[None, :] * one, [LANES, TILE])
@@ -130,15 +137,18 @@ def splat(
         for _ in range(begin, end, TILE):
             at = rows + pixel.to(tl.int64) * PITCH + lane[:, None] * one
             t = tl.load(at, mask=(lane < LABELS)[:, None], other=0)
+            share = weight.to(rows.dtype.element_ty)
+            if SCALED:
+                share *= tl.load(g + pixel).to(rows.dtype.element_ty)
             e += TILE
             pixel = tl.load(entry_pixel + e, mask=e < end, other=0)
             ahead = tl.load(entry_weight + e, mask=e < end, other=0)
             if RAMPS == 0:
-                acc = (acc[0] + weight * t,)
+                acc = (acc[0] + share * t,)
             else:
                 new = ()
                 for h in tl.static_range(RAMPS):
-                    new = new + (acc[h] + weight * tl.minimum(tl.maximum(t - h, 0.0), 1.0),)
+                    new = new + (acc[h] + share * tl.minimum(tl.maximum(t - h, 0.0), 1.0),)
                 acc = new
             weight = ahead
         to = out + pid.to(tl.int64) * WIDTH
@@ -164,7 +174,7 @@ def join(
     head = tl.load(row_begin + vertex)
     last = (tl.load(row_begin + vertex + 1) - 1) // SEGMENT
     if (head < segment * SEGMENT) & (segment == head // SEGMENT + 1):
-        acc = tl.zeros([TILE, BLOCK], tl.float32)
+        acc = tl.zeros([TILE, BLOCK], values.dtype.element_ty)
         for first in range(segment, last + 1, TILE):
             s = first + tl.arange(0, TILE)
             row = (vertices + s).to(tl.int64)[:, None] * WIDTH + c[None, :]
@@ -274,6 +284,7 @@ def slice_rows(
     rows,
     corner,
     corner_weight,
+    read,
     mass,
     out,
     names,
@@ -289,6 +300,7 @@ def slice_rows(
     WIDTH: tl.constexpr,
     ADD: tl.constexpr,
     SOME: tl.constexpr,
+    SCALED: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -301,18 +313,18 @@ def slice_rows(
     p = (first + tl.arange(0, BLOCK)[None, :] * one).to(tl.int64)
     lane = tl.arange(0, LANES)[:, None]
     mask = (p < n) & (lane < LABELS)
-    acc = tl.zeros([LANES, BLOCK], tl.float32)
+    acc = tl.zeros([LANES, BLOCK], values.dtype.element_ty)
     p = tl.broadcast_to(p, [LANES, BLOCK])
     if RAMPS:
         t = tl.load(rows + p * PITCH + lane * one, mask=mask, other=0)
         level = tl.minimum(t.to(tl.int32), RAMPS - 1)  # the top level is k = RAMPS - 1, f = 1
-        f = t - level.to(tl.float32)
+        f = t - level.to(t.dtype)
         channel = level * LABELS + lane
         lower, upper = mask & (level > 0), mask & (level < RAMPS - 1) & (f > 0)
     for j in tl.static_range(CORNERS):
         # Every lane loads the corner: cheaper than spreading it through shared memory.
         vertex = tl.load(corner + p * CORNERS + j, mask=mask, other=0).to(tl.int64)
-        weight = tl.load(corner_weight + p * CORNERS + j, mask=mask, other=0)
+        weight = tl.load(corner_weight + p * CORNERS + j, mask=mask, other=0).to(acc.dtype)
         row = values + vertex * WIDTH
         if RAMPS:
             at = row + channel
@@ -322,7 +334,10 @@ def slice_rows(
             acc += weight * ((1.0 - f) * here + above + f * beyond)
         else:
             acc += weight * tl.load(row + lane * one, mask=mask, other=0)
-    acc *= factor
+    if SCALED:
+        acc *= tl.load(read + p, mask=mask, other=0)
+    else:
+        acc *= factor
     if RAMPS:
         total = tl.load(mass + p, mask=mask, other=0) * mass_factor
         acc = total * tl.where(level > 0, 1.0, f) - acc

@@ -1,0 +1,93 @@
+r"""The symmetrised K in double precision, by Triton's kernels over the weights that are stored.
+
+Nothing of the lattices is copied: kernels widen the float32 weights when they load them, and
+multiply by the pixels' factors in float64, since K in proofs is the exact matrix over these numbers
+(the merged lattice of the iterations has their products rounded).
+
+The bound on rounding errors in docs/mathematics.md holds for any order of sums in which no number
+goes through more than k roundings. Here a splat adds up the non-negative products of at most n
+pixels at a vertex, in tiles, segments and trees: no leaf of a tree of n leaves is deeper than
+n - 1 (zeros that fill up a tile are added without rounding), a product is at most three roundings
+(weight, factor, value; a ramp t - h is exact, within [h, h + 1] and with whole h), and a fused
+multiply-add is one fewer. The blur makes two roundings an axis and one for the mean, as counted
+there; a slice d + 2, the three taps of the order four, the kernels' sum and the factors' product
+(itself rounded twice) one each: together far fewer than n + 512.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from densecrf.torch.dispatch import RAMPS
+from densecrf.torch.lattice import on_device
+from densecrf.torch.triton import filter as engine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from densecrf.torch.lattice import Lattice
+
+_PLAIN, _ORDERED = 32, 8  # most labels at once: few kernels to compile, little scratch memory
+
+
+class DoubleFilter:
+    r"""The matrix :math:`\sum_c w_c g_c k_c g_c` on planes (labels, n) of float64.
+
+    Parameters
+    ----------
+    terms : sequence of (float, Tensor, Lattice)
+        The weight of each kernel, its normalising factors (n,), and its lattice; all in float32.
+    """
+
+    def __init__(self, terms: Sequence[tuple[float, Tensor, Lattice]]) -> None:
+        self._terms = [
+            (lattice, engine.Scales(g, g.double() * (weight * lattice.scale)))
+            for weight, g, lattice in terms
+        ]
+
+    def apply(self, values: Tensor) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
+        return self._filter(values, 0, None)
+
+    def ordered(self, t: Tensor, ramps: int, mass: Tensor) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab}\, s(t_a, t_b)` for levels t in [0, `ramps`].
+
+        `mass` are the row sums of K, (n,).
+        """
+        # Ramps above the highest stay empty.
+        return self._filter(t, -(-ramps // RAMPS) * RAMPS, mass)
+
+    def _filter(self, values: Tensor, ramps: int, mass: Tensor | None) -> Tensor:
+        count, n = values.shape
+        block = self._at_once(ramps)
+        rest = count % block
+        rounded = count - rest + (engine.padded(rest) if rest else 0)
+        out = torch.empty(rounded, n, dtype=torch.float64, device=values.device)
+        with on_device(values.device):
+            for first in range(0, rounded, block):
+                part = out[first : first + block]
+                rows = _rows(values[first : first + block], len(part))
+                for c, (lattice, scales) in enumerate(self._terms):
+                    own = mass if c == 0 else None
+                    engine.filter_scaled(lattice, rows, ramps, own, scales, part, c > 0)
+        return out[:count]
+
+    def _at_once(self, ramps: int) -> int:
+        """Labels whose rows fit into the workspace together: a power of two."""
+        most = _ORDERED if ramps else _PLAIN
+        for lattice, _ in self._terms:
+            label = lattice.slots * lattice.row_count * max(ramps, 1) * 8
+            while most > 1 and most * label > lattice.workspace:
+                most //= 2
+        return most
+
+
+def _rows(values: Tensor, labels: int) -> Tensor:
+    """Transpose planes to rows of pixels, filled up with zeros to so many labels."""
+    rows = values.new_zeros(values.shape[1], labels)
+    rows[:, : len(values)] = values.T
+    return rows
