@@ -376,9 +376,7 @@ def exported(client, folder):
     return read_labels(folder / "first.labels.png"), Result.load(folder / "first.npz").labels
 
 
-def test_a_reduced_image_is_exported_at_full_size_and_can_be_repeated(
-    client, monkeypatch, tmp_path
-):
+def test_a_reduced_image_is_exported_at_full_size_and_repeated(client, monkeypatch, tmp_path):
     monkeypatch.setattr(store, "WORK_PIXELS", 4000)
     with connected(client) as socket:
         tab = Tab(socket)
