@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf.certificates import Potentials, lower_bound, possible_labels
+from densecrf.certificates import Costs, Potentials, lower_bound
 from densecrf.problem import Problem
 from oracles import energies
 
@@ -77,7 +77,8 @@ def test_any_potentials_give_a_valid_proof():
         dual = Potentials(scores, None, float(rng.choice([1.0, 4.0])))
         least = all_of.min()
         assert lower_bound(problem, dual) <= least + 1e-6 * max(1.0, abs(least))
-        possible = possible_labels(problem, dual, labels)
+        energy = problem.energy(labels)
+        possible = Costs(problem, dual).possible_labels(problem, labels, energy)
         optima = labellings[all_of <= least + 1e-9]
         used = np.array([len(np.unique(column)) for column in optima.T])
         assert (used <= possible).all()

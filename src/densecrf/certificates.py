@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Certificate",
     "CertificateError",
+    "Costs",
     "Dual",
     "Mixture",
     "Potentials",
@@ -40,7 +41,6 @@ __all__ = [
     "checked_bound",
     "lower_bound",
     "on_host",
-    "possible_labels",
 ]
 
 UNIT = 2.0**-53  # of rounding, in double precision
@@ -116,29 +116,12 @@ def on_host(problem: "ProblemBase", dual: Dual) -> Dual:
 
 
 def lower_bound(problem: "ProblemBase", dual: Dual) -> float:
-    r"""Return a number that no labelling's energy is below.
-
-    :math:`\sum_a \min_i(\phi_{ai} + r_{ai}) + c` for the dual point's r and constant c, in double
-    precision, less what rounding may have added.
-
-    Parameters
-    ----------
-    problem
-        The problem, on whatever arrays.
-    dual : Potentials, Mixture or Tangent
-        The dual point.
-    """
-    costs = _Costs(problem, dual)
-    return costs.bound
+    """Return a number that no labelling's energy is below: the bound of `Costs`."""
+    return Costs(problem, dual).bound
 
 
-def possible_labels(problem: "ProblemBase", dual: Dual, labels: Any) -> Any:
-    r"""Count the labels that an optimal labelling can have at each pixel.
-
-    With the costs :math:`c = \phi + r` of a dual point, every labelling with label i at pixel a has
-    at least the energy :math:`\sum_b \min_j c_{bj} + (c_{ai} - \min_j c_{aj})`: the bound and the
-    *reduced cost*. Where that is above the energy of a known labelling, no optimal labelling has
-    label i at a. Rounding errors of all four numbers are given away.
+class Costs:
+    r"""The costs :math:`c = \phi + r` of a dual point in double precision, and what they prove.
 
     Parameters
     ----------
@@ -146,23 +129,13 @@ def possible_labels(problem: "ProblemBase", dual: Dual, labels: Any) -> Any:
         The problem, on whatever arrays.
     dual : Potentials, Mixture or Tangent
         The dual point.
-    labels : array of int, (n,)
-        The known labelling.
 
-    Returns
-    -------
-    ndarray of int, (n,)
-        At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
+    Attributes
+    ----------
+    bound : float
+        No labelling's energy is below it: :math:`\sum_a \min_i c_{ai}` and the dual point's
+        constant, less what rounding may have added.
     """
-    costs = _Costs(problem, dual)
-    energy = problem.energy(labels) + problem.energy_rounding(labels)
-    slack = energy - costs.bound + 2 * costs.rounding
-    count = sum((row - costs.least <= slack) + 0 for row in costs.rows())
-    return problem.to_numpy(count).astype(np.int32)
-
-
-class _Costs:
-    """The costs φ + r of a dual point in double precision, and the bound that they prove."""
 
     def __init__(self, problem: "ProblemBase", dual: Dual) -> None:
         self._unary = problem.unary
@@ -170,21 +143,57 @@ class _Costs:
             self._r, constant, mass = problem.tangent(dual.y)
         else:
             parts = dual.parts if isinstance(dual, Mixture) else ((1.0, dual),)
-            self._r, constant = problem.zeros_like(problem.mass_double, problem.n_labels), 0.0
-            for share, potentials in parts:
-                self._r += share * problem.dual_point_double(potentials)
+            self._r, constant = _combination(problem, parts), 0.0
             mass = problem.reach * problem.total_mass_double
-        rows = self.rows()
-        self.least = next(rows)
+        rows = self._rows()
+        self._least = next(rows)
         for row in rows:
-            self.least = problem.xp.minimum(self.least, row)
-        total, size = float(self.least.sum()), float(abs(self.least).sum())
-        self.rounding = 2 * gamma(problem.n) * (mass + size + abs(constant))
-        self.bound = total + constant - self.rounding
+            self._least = problem.xp.minimum(self._least, row)
+        total, size = float(self._least.sum()), float(abs(self._least).sum())
+        self._rounding = 2 * gamma(problem.n) * (mass + size + abs(constant))
+        self.bound = total + constant - self._rounding
 
-    def rows(self) -> Iterator[Any]:
-        """Yield the costs of each label, (n,)."""
+    def possible_labels(self, problem: "ProblemBase", labels: Any, energy: float) -> Any:
+        r"""Count the labels that an optimal labelling can have at each pixel.
+
+        Every labelling with label i at pixel a has at least the energy
+        :math:`\sum_b \min_j c_{bj} + (c_{ai} - \min_j c_{aj})`: the bound and the *reduced cost*.
+        Where that is above the energy of a known labelling, no optimal labelling has label i at a.
+        Rounding errors of all four numbers are given away.
+
+        Parameters
+        ----------
+        problem
+            The problem, on whatever arrays.
+        labels : array of int, (n,)
+            The known labelling.
+        energy : float
+            Its energy.
+
+        Returns
+        -------
+        ndarray of int, (n,)
+            At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
+        """
+        slack = energy + problem.energy_rounding(labels) - self.bound + 2 * self._rounding
+        count = sum((row - self._least <= slack) + 0 for row in self._rows())
+        return problem.to_numpy(count).astype(np.int32)
+
+    def _rows(self) -> Iterator[Any]:
         return (phi + own for phi, own in zip(self._unary, self._r, strict=True))
+
+
+def _combination(problem: "ProblemBase", parts: tuple[tuple[float, Potentials], ...]) -> Any:
+    """Return the dual point of a mixture."""
+    if not parts:
+        return problem.zeros_like(problem.mass_double, problem.n_labels)
+    (share, potentials), *others = parts
+    r = problem.dual_point_double(potentials)
+    if share != 1:
+        r *= share
+    for share, potentials in others:
+        r += share * problem.dual_point_double(potentials)
+    return r
 
 
 def gamma(n: int) -> float:

@@ -82,7 +82,8 @@ class ProblemBase(ProblemSteps):
             some = None if offsets is None else offsets[:1]
             r = 0.5 * self._ordered_double(nodes[:1], some, extents[:1], levels)
             return self.xp.concatenate([r, -r])
-        r = 0.5 * self._ordered_double(nodes, offsets, extents, levels)
+        r = self._ordered_double(nodes, offsets, extents, levels)
+        r *= 0.5
         if potentials.labels is not None:
             return self.spread_labels(r, potentials.labels)
         if self._members is None:

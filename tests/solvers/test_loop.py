@@ -1,5 +1,7 @@
 """The loop's last word: finishing the best labelling."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ ENERGIES = {2: 12.0, 0: 10.0, 1: 9.0}  # of the constant labellings
 def problem(monkeypatch):
     problem = Problem(oracles.case(1).crf)
     monkeypatch.setattr(problem, "energy", lambda labels: ENERGIES[int(labels[0])])
-    monkeypatch.setattr(loop, "lower_bound", lambda _, dual: dual)
+    monkeypatch.setattr(loop, "Costs", lambda _, dual: SimpleNamespace(bound=dual))
     return problem
 
 

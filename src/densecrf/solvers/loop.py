@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.certificates import Dual, checked_bound, lower_bound, possible_labels
+from densecrf.certificates import Costs, Dual, checked_bound
 from densecrf.deadline import OutOfTime, deadline
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
@@ -126,6 +126,7 @@ class Outcome:
     dual: Dual | None = None
     possible: Any = None
     _proven: float = -float("inf")
+    _costs: Costs | None = None
     #: The best labelling among those whose energy was evaluated in double precision.
     _evaluated: Any = None
     _evaluated_energy: float = float("inf")
@@ -179,10 +180,10 @@ class Outcome:
         """
         self._evaluate(problem)
         for dual in self._duals[:1] if late else self._duals:
-            bound = lower_bound(problem, dual)
-            if bound > self._proven:
-                self._proven, self.dual = bound, dual
-            if self.lower_bound is None or bound >= self.lower_bound:
+            costs = Costs(problem, dual)
+            if costs.bound > self._proven:
+                self._proven, self.dual, self._costs = costs.bound, dual, costs
+            if self.lower_bound is None or costs.bound >= self.lower_bound:
                 break
         self._duals = ()
         if self.dual is None:
@@ -220,19 +221,22 @@ class Outcome:
         if proven is None or proven <= gap:
             return proven is not None
         # The ratio of proof and estimate says when the next trial is worth its time.
+        self._costs = None  # large
         self._trial = 0.95 * gap * estimate / proven if estimate > 0 else -np.inf
         return False
 
     def certify(self, problem: ProblemBase, limits: Limits) -> None:
         """Replace the estimates by what is proven; the trace's last row has it."""
-        late = self.interrupted or self.message == limits.out_of_time
+        late = self.interrupted or bool(self.message and self.message == limits.out_of_time)
         gap = self.prove(problem, late=late)
         self.lower_bound = None if self.dual is None else self._proven
         self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
+        costs, self._costs = self._costs, None
         if self.dual is None or gap is None:
             return
         if gap <= PROVABLE and not late:
-            self.possible = possible_labels(problem, self.dual, self.labels)
+            costs = costs or Costs(problem, self.dual)
+            self.possible = costs.possible_labels(problem, self.labels, self.energy)
         if self.interrupted or limits.gap is None:
             return
         if gap <= max(limits.gap, ROUNDING):

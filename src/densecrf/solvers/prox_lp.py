@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from densecrf.certificates import Mixture, Potentials
+from densecrf.filters.base import MOST_LEVELS
 from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
@@ -55,7 +56,8 @@ class Proximal:
         A proximal step ends early when its dual gap is below this fraction of the LP's objective.
     momentum : bool
         Centre the proximal term at :math:`y^k + \tfrac{k}{k+3} (y^k - y^{k-1})`, as the authors'
-        program does. Not in the paper; it helps from poor starting points.
+        program does. Not in the paper; but without it the energy of its image 2_14_s (DC
+        parameters, unnormalised) is 42 % higher after as many iterations.
     warm : bool
         Keep α from one proximal step to the next, not reset it. Not in the paper.
     """
@@ -68,7 +70,7 @@ class Proximal:
     inner: str = "projection"
     inner_steps: int | None = None
     tolerance: float = 0.0
-    momentum: bool = False
+    momentum: bool = True
     warm: bool = False
 
     def __post_init__(self) -> None:
@@ -80,7 +82,7 @@ class Proximal:
             )
         check_integer("K", self.K, at_least=1)
         check_integer("T", self.T, at_least=1)
-        check_integer("levels", self.levels, at_least=2)
+        check_integer("levels", self.levels, at_least=2, at_most=MOST_LEVELS)
         check_choice("order", self.order, ("hard", "soft", "adaptive", "literal"))
         check_choice("inner", self.inner, ("projection", "multiplicative"))
         if self.inner_steps is not None:
