@@ -31,7 +31,7 @@ LAYERS = (
     ("experiments",),
     ("learning",),
     ("comparison", "app"),
-    ("widget",),
+    ("widget", "napari"),
     ("cli",),
     ("__main__",),
 )

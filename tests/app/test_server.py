@@ -16,6 +16,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from densecrf import Result
 from densecrf.app import server as module
+from densecrf.app import store
 from densecrf.app.exports import coco, run_lengths
 from densecrf.app.run import check_host
 from densecrf.app.security import new_token
@@ -357,6 +358,58 @@ def test_all_exports_agree_and_the_result_can_be_repeated(drawn, folder, tmp_pat
         repeated = read_labels(tmp_path / "first.repeated.png")
         np.testing.assert_array_equal(repeated, labels)
         (tmp_path / "first.repeated.png").unlink()
+
+
+def repeated(folder, image):
+    """Run the exported command in a folder of exports; return the labels that it wrote."""
+    command = (folder / f"{image}.reproduce.sh").read_text().splitlines()[-1]
+    program = [sys.executable, "-m", "densecrf", *shlex.split(command)[1:]]
+    subprocess.run(program, cwd=folder, check=True, capture_output=True)
+    return read_labels(folder / f"{image}.repeated.png")
+
+
+def exported(client, folder):
+    answer = client.get(own("export/all?name=first.png"))
+    assert answer.status_code == 200, answer.text
+    with zipfile.ZipFile(BytesIO(answer.content)) as archive:
+        archive.extractall(folder)
+    return read_labels(folder / "first.labels.png"), Result.load(folder / "first.npz").labels
+
+
+def test_a_reduced_image_is_exported_at_full_size_and_repeated(client, monkeypatch, tmp_path):
+    monkeypatch.setattr(store, "WORK_PIXELS", 4000)
+    with connected(client) as socket:
+        tab = Tab(socket)
+        assert (tab.document["height"], tab.document["width"]) == (48, 64)
+        tab.draw(brush(0, (5, 5), (55, 6)), brush(1, (5, 43), (55, 42)))
+        tab.until("saved")
+    labels, solved = exported(client, tmp_path)
+    assert labels.shape == (96, 128)
+    np.testing.assert_array_equal(labels[::2, ::2], solved)
+    np.testing.assert_array_equal(repeated(tmp_path, "first"), solved)
+
+
+def test_strokes_correct_the_output_of_a_network(folder, tmp_path):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 0.3, (3, 96, 128)).astype(np.float32)
+    logits[0, :48] += 2
+    logits[1, 48:] += 2
+    scores = np.exp(logits) / np.exp(logits).sum(0)
+    np.save(tmp_path / "probs.npy", scores)
+    app = make_app(Store(folder / "first.png", tmp_path / "probs.npy"), TOKEN, PORT)
+    with TestClient(app, base_url=ORIGIN) as client:
+        with connected(client) as socket:
+            tab = Tab(socket)
+            assert len(tab.document["labels"]) == 3
+            _, planes = tab.until("answer", "certified")  # no stroke is needed
+            assert set(np.unique(planes[0])) == {0, 1}
+            tab.draw(brush(2, (60, 48), (70, 50)))
+            tab.until("saved")
+        labels, solved = exported(client, tmp_path)
+    np.testing.assert_array_equal(labels, solved)
+    assert labels[48, 64] == 2
+    (tmp_path / "first.png").write_bytes((folder / "first.png").read_bytes())
+    np.testing.assert_array_equal(repeated(tmp_path, "first"), solved)
 
 
 def test_run_lengths_are_those_of_coco():

@@ -148,6 +148,8 @@ def test_senseless_limits_are_refused(crf, name, value):
         ("qp-cccp", "inner_iterations", 0),
         ("dc-neg", "tolerance", np.nan),
         ("sg-lp", "levels", 1),
+        ("cg-lp", "levels", 10**30),
+        ("prox-lp", "levels", 10**30),
         ("cg-lp", "order", "softt"),
         ("sg-lp", "label_threshold", 1.5),
     ],

@@ -9,6 +9,7 @@ _OPTIONAL = (
     "densecrf.experiments",
     "densecrf.app",
     "densecrf.widget",
+    "densecrf.napari",
 )
 
 

@@ -165,7 +165,7 @@ class Export:
         settings = json.dumps(asdict(replace(self.document.settings, compare=False)))
         return (
             f'"""Repeats {self.document.name}, labelled with densecrf {__version__}.\n\n'
-            f"Settings of the app: {settings}\n"
+            f"Run it beside {self._image()} and the exported files. Settings: {settings}\n"
             '"""\n\n'
             "import densecrf.io\n"
             "import densecrf.presets\n"

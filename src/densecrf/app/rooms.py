@@ -84,8 +84,8 @@ class Room:
     ) -> None:
         self.store, self.name, self.picture, self.file = store, name, picture, file
         self.document, self.notice = store.load(name, picture.shape)
-        if unary is not None and len(self.document.labels) < len(unary):
-            self.document.labels += default_labels(len(unary))[len(self.document.labels) :]
+        if unary is not None and not self.document.strokes:
+            self.document.labels = default_labels(len(unary))
         self.connections: set[Connection] = set()
         self.last: bytes | None = None
         self.settled: tuple[int, Result] | None = None

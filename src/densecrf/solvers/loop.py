@@ -227,7 +227,7 @@ class Outcome:
 
     def certify(self, problem: ProblemBase, limits: Limits) -> None:
         """Replace the estimates by what is proven; the trace's last row has it."""
-        late = self.interrupted or self.message == limits.out_of_time
+        late = self.interrupted or bool(self.message and self.message == limits.out_of_time)
         gap = self.prove(problem, late=late)
         self.lower_bound = None if self.dual is None else self._proven
         self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from densecrf.filters.base import ORDERS
+from densecrf.filters.base import MOST_LEVELS, ORDERS
 from densecrf.problem_base import ProblemBase
 from densecrf.solvers.subproblems import Part, SomeLabels, Whole, relevant_labels
 from densecrf.validation import check_choice, check_integer, check_share
@@ -15,7 +15,7 @@ def check_settings(iterations: int, label_threshold: float, levels: int, order: 
     """Refuse settings that make no sense."""
     check_integer("iterations", iterations, at_least=0)
     check_share("label_threshold", label_threshold)
-    check_integer("levels", levels, at_least=2)
+    check_integer("levels", levels, at_least=2, at_most=MOST_LEVELS)
     check_choice("order", order, ORDERS)
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from densecrf.certificates import Mixture, Potentials
+from densecrf.filters.base import MOST_LEVELS
 from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
@@ -81,7 +82,7 @@ class Proximal:
             )
         check_integer("K", self.K, at_least=1)
         check_integer("T", self.T, at_least=1)
-        check_integer("levels", self.levels, at_least=2)
+        check_integer("levels", self.levels, at_least=2, at_most=MOST_LEVELS)
         check_choice("order", self.order, ("hard", "soft", "adaptive", "literal"))
         check_choice("inner", self.inner, ("projection", "multiplicative"))
         if self.inner_steps is not None:

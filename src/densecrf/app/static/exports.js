@@ -2,13 +2,13 @@
 
 const $ = (id) => document.getElementById(id);
 const KINDS = [
-  ["labels", "Labels", "PNG with the palette; values are labels"],
+  ["labels", "Labels", "PNG with the palette"],
   ["overlay", "Overlay", "PNG, labels over the image"],
   ["coco", "COCO", "JSON with run-length masks"],
   ["result", "Arrays", "NPZ: labels, marginals, certificate"],
   ["strokes", "Strokes", "JSON, to go on elsewhere"],
-  ["python", "Python", "the program that repeats the result"],
-  ["command", "Command line", "the command that repeats the result"],
+  ["python", "Python", "repeats the result, beside the ZIP's files"],
+  ["command", "Command line", "repeats the result, beside the ZIP's files"],
   ["all", "Everything", "ZIP of all of these"],
 ];
 
