@@ -102,6 +102,8 @@ def _proximal(rng: np.random.Generator) -> tuple[str, Callable[[], Any]]:
 
 def _solve_word(rng: np.random.Generator) -> tuple[str, Callable[[], Any]]:
     changed = _one_of(rng, ("method", "init", "device", "callback", "no_such_option"), WORDS)
+    if changed.get("device") == 0:  # the first CUDA device, where there is one: not hostile
+        changed["device"] = "cuda:99"
     return next(iter(changed)), lambda: _solve(rng, **changed)
 
 
