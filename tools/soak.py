@@ -99,7 +99,8 @@ def _timeless(value: Any) -> Any:
 def _batch(folder: Path, out: str) -> subprocess.Popen[bytes]:
     run = "from densecrf.cli import main; main()"
     command = [sys.executable, "-c", run, "segment", folder / "images", "--probs", folder / "probs",
-               "--out", folder / out, "--quiet", "--marginals"]  # fmt: skip
+               "--out", folder / out, "--quiet", "--marginals",
+               "--max-iterations", "10"]  # fmt: skip
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 

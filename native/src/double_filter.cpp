@@ -3,92 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
-#include <stdexcept>
 
-#include "simd/row_kernels.hpp"
+#include "column_groups.hpp"
 
 namespace densecrf {
 
 namespace {
 
-constexpr int kColumns = RowKernels::kDoubles;  // that go through all blurs together
-constexpr int kBatch = 48;                      // columns at most, unless one channel needs more
-constexpr std::int64_t kGrain = 1024;
+constexpr int kBatch = 48;          // columns at most, unless one channel needs more
 constexpr std::int64_t kTile = 64;  // pixels that are sliced together
-
-double scale_of(const Lattice& lattice) {
-  return 1 / (1 + std::ldexp(1.0, -lattice.dimension()));
-}
-
-// Values at the vertices: group after group of kColumns columns, in each a row per vertex and one
-// of zeros behind them.
-class ColumnGroups {
- public:
-  ColumnGroups(const Topology& topology, int columns)
-      : topology_(topology),
-        groups_((columns + kColumns - 1) / kColumns),
-        values_(groups_ * stride()) {
-    for (int g = 0; g < groups_; ++g)
-      std::fill_n(group(g) + topology_.vertices * std::int64_t{kColumns}, kColumns, 0.0);
-  }
-  int groups() const { return groups_; }
-  int width() const { return groups_ * kColumns; }
-  double* group(int g) { return values_.data() + g * stride(); }
-  const double* group(int g) const { return values_.data() + g * stride(); }
-  // Where a column begins; the next vertex's number is kColumns further on.
-  const double* column(int c) const { return group(c / kColumns) + c % kColumns; }
-  // Sets a vertex's numbers, width() of them.
-  void set(std::int64_t v, const double* row) {
-    for (int g = 0; g < groups_; ++g)
-      std::copy_n(row + g * kColumns, kColumns, group(g) + v * kColumns);
-  }
-
-  // Blurs one group along all axes, in place: out_v = own_v + ½ (next + previous).
-  void blur(bool reversed, int g, Team& team, int thread) {
-    const int d = topology_.dimension;
-    for (int i = 0; i <= d; ++i) {
-      team.checkpoint(thread);
-      const Topology::Lines lines = topology_.lines_of(reversed ? d - i : i);
-      row_kernels().blur_doubles(lines.begin, lines.length, topology_.vertices, group(g));
-    }
-  }
-
- private:
-  std::int64_t stride() const { return (topology_.vertices + std::int64_t{1}) * kColumns; }
-
-  const Topology& topology_;
-  int groups_;
-  Buffer<double> values_;
-};
-
-// The sum of both orders' blurs of what splat(v, row, scratch) puts into a row of zeros.
-template <class Splat>
-ColumnGroups blurred_twice(const Topology& t, int columns, int scratch, Team& team, Splat&& splat) {
-  ColumnGroups forward(t, columns), reversed(t, columns);
-  team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    const int width = forward.width();
-    std::vector<double> row(static_cast<std::size_t>(width + scratch));
-    for (std::int64_t v = begin; v < end; ++v) {
-      std::fill_n(row.data(), width, 0.0);
-      splat(v, row.data(), row.data() + width);
-      forward.set(v, row.data());
-      reversed.set(v, row.data());
-    }
-  });
-  team.run(2 * forward.groups(), 1, [&](std::int64_t task, std::int64_t, int thread) {
-    const auto group = static_cast<int>(task / 2);
-    (task % 2 == 0 ? forward : reversed).blur(task % 2 == 1, group, team, thread);
-  });
-  team.run(forward.groups() * t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto group = static_cast<int>(i / t.vertices);
-      double* own = forward.group(group) + i % t.vertices * kColumns;
-      const double* other = reversed.group(group) + i % t.vertices * kColumns;
-      for (int c = 0; c < kColumns; ++c) own[c] += other[c];
-    }
-  });
-  return forward;
-}
 
 // A channel whose levels differ, counted from the lowest that it reaches. C_q, the mass at or above
 // level q, is stored for q = 1 .. slots.
@@ -169,6 +92,26 @@ class ActiveLevels {
   std::vector<Active> levels_;
 };
 
+// Filters rows of kColumns numbers; use(rows, begin, end) gets those of some pixels.
+template <class Use>
+void filter_rows(const std::vector<DoubleTerm>& terms, const double* rows, Team& team, Use&& use) {
+  std::vector<ColumnGroups> blurred;
+  for (const DoubleTerm& term : terms)
+    blurred.push_back(blurred_twice(
+        *term.lattice->topology, kColumns, team,
+        [&](ColumnGroups& forward, std::int64_t begin, std::int64_t end) {
+          row_kernels().splat_doubles(term.lattice->view(), rows,
+                                      forward.group(0) + begin * kColumns, begin, end);
+        }));
+  team.run(terms.front().lattice->pixels(), kTile, [&](std::int64_t begin, std::int64_t end, int) {
+    double filtered[kTile * kColumns];
+    for (std::size_t i = 0; i < terms.size(); ++i)
+      row_kernels().slice_doubles(terms[i].lattice->view(), blurred[i].group(0),
+                                  factor_of(terms[i]), i > 0, filtered, begin, end);
+    use(filtered, begin, end);
+  });
+}
+
 // The blurred rows of a batch on one lattice.
 struct Blurred {
   const Lattice* lattice;
@@ -181,23 +124,27 @@ Blurred blurred_batch(const DoubleTerm& term, const Batch& batch, const ActiveLe
   const Lattice& lattice = *term.lattice;
   const Topology& t = *lattice.topology;
   const int size = batch.size();
-  const auto splat = [&](std::int64_t v, double* row, double* masses) {
-    std::fill_n(masses, batch.places, 0.0);
-    for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
-      const double weight = lattice.entry_weight[e];
-      for (const Active& own : active.of(t.entry_pixel[e])) {
-        masses[own.place] += (1 - own.f) * weight;
-        masses[own.place + 1] += own.f * weight;
+  const auto splat = [&](ColumnGroups& forward, std::int64_t begin, std::int64_t end) {
+    std::vector<double> row(static_cast<std::size_t>(forward.width()));
+    std::vector<double> masses(static_cast<std::size_t>(batch.places));
+    for (std::int64_t v = begin; v < end; ++v) {
+      std::fill(masses.begin(), masses.end(), 0.0);
+      for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
+        const double weight = lattice.entry_weight[e];
+        for (const Active& own : active.of(t.entry_pixel[e])) {
+          masses[own.place] += (1 - own.f) * weight;
+          masses[own.place + 1] += own.f * weight;
+        }
       }
-    }
-    for (int i = 0; i < size; ++i) {  // from masses of levels to masses at or above them
-      const double* level = masses + batch.place[i];
-      double above = 0;
-      for (int q = batch.spans[i].slots; q > 0; --q) row[batch.column(i, q)] = above += level[q];
+      for (int i = 0; i < size; ++i) {  // from masses of levels to masses at or above them
+        const double* level = masses.data() + batch.place[i];
+        double above = 0;
+        for (int q = batch.spans[i].slots; q > 0; --q) row[batch.column(i, q)] = above += level[q];
+      }
+      forward.set(v, row.data());
     }
   };
-  return {&lattice, 0.5 * term.weight * scale_of(lattice),
-          blurred_twice(t, batch.columns, batch.places, team, splat)};
+  return {&lattice, factor_of(term), blurred_twice(t, batch.columns, team, splat)};
 }
 
 // Σ_k weight_k of (1 - f) C_h + C_{h+1} + f C_{h+2}, without C_0, of one pixel.
@@ -238,18 +185,15 @@ std::vector<Span> spans_of(const float* extents, int channels, const DoubleLevel
   return spans;
 }
 
-// Sets the planes of `out` that belong to a batch.
-void ordered_batch(const std::vector<DoubleTerm>& terms, const double* mass, const float* scores,
-                   const float* offsets, double* out, const Batch& batch,
-                   const DoubleLevels& levels, Team& team) {
+// Sets the planes of `out` that belong to a batch. level(span, pixel) counts from the span's
+// lowest.
+template <class LevelOf>
+void ordered_batch(const std::vector<DoubleTerm>& terms, const double* mass, const LevelOf& level,
+                   double* out, const Batch& batch, Team& team) {
   const std::int64_t n = terms.front().lattice->pixels();
   const int size = batch.size();
-  const ActiveLevels active(n, batch, team, [&](int i, std::int64_t a) {
-    const Span& span = batch.spans[i];
-    const std::int64_t place = span.channel * n + a;
-    const double score = double{scores[place]} + (offsets ? offsets[place] : 0.0f);
-    return std::clamp(level_of(score, levels), span.least, span.most) - span.lowest;
-  });
+  const ActiveLevels active(n, batch, team,
+                            [&](int i, std::int64_t a) { return level(batch.spans[i], a); });
   std::vector<Blurred> blurred;
   for (const DoubleTerm& term : terms) blurred.push_back(blurred_batch(term, batch, active, team));
   team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
@@ -268,10 +212,8 @@ void ordered_batch(const std::vector<DoubleTerm>& terms, const double* mass, con
         for (const Active& own : active.of(a)) {
           const Span& span = batch.spans[static_cast<std::size_t>(own.span)];
           double& result = out[span.channel * n + a];
-          if (span.slots > 1) {
-            result = 0;
-            for (const Blurred& each : blurred) result -= above(own, batch, each, a);
-          }
+          result = 0;
+          for (const Blurred& each : blurred) result -= above(own, batch, each, a);
           const bool all = own.place > batch.place[static_cast<std::size_t>(own.span)];
           result += all ? mass[a] : own.f * mass[a];  // C_0 is the mass
         }
@@ -279,34 +221,46 @@ void ordered_batch(const std::vector<DoubleTerm>& terms, const double* mass, con
   });
 }
 
+// The same for at most kColumns spans of one cell, t_a m_a - Σ_b K_ab t_b, whatever is active.
+template <class LevelOf>
+void ordered_cells(const std::vector<DoubleTerm>& terms, const double* mass, const LevelOf& level,
+                   double* out, std::span<const Span> spans, Team& team) {
+  const std::int64_t n = terms.front().lattice->pixels();
+  const auto size = static_cast<int>(spans.size());
+  Buffer<double> rows(n * kColumns);
+  team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    std::fill(&rows[begin * kColumns], rows.data() + end * kColumns, 0.0);
+    for (int c = 0; c < size; ++c)
+      for (std::int64_t a = begin; a < end; ++a) rows[a * kColumns + c] = level(spans[c], a);
+  });
+  filter_rows(terms, rows.data(), team,
+              [&](const double* filtered, std::int64_t begin, std::int64_t end) {
+                for (int c = 0; c < size; ++c)
+                  for (std::int64_t a = begin; a < end; ++a)
+                    out[spans[c].channel * n + a] =
+                        rows[a * kColumns + c] * mass[a] - filtered[(a - begin) * kColumns + c];
+              });
+}
+
 }  // namespace
 
 void apply_double(const std::vector<DoubleTerm>& terms, const double* in, double* out, int channels,
                   Team& team) {
   const std::int64_t n = terms.front().lattice->pixels();
+  Buffer<double> rows(n * kColumns);
   for (int first = 0; first < channels; first += kColumns) {
     const int count = std::min(kColumns, channels - first);
-    for (const DoubleTerm& term : terms) {
-      const Lattice& lattice = *term.lattice;
-      const Topology& t = *lattice.topology;
-      const ColumnGroups twice =
-          blurred_twice(t, count, 0, team, [&](std::int64_t v, double* row, double*) {
-            for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e)
-              for (int c = 0; c < count; ++c)
-                row[c] += lattice.entry_weight[e] * in[(first + c) * n + t.entry_pixel[e]];
-          });
-      const double factor = 0.5 * term.weight * scale_of(lattice);
-      team.run(n, kTile, [&](std::int64_t begin, std::int64_t end, int) {
-        double rows[kTile * kColumns];
-        row_kernels().slice_doubles(lattice.view(), twice.group(0), factor, false, rows, begin,
-                                    end);
-        for (int c = 0; c < count; ++c)
-          for (std::int64_t a = begin; a < end; ++a) {
-            double& to = out[(first + c) * n + a];
-            to = (&term == terms.data() ? 0.0 : to) + rows[(a - begin) * kColumns + c];
-          }
-      });
-    }
+    team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+      std::fill(&rows[begin * kColumns], rows.data() + end * kColumns, 0.0);
+      for (int c = 0; c < count; ++c)
+        for (std::int64_t a = begin; a < end; ++a) rows[a * kColumns + c] = in[(first + c) * n + a];
+    });
+    filter_rows(terms, rows.data(), team,
+                [&](const double* filtered, std::int64_t begin, std::int64_t end) {
+                  for (int c = 0; c < count; ++c)
+                    for (std::int64_t a = begin; a < end; ++a)
+                      out[(first + c) * n + a] = filtered[(a - begin) * kColumns + c];
+                });
   }
 }
 
@@ -314,74 +268,29 @@ void ordered_double(const std::vector<DoubleTerm>& terms, const double* mass, co
                     const float* offsets, const float* extents, double* out, int channels,
                     DoubleLevels levels, Team& team) {
   const std::int64_t n = terms.front().lattice->pixels();
-  const std::vector<Span> spans = spans_of(extents, channels, levels);
+  std::vector<Span> spans = spans_of(extents, channels, levels);
   for (int c = 0; c < channels; ++c)
     if (std::ranges::find(spans, c, &Span::channel) == spans.end())
       std::fill_n(out + c * n, n, 0.0);
-  for (auto at = spans.begin(); at != spans.end();) {
+  const auto level = [&](const Span& span, std::int64_t a) {
+    const std::int64_t place = span.channel * n + a;
+    const double score = double{scores[place]} + (offsets ? offsets[place] : 0.0f);
+    return std::clamp(level_of(score, levels), span.least, span.most) - span.lowest;
+  };
+  const auto several = std::stable_partition(spans.begin(), spans.end(),
+                                             [](const Span& span) { return span.slots == 1; });
+  for (auto at = spans.begin(); at != several;) {
+    const auto last = at + std::min<std::ptrdiff_t>(kColumns, several - at);
+    ordered_cells(terms, mass, level, out, {at, last}, team);
+    at = last;
+  }
+  for (auto at = several; at != spans.end();) {
     auto last = at;  // one span at least, and more while their columns are no more than kBatch
     for (int columns = 0; last != spans.end(); ++last)
       if ((columns += last->slots) > kBatch && last != at) break;
-    const Batch batch({at, last});
-    ordered_batch(terms, mass, scores, offsets, out, batch, levels, team);
+    ordered_batch(terms, mass, level, out, Batch({at, last}), team);
     at = last;
   }
-}
-
-// With s_i the splatted indicator of label i and t_i = Σ_j μ_ij s_j, Σ_i ⟨s_i, k t_i⟩ is the same
-// for k and for its transpose: one order of the blurs is enough, and nothing needs to be sliced.
-double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x, int labels,
-                    const double* costs, Team& team) {
-  const std::int64_t n = terms.front().lattice->pixels();
-  std::vector<std::int32_t> column(static_cast<std::size_t>(labels), -1);
-  std::vector<int> present;
-  for (std::int64_t a = 0; a < n; ++a) {
-    if (x[a] < 0 || x[a] >= labels) throw std::out_of_range("labels: out of range");
-    column[static_cast<std::size_t>(x[a])] = 0;
-  }
-  for (int i = 0; i < labels; ++i)
-    if (column[static_cast<std::size_t>(i)] == 0) {
-      column[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(present.size());
-      present.push_back(i);
-    }
-  const auto count = static_cast<int>(present.size());
-  const std::int64_t blocks = (count + kColumns - 1) / kColumns;
-  std::vector<double> parts(terms.size() * static_cast<std::size_t>(blocks));
-  team.run(static_cast<std::int64_t>(parts.size()), 1,
-           [&](std::int64_t task, std::int64_t, int thread) {
-             const DoubleTerm& term = terms[static_cast<std::size_t>(task / blocks)];
-             const Lattice& lattice = *term.lattice;
-             const Topology& t = *lattice.topology;
-             const int first = static_cast<int>(task % blocks) * kColumns;
-             const int columns = std::min(kColumns, count - first);
-             ColumnGroups own(t, columns), mixed(t, columns);
-             for (std::int64_t v = 0; v < t.vertices; ++v) {
-               double *s = own.group(0) + v * kColumns, *m = mixed.group(0) + v * kColumns, all = 0;
-               std::fill_n(s, kColumns, 0.0);
-               std::fill_n(m, kColumns, 0.0);
-               for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
-                 const std::int64_t label = x[t.entry_pixel[e]];
-                 const double weight = lattice.entry_weight[e];
-                 const int c = column[static_cast<std::size_t>(label)] - first;
-                 if (c >= 0 && c < columns) s[c] += weight;
-                 all += weight;
-                 if (costs)
-                   for (int i = 0; i < columns; ++i)
-                     m[i] += weight * costs[std::int64_t{present[first + i]} * labels + label];
-               }
-               if (!costs)
-                 for (int i = 0; i < columns; ++i) m[i] = all - s[i];
-             }
-             mixed.blur(false, 0, team, thread);
-             double sum = 0;
-             const double *s = own.group(0), *m = mixed.group(0);
-             for (std::int64_t i = 0; i < kColumns * std::int64_t{t.vertices}; ++i)
-               sum += s[i] * m[i];
-             parts[static_cast<std::size_t>(task)] = term.weight * scale_of(lattice) * sum;
-           });
-  double total = 0;
-  for (const double part : parts) total += part;
-  return total;
 }
 
 }  // namespace densecrf

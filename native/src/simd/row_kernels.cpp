@@ -72,19 +72,20 @@ void to_planes(const float* rows, int channels, int width, float factor, bool ac
   chosen(rows, channels, factor, accumulate, planes, stride, count);
 }
 
-template <int W>
-void splat_blocks(const LatticeView& t, const float* in, float* out, int width, std::int64_t begin,
+template <int W, class Real>
+void splat_blocks(const LatticeView& t, const Real* in, Real* out, int width, std::int64_t begin,
                   std::int64_t end) {
+  using Columns = Vec<W, Real>;
   const std::int64_t entries = t.row_begin[t.vertices];
   for (std::int64_t v = begin; v < end; ++v) {
     for (int at = 0; at < width; at += W) {
       const auto row = [&](std::int64_t e) {
         return in + static_cast<std::int64_t>(t.entry_pixel[e]) * width + at;
       };
-      Vec<W> sum = Vec<W>::fill(0);
+      Columns sum = Columns::fill(0);
       for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
         if (e + kAhead < entries) prefetch(row(e + kAhead));
-        sum = sum + Vec<W>::fill(t.entry_weight[e]) * Vec<W>::load(row(e));
+        sum = sum + Columns::fill(t.entry_weight[e]) * Columns::load(row(e));
       }
       sum.store(out + (v - begin) * width + at);
     }
@@ -298,8 +299,8 @@ Function* by_width(int width, Function* four, Function* eight, Function* sixteen
 
 void splat(const LatticeView& t, const float* in, float* out, int width, std::int64_t begin,
            std::int64_t end) {
-  by_width(width, splat_blocks<4>, splat_blocks<8>, splat_blocks<16>)(t, in, out, width, begin,
-                                                                      end);
+  by_width(width, splat_blocks<4, float>, splat_blocks<8, float>, splat_blocks<16, float>)(
+      t, in, out, width, begin, end);
 }
 
 template <class Function>
@@ -349,6 +350,11 @@ void slice_levels(const LatticeView& t, VertexRows in, const float* level, const
 
 constexpr int kDoubles = RowKernels::kDoubles;
 
+void splat_doubles(const LatticeView& t, const double* in, double* out, std::int64_t begin,
+                   std::int64_t end) {
+  splat_blocks<kDoubles>(t, in, out, kDoubles, begin, end);
+}
+
 void blur_doubles(const std::int32_t* lines, std::int64_t length, std::int32_t vertices,
                   double* rows) {
   blur_columns<kDoubles, 1>(lines, 0, length, vertices, rows, kDoubles);
@@ -373,6 +379,7 @@ const RowKernels DENSECRF_CONCAT(row_kernels_, DENSECRF_ISA) = {DENSECRF_STRING(
                                                                 slice,
                                                                 slice_one,
                                                                 slice_levels,
+                                                                splat_doubles,
                                                                 blur_doubles,
                                                                 slice_doubles};
 

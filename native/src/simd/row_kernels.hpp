@@ -75,8 +75,10 @@ struct RowKernels {
                        int vectors, int lanes, float scale, float* out, std::int64_t begin,
                        std::int64_t end);
 
-  // In double precision, rows of kDoubles: blur_lines for all lines of an axis, and slice.
+  // In double precision, rows of kDoubles: splat, blur_lines for all lines of an axis, slice.
   static constexpr int kDoubles = 8;
+  void (*splat_doubles)(const LatticeView&, const double* in, double* out, std::int64_t begin,
+                        std::int64_t end);
   void (*blur_doubles)(const std::int32_t* lines, std::int64_t length, std::int32_t vertices,
                        double* rows);
   void (*slice_doubles)(const LatticeView&, const double* rows, double scale, bool accumulate,

@@ -1,0 +1,88 @@
+// Rows of the lattice's vertices in double precision, and their blurs.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "densecrf/double_filter.hpp"
+#include "simd/row_kernels.hpp"
+
+namespace densecrf {
+
+inline constexpr int kColumns = RowKernels::kDoubles;  // that go through all blurs together
+inline constexpr std::int64_t kGrain = 1024;
+
+// What a term's filter is multiplied by, for the sum of both orders of the blurs.
+inline double factor_of(const DoubleTerm& term) {
+  const double scale = 1 / (1 + std::ldexp(1.0, -term.lattice->dimension()));
+  return 0.5 * term.weight * scale;
+}
+
+// Values at the vertices: group after group of kColumns columns, in each a row per vertex and one
+// of zeros behind them.
+class ColumnGroups {
+ public:
+  ColumnGroups(const Topology& topology, int columns)
+      : topology_(topology),
+        groups_((columns + kColumns - 1) / kColumns),
+        values_(groups_ * stride()) {
+    for (int g = 0; g < groups_; ++g)
+      std::fill_n(group(g) + topology_.vertices * std::int64_t{kColumns}, kColumns, 0.0);
+  }
+  int groups() const { return groups_; }
+  int width() const { return groups_ * kColumns; }
+  double* group(int g) { return values_.data() + g * stride(); }
+  const double* group(int g) const { return values_.data() + g * stride(); }
+  // Where a column begins; the next vertex's number is kColumns further on.
+  const double* column(int c) const { return group(c / kColumns) + c % kColumns; }
+  // Sets a vertex's numbers, width() of them.
+  void set(std::int64_t v, const double* row) {
+    for (int g = 0; g < groups_; ++g)
+      std::copy_n(row + g * kColumns, kColumns, group(g) + v * kColumns);
+  }
+
+  // Blurs one group along all axes, in place: out_v = own_v + ½ (next + previous).
+  void blur(bool reversed, int g, Team& team, int thread) {
+    const int d = topology_.dimension;
+    for (int i = 0; i <= d; ++i) {
+      team.checkpoint(thread);
+      const Topology::Lines lines = topology_.lines_of(reversed ? d - i : i);
+      row_kernels().blur_doubles(lines.begin, lines.length, topology_.vertices, group(g));
+    }
+  }
+
+ private:
+  std::int64_t stride() const { return (topology_.vertices + std::int64_t{1}) * kColumns; }
+
+  const Topology& topology_;
+  int groups_;
+  Buffer<double> values_;
+};
+
+// The sum of both orders' blurs; splat(forward, begin, end) sets the numbers of some vertices.
+template <class Splat>
+ColumnGroups blurred_twice(const Topology& t, int columns, Team& team, Splat&& splat) {
+  ColumnGroups forward(t, columns), reversed(t, columns);
+  team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    splat(forward, begin, end);
+    for (int g = 0; g < forward.groups(); ++g)
+      std::copy(forward.group(g) + begin * kColumns, forward.group(g) + end * kColumns,
+                reversed.group(g) + begin * kColumns);
+  });
+  team.run(2 * forward.groups(), 1, [&](std::int64_t task, std::int64_t, int thread) {
+    const auto group = static_cast<int>(task / 2);
+    (task % 2 == 0 ? forward : reversed).blur(task % 2 == 1, group, team, thread);
+  });
+  team.run(forward.groups() * t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto group = static_cast<int>(i / t.vertices);
+      double* own = forward.group(group) + i % t.vertices * kColumns;
+      const double* other = reversed.group(group) + i % t.vertices * kColumns;
+      for (int c = 0; c < kColumns; ++c) own[c] += other[c];
+    }
+  });
+  return forward;
+}
+
+}  // namespace densecrf
