@@ -45,7 +45,7 @@ def global_smoother(unary: FloatArray, image: Image, *, smooth: float, color: fl
 
 def pydensecrf(unary: FloatArray, image: Image, *, iterations: int, model: Any) -> Labels:
     """Run mean field as pydensecrf does it."""
-    from pydensecrf import densecrf  # type: ignore[import-untyped,unused-ignore]
+    from pydensecrf import densecrf
 
     labels, height, width = unary.shape
     crf = densecrf.DenseCRF2D(width, height, labels)
