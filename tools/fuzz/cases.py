@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 HOSTILE, TINY, TORCH, FILES = 0.2, 0.15, 0.05, 0.01  # shares of the cases
 COPIED, SAVED = 0.05, 0.05  # of the results
-TORCH_METHODS = ("unary", "mf5", "mf", "qp", "qp-cccp", "dc-neg", "prox-lp", "lp")
 HAVE_TORCH = find_spec("torch") is not None
 
 
@@ -111,8 +110,9 @@ def _judge(
 ) -> list[str]:
     crf = drawn.crf
     before = [array.copy() for array in drawn.given]
-    torch = HAVE_TORCH and method in TORCH_METHODS and rng.random() < TORCH
-    if torch and crf.filter not in ("grid", "exact") and "inner" not in keywords:
+    torch = HAVE_TORCH and rng.random() < TORCH
+    plain = keywords.get("order", "soft") in ("soft", "hard")  # the orders that tensors have
+    if torch and plain and crf.filter not in ("grid", "exact") and "inner" not in keywords:
         keywords["device"] = "cpu"
         counts["torch solves"] = 1
     result = crf.solve(method, threads=1, **keywords)
