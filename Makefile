@@ -144,6 +144,8 @@ $(VENV)/.extra-%: pyproject.toml | $(VENV)/.native
 $(VENV)/.peers: | $(VENV)/.torch
 	$(PIP) pydensecrf2 || echo 'No pydensecrf2 here: comparisons with it are skipped'
 	$(PIP) monai || echo 'No MONAI here: its tests are skipped'
+	$(PIP) PyMaxflow opencv-contrib-python-headless || \
+		echo 'No PyMaxflow or OpenCV here: comparisons with them are skipped'
 	@touch $@
 
 $(VENV)/.torch: | $(VENV)/.created
