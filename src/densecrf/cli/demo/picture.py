@@ -155,7 +155,7 @@ def _draw_certificate(axes: "Axes", done: Comparison) -> None:
         color=LP_COLOR, fontsize=11.5, fontweight="bold", va="center",
     )  # fmt: skip
     axes.text(
-        mf.energy, 0.55, f"mean field {mf.energy:,.0f}\nwithout knowing how good that is",
+        mf.energy, 0.55, f"mean field {mf.energy:,.0f}\nno bound",
         color=MF_COLOR, fontsize=11.5, fontweight="bold", ha="center", va="center",
     )  # fmt: skip
     axes.annotate(

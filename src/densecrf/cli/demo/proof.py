@@ -55,7 +55,7 @@ def proven(comparisons: Sequence[Comparison]) -> list[str]:
     return [
         f"Proven: {bounds}.",
         f"So lp's answers are at most {gaps} above the best there is: no method can gain more.",
-        f"Mean field, run to its end, is at least {excess} above the best, and cannot tell.",
+        f"Mean field, run to its end, is at least {excess} above the best, without a bound.",
     ]
 
 
