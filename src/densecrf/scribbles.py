@@ -150,4 +150,4 @@ def _histogram(bins: npt.NDArray[np.int64], channels: int) -> npt.NDArray[np.flo
     blur /= blur.sum(0)
     for axis in range(channels):  # products of small matrices: no threads of BLAS are woken
         histogram = np.moveaxis(np.moveaxis(histogram, axis, -1) @ blur.T, -1, axis)
-    return histogram.ravel()
+    return np.asarray(histogram).ravel()
