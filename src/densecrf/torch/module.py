@@ -30,6 +30,7 @@ from densecrf.torch.validation import (
     looks_bad,
 )
 from densecrf.validation import (
+    ArgumentError,
     check_choice,
     check_integer,
     check_non_negative,
@@ -157,9 +158,10 @@ class DenseCRF(nn.Module):
         if compatibility is not None:
             costs = torch.as_tensor(compatibility, dtype=torch.float32).clone()
             if costs.ndim != 2 or costs.shape[0] != costs.shape[1]:
-                raise ValueError(f"compatibility: shape {tuple(costs.shape)}; give (C, C)")
+                shape = tuple(costs.shape)
+                raise ArgumentError("compatibility", ..., f"shape {shape}; give (C, C)")
         elif "compatibility" in self._learn:
-            raise ValueError("learn='compatibility': give the compatibility to start from")
+            raise ArgumentError("learn", "compatibility", "give the compatibility to start from")
         learned = "compatibility" in self._learn
         self.costs = nn.Parameter(costs) if learned and costs is not None else costs
         self._tree: LabelTree | None = None
@@ -315,7 +317,8 @@ class DenseCRF(nn.Module):
         if self.costs is None:
             return TorchProblem(unary, pairwise)
         if len(self.costs) != classes:
-            raise ValueError(f"logits: {classes} classes, but a compatibility of {len(self.costs)}")
+            remedy = f"{classes} classes, but a compatibility of {len(self.costs)}"
+            raise ArgumentError("logits", ..., remedy)
         costs = ((self.costs + self.costs.T) / 2).to(unary.device, dtype)
         return TorchProblem(unary, pairwise, costs, self._tree)
 
@@ -359,7 +362,8 @@ class DenseCRF(nn.Module):
         sigma = self._value(name)
         assert sigma is not None
         if sigma.ndim and len(sigma) != count:
-            raise ValueError(f"{name}: {len(sigma)} numbers for an image of {count} {of_what}")
+            remedy = f"{len(sigma)} numbers for an image of {count} {of_what}"
+            raise ArgumentError(name, ..., remedy)
         return sigma.double()
 
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
