@@ -96,7 +96,7 @@ class Plan:
             if name not in self.dataset.items:
                 raise ValueError(f"{self.dataset.path}: has no image named {name!r}")
         for name in self.methods:
-            check_choice("method", name, METHODS)
+            check_choice("methods", name, METHODS)
         if not self.methods:
             raise ArgumentError("methods", ..., "name at least one")
 
