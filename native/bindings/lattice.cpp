@@ -43,7 +43,7 @@ Lattice restricted(const Lattice& self, Vector<const std::int32_t> pixels, int t
   return parallel(threads, [&](Team& team) { return self.restricted(pixels.data(), count, team); });
 }
 
-void diagonal(const Lattice& self, Vector<float> out, int threads) {
+void diagonal(const Lattice& self, Vector<double> out, int threads) {
   check_pixels(self, out.shape(0));
   parallel(threads, [&](Team& team) { self.diagonal(out.data(), team); });
 }

@@ -74,10 +74,7 @@ class Pairwise:
     @cached_property
     def diagonal(self) -> FloatArray:
         """The self terms :math:`K_{aa}`, (n,)."""
-        total = np.zeros(self.n, np.float32)
-        for weight, part in self._parts:
-            total += np.float32(weight) * part.diagonal()
-        return total
+        return self.diagonal_double.astype(np.float32)
 
     def apply(self, y: FloatArray, threads: int = 0) -> FloatArray:
         r"""Return :math:`\sum_b K_{ab} y_{bi}`."""
@@ -168,6 +165,14 @@ class Pairwise:
         if self.lattices is not None:
             return self.lattices.mass_double(self.n)
         return np.asarray(self.apply_double(np.ones((1, self.n)))[0])
+
+    @cached_property
+    def diagonal_double(self) -> Doubles:
+        """The self terms :math:`K_{aa}`, (n,)."""
+        total = np.zeros(self.n)
+        for weight, part in self._parts:
+            total += weight * part.diagonal()
+        return total
 
     def apply_double(self, y: Doubles, threads: int = 0) -> Doubles:
         r"""Return :math:`\sum_b K_{ab} y_{bi}`."""

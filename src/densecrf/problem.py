@@ -131,6 +131,11 @@ class Problem(ProblemBase):
         """Row sums of the symmetrised K in double precision, (n,)."""
         return self.pairwise.mass_double
 
+    @property
+    def diagonal_double(self) -> Any:
+        """Self terms in double precision, (n,)."""
+        return self.pairwise.diagonal_double
+
     def apply_double(self, y: Any) -> Any:
         """Return Ky in double precision, for the symmetrised K."""
         return self.pairwise.apply_double(np.ascontiguousarray(y, np.float64), self.threads)

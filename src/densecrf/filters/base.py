@@ -185,8 +185,8 @@ class Filter(ABC):
         """Return the bytes that `ordered` by levels takes at most beside its arguments."""
 
     @abstractmethod
-    def diagonal(self) -> FloatArray:
-        r"""Return :math:`k_{aa}`, (n,)."""
+    def diagonal(self) -> Doubles:
+        r"""Return :math:`k_{aa}`, (n,), in double precision."""
 
     @abstractmethod
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "Filter":

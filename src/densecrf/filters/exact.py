@@ -41,9 +41,9 @@ class ExactFilter(Filter):
         """Return the bytes of a block of pairs, whatever the levels."""
         return 8 * max(BLOCK, self.n)
 
-    def diagonal(self) -> FloatArray:
+    def diagonal(self) -> Doubles:
         """Return the products of the weights."""
-        return (self._rows * self._columns).astype(np.float32)
+        return self._rows * self._columns
 
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "ExactFilter":
         """Return this filter with weighted rows and columns."""

@@ -67,9 +67,9 @@ class GridFilter(Filter):
         """Return the bytes of four planes, whatever the levels."""
         return 4 * 4 * self.n
 
-    def diagonal(self) -> FloatArray:
+    def diagonal(self) -> Doubles:
         """Return the products of the weights."""
-        return self._rows * self._columns
+        return self._rows.astype(np.float64) * self._columns
 
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "GridFilter":
         """Return this filter with weighted rows and columns."""

@@ -120,14 +120,13 @@ class LatticeFilter(Filter):
         """Return the bytes of workspace that `ordered` takes at most."""
         return int(self._lattice.ordered_workspace(channels, levels, threads))
 
-    def diagonal(self) -> FloatArray:
+    def diagonal(self) -> Doubles:
         """Return the exact diagonal; it is the same for either order of the blurs."""
-        out = np.empty(self.n, np.float32)
+        out = np.empty(self.n)
         self._lattice.diagonal(out, 0)  # with the weights of the rows twice
         if self._rows is not None and self._columns is not None:
-            out *= np.divide(
-                self._columns, self._rows, out=np.zeros_like(out), where=self._rows != 0
-            )
+            columns = self._columns.astype(np.float64)
+            out *= np.divide(columns, self._rows, out=np.zeros_like(out), where=self._rows != 0)
         return out
 
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "LatticeFilter":

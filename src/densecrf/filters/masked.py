@@ -38,7 +38,7 @@ class MaskedFilter(Filter):
         planes = 8 * channels * self._masked.n
         return self._masked.ordered_workspace(channels, levels, threads) + planes
 
-    def diagonal(self) -> FloatArray:
+    def diagonal(self) -> Doubles:
         """Return the whole filter's, at these pixels."""
         return self._masked.diagonal()[self._pixels]
 
