@@ -223,7 +223,7 @@ def _start_of_method(problem: ProblemBase, name: str, limits: Limits) -> Step:
         _start(problem, method, None, own),
         method.start(problem, {}),
         own,
-        scored=method.scored,
+        scored=False,  # its last labelling alone
         finish=method.finish,
         certified=False,
     )
