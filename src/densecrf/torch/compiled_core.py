@@ -1,4 +1,4 @@
-"""CPU tensors that want no gradient: the same problem on NumPy arrays, by the compiled core.
+"""CPU tensors that need no gradient: the same problem on NumPy arrays, by the compiled core.
 
 The core is tens of times faster on a CPU than torch's operations. Memory is shared, not copied.
 """
