@@ -121,7 +121,7 @@ class ProblemSteps(ABC):
 
     @cached_property
     def _tree_arrays(self) -> tuple[Any, Any]:
-        """The nodes' members and lengths in double precision, NumPy's; Potts: a node for each label."""
+        """The nodes' members and lengths in double precision, NumPy's; for Potts the labels'."""
         if self._members is None:
             return np.eye(self.n_labels), np.ones(self.n_labels)
         arrays = (self.to_numpy(self._members), self.to_numpy(self._lengths))
