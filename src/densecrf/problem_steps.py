@@ -259,6 +259,9 @@ class ProblemSteps(ABC):
         u = out[rows] + nodes[rows]
         u = u - self.xp.amin(u, 1)[:, None]
         top = self.xp.amax(u, 1)[:, None]
+        if bool((top <= span).all()):  # as in most iterations: nothing to compress
+            out[rows] = u
+            return out
         slope = (span - 2 * edge) / self.xp.clip(top - 2 * edge, 1e-6, None)
         middle = edge + (u - edge) * slope
         folded = self.xp.where(u >= top - edge, u - (top - span), middle)
