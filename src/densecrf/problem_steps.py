@@ -17,7 +17,7 @@ from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree
 from densecrf.filters.base import Levels, ordered_by_ramps
 
-__all__ = ["Calls", "Moves", "ProblemSteps"]
+__all__ = ["Calls", "Moves", "ProblemSteps", "compressed"]
 
 
 @dataclass
@@ -47,6 +47,17 @@ class Moves(NamedTuple):
     gain: Any
     movers: int
     energy: float
+
+
+def compressed(xp: Any, u: Any, top: Any, span: float, edge: float) -> Any:
+    """Return potentials from 0 to `top` (rows, 1) compressed into `span`.
+
+    Monotone; two ends of width `edge` are kept. `xp` is numpy or torch.
+    """
+    slope = (span - 2 * edge) / xp.clip(top - 2 * edge, 1e-6, None)
+    middle = edge + (u - edge) * slope
+    folded = xp.where(u >= top - edge, u - (top - span), middle)
+    return xp.where((top <= span) | (u <= edge), u, folded)
 
 
 class ProblemSteps(ABC):
@@ -258,11 +269,7 @@ class ProblemSteps(ABC):
         out = self.zeros_like(nodes, len(nodes)) if z is None else self.copy(z)
         u = out[rows] + nodes[rows]
         u = u - self.xp.amin(u, 1)[:, None]
-        top = self.xp.amax(u, 1)[:, None]
-        slope = (span - 2 * edge) / self.xp.clip(top - 2 * edge, 1e-6, None)
-        middle = edge + (u - edge) * slope
-        folded = self.xp.where(u >= top - edge, u - (top - span), middle)
-        out[rows] = self.xp.where((top <= span) | (u <= edge), u, folded)
+        out[rows] = compressed(self.xp, u, self.xp.amax(u, 1)[:, None], span, edge)
         return out
 
     def _rows_in_use(self, nodes: Any) -> Any:  # noqa: ARG002 - for those who can tell cheaply
