@@ -78,7 +78,6 @@ void filter_ordered(const Lattice& lattice, const Scores& scores, const float* m
   const LatticeView view = lattice.view();
   const std::int64_t n = lattice.pixels();
   const float scale = lattice.scale();
-  if (!out.accumulate) std::fill(out.values, out.values + scores.channels * n, 0.0f);
   const LanePlan plan(lattice, scores);
   for_each_block(
       lattice, plan.blocks, blur, team, [&](const ChannelBlock& block, float* t, auto&& run) {

@@ -15,6 +15,7 @@ from densecrf.result import Result
 from densecrf.solvers.loop import Limits, Outcome, Step, drive, unscored
 from densecrf.solvers.registry import REGISTRY, Method
 from densecrf.validation import (
+    ArgumentError,
     as_real_array,
     check_choice,
     check_threads,
@@ -86,7 +87,7 @@ def solve(
         The best labelling seen. Ctrl-C and limits also return it, marked as not converged.
     """
     if callback is not None and not callable(callback):
-        raise ValueError(f"callback={callback!r}: give a function of the best so far")
+        raise ArgumentError("callback", callback, "give a function of the best so far")
     told = _with_progress(callback, method) if progress else callback
     limits = Limits.checked(gap, time_limit, max_iterations, told)
     own = check_threads(threads)
@@ -171,9 +172,11 @@ def _check_compatibility(problem: ProblemBase, name: str, method: Method) -> Non
     if problem.tree and method.compatibility == "tree":
         return
     able = [key for key, other in REGISTRY.items() if other.compatibility == "any"]
-    raise ValueError(
-        f"method={name!r}: solves the Potts model and tree metrics (LabelTree), not this "
-        f"compatibility; use one of {', '.join(able)}"
+    raise ArgumentError(
+        "method",
+        name,
+        f"solves the Potts model and tree metrics (LabelTree), not this "
+        f"compatibility; use one of {', '.join(able)}",
     )
 
 
@@ -220,7 +223,7 @@ def _start_of_method(problem: ProblemBase, name: str, limits: Limits) -> Step:
         _start(problem, method, None, own),
         method.start(problem, {}),
         own,
-        scored=method.scored,
+        scored=False,  # its last labelling alone
         finish=method.finish,
         certified=False,
     )

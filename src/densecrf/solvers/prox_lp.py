@@ -25,7 +25,13 @@ from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
 from densecrf.solvers.subproblems import Part, Whole
-from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
+from densecrf.validation import (
+    ArgumentError,
+    check_choice,
+    check_integer,
+    check_non_negative,
+    check_positive,
+)
 
 __all__ = ["Alpha", "Iterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
 
@@ -76,9 +82,10 @@ class Proximal:
     def __post_init__(self) -> None:
         check_positive("lam", self.lam)
         if self.lam > LARGEST_LAM:
-            raise ValueError(
-                f"lam={self.lam!r}: λ times an energy leaves the range of float32; use at most "
-                f"{LARGEST_LAM:g}"
+            raise ArgumentError(
+                "lam",
+                self.lam,
+                f"λ times an energy leaves the range of float32; use at most {LARGEST_LAM:g}",
             )
         check_integer("K", self.K, at_least=1)
         check_integer("T", self.T, at_least=1)

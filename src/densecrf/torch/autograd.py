@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from densecrf.torch.pixelwise import project_simplex
 from densecrf.torch.topology import elevation_matrix
+from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,7 +59,7 @@ class _Filtered(torch.autograd.Function):
         lattice: Lattice,
     ) -> Tensor:
         if lattice.order != "symmetric":
-            raise ValueError(f"order={lattice.order!r} has no gradients; use order='symmetric'")
+            raise ArgumentError("order", lattice.order, "has no gradients; use order='symmetric'")
         ctx.lattice = lattice
         ctx.save_for_backward(values if ctx.needs_input_grad[1] else None)
         return lattice.apply(values.detach())

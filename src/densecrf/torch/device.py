@@ -71,9 +71,10 @@ def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None
         Bytes of scratch memory for the filters.
     """
     if crf.filter not in ("auto", "lattice"):
-        raise ValueError(
-            f"device={str(device)!r}: works with the lattice, not with filter={crf.filter!r}; "
-            'use filter="lattice"'
+        raise ArgumentError(
+            "device",
+            str(device),
+            f'works with the lattice, not with filter={crf.filter!r}; use filter="lattice"',
         )
 
     def move(array: Any) -> Tensor:

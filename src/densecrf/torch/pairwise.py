@@ -272,6 +272,14 @@ class Pairwise:
         ones = torch.ones(1, self._like.shape[-1], dtype=torch.float64, device=self._like.device)
         return self.apply_double(ones)[0]
 
+    @cached_property
+    def diagonal_double(self) -> Tensor:
+        """The self terms :math:`K_{aa}`, (n,)."""
+        total = torch.zeros_like(self._like[0], dtype=torch.float64)
+        for weight, g, lattice in self._double_kernels:
+            total += weight * (g**2 * lattice.diagonal())
+        return total
+
     def apply_double(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
         if self._double_filter is not None:

@@ -159,6 +159,11 @@ class TorchProblem(ProblemBase):
         """Row sums of the symmetrised K in double precision, (n,)."""
         return self.pairwise.mass_double
 
+    @property
+    def diagonal_double(self) -> Tensor:
+        """Self terms in double precision, (n,)."""
+        return self.pairwise.diagonal_double
+
     def apply_double(self, y: Tensor) -> Tensor:
         """Return Ky in double precision, for the symmetrised K."""
         return self.pairwise.apply_double(y.double())
