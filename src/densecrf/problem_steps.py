@@ -16,8 +16,9 @@ import numpy as np
 from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree
 from densecrf.filters.base import Levels, ordered_by_ramps
+from densecrf.projections import compressed
 
-__all__ = ["Calls", "Moves", "ProblemSteps", "compressed"]
+__all__ = ["Calls", "Moves", "ProblemSteps"]
 
 
 @dataclass
@@ -47,17 +48,6 @@ class Moves(NamedTuple):
     gain: Any
     movers: int
     energy: float
-
-
-def compressed(xp: Any, u: Any, top: Any, span: float, edge: float) -> Any:
-    """Return potentials from 0 to `top` (rows, 1) compressed into `span`.
-
-    Monotone; two ends of width `edge` are kept. `xp` is numpy or torch.
-    """
-    slope = (span - 2 * edge) / xp.clip(top - 2 * edge, 1e-6, None)
-    middle = edge + (u - edge) * slope
-    folded = xp.where(u >= top - edge, u - (top - span), middle)
-    return xp.where((top <= span) | (u <= edge), u, folded)
 
 
 class ProblemSteps(ABC):

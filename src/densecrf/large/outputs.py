@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from densecrf.io.atomic import atomic_writer
-from densecrf.large.sources import Source, needs, open_source
+from densecrf.large.sources import Source, needs, open_raster, open_source
 from densecrf.large.tiles import Box, Tiling
 from densecrf.validation import ArgumentError
 
@@ -80,7 +80,8 @@ class _RasterLabels:
         given = key if isinstance(key, tuple) else (key,)
         rows, columns = (*given, *[slice(None)] * (2 - len(given)))
         box = tuple(
-            slice(*each.indices(side)[:2]) for each, side in zip((rows, columns), self.shape, strict=True)
+            slice(*each.indices(side)[:2])
+            for each, side in zip((rows, columns), self.shape, strict=True)
         )
         steps = tuple(slice(None, None, each.step) for each in (rows, columns))
         return self._source.read((*box, slice(0, 1)))[..., 0][steps]
@@ -129,7 +130,7 @@ def _write_raster(
         raise ArgumentError("out", str(path), "a raster has two axes; give .npy or .zarr")
     place: dict[str, Any] = {}
     if like is not None:
-        with rasterio.open(like) as raster:
+        with open_raster(like) as raster:
             place = {"crs": raster.crs, "transform": raster.transform}
     height, width = tiling.shape
     with _aside(path) as temporary:
@@ -147,7 +148,7 @@ def _write_raster(
             "BIGTIFF": "IF_SAFER",
             **place,
         }
-        with rasterio.open(temporary, "w", **profile) as raster:
+        with open_raster(temporary, "w", **profile) as raster:
             for (rows, columns), values in blocks:
                 window = ((rows.start, rows.stop), (columns.start, columns.stop))
                 raster.write(values, 1, window=window)

@@ -5,6 +5,7 @@ A source can be sent to a worker, where it opens its file again: data never trav
 
 import hashlib
 import os
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from densecrf.io.errors import FileFormatError
 from densecrf.large.tiles import Box
 from densecrf.validation import ArgumentError
 
-__all__ = ["Moved", "Source", "needs", "open_source"]
+__all__ = ["Moved", "Source", "needs", "open_raster", "open_source"]
 
 
 class Source(Protocol):
@@ -158,7 +159,7 @@ class _Raster:
 
     @staticmethod
     def of(path: str) -> "_Raster":
-        with needs("rasterio", path).open(path) as raster:
+        with open_raster(path) as raster:
             sides = (raster.height, raster.width, raster.count)
             return _Raster(path, sides, np.dtype(raster.dtypes[0]), raster.nodata)
 
@@ -177,7 +178,7 @@ class _Raster:
     def read(self, box: Box) -> npt.NDArray[Any]:
         rows, columns, bands = box
         window = ((rows.start, rows.stop), (columns.start, columns.stop))
-        with needs("rasterio", self.path).open(self.path) as raster:
+        with open_raster(self.path) as raster:
             numbers = list(range(*bands.indices(self.sides[2])))
             values = raster.read([number + 1 for number in numbers], window=window)
         return np.moveaxis(np.asarray(values), 0, -1)
@@ -318,6 +319,14 @@ def _from_path(name: str, path: str) -> Source:
     if lower.endswith((".nii", ".nii.gz")):
         return _Volume(path)
     return _Raster.of(path)
+
+
+def open_raster(path: Any, mode: str = "r", **profile: Any) -> Any:
+    """Open a raster, which need not have a place on Earth."""
+    rasterio = needs("rasterio", str(path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+        return rasterio.open(path, mode, **profile)
 
 
 def needs(module: str, path: str) -> Any:

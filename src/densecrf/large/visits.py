@@ -16,7 +16,7 @@ from densecrf.label_costs import BorderStatistics, border_statistics
 from densecrf.large.job import Job, Local
 from densecrf.large.problem import TileProblem, in_whole_cells
 from densecrf.problem import Problem
-from densecrf.problem_steps import compressed
+from densecrf.projections import compressed
 from densecrf.rounding import Incumbent
 from densecrf.solvers.lp import lp_start
 from densecrf.solvers.mean_field import mean_field
