@@ -1,7 +1,7 @@
 """`solve`: options checked, a starting point made, a method run, its result packed."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +135,7 @@ def minimise(
     return drive(
         problem,
         _start(problem, chosen, init, limits),
-        chosen.start(problem, keywords),
+        _iterations(problem, chosen, keywords),
         limits,
         scored=scored,
         finish=chosen.finish,
@@ -186,6 +186,17 @@ def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict
     return options
 
 
+def _iterations(
+    problem: ProblemBase, method: Method, options: dict[str, Any]
+) -> Callable[[Any], Iterator[Step]]:
+    """Return the function that iterates from marginals; wrong settings are refused at once."""
+    keywords = {**method.presets, **options}
+    if method.settings is not None:
+        settings = method.settings(**keywords)
+        return lambda y: method.steps(problem, y, settings)
+    return lambda y: method.steps(problem, y, **keywords)
+
+
 def _start(problem: ProblemBase, method: Method, init: Any, limits: Limits) -> Callable[[], Step]:
     """Return the function that makes the starting point; what is given is checked at once."""
     if init is None:
@@ -221,7 +232,7 @@ def _start_of_method(problem: ProblemBase, name: str, limits: Limits) -> Step:
     found = drive(
         problem,
         _start(problem, method, None, own),
-        method.start(problem, {}),
+        _iterations(problem, method, {}),
         own,
         scored=False,  # its last labelling alone
         finish=method.finish,

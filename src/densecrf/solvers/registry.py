@@ -74,14 +74,6 @@ class Method:
             return [each.name for each in fields(self.settings)]
         return [p for p in inspect.signature(self.steps).parameters if p not in ("problem", "y")]
 
-    def start(self, problem: Any, options: dict[str, Any]) -> Callable[[Any], Iterator[Step]]:
-        """Return the function that iterates from marginals."""
-        keywords = {**self.presets, **options}
-        if self.settings is not None:
-            settings = self.settings(**keywords)
-            return lambda y: self.steps(problem, y, settings)
-        return lambda y: self.steps(problem, y, **keywords)
-
 
 #: All methods by name.
 REGISTRY: dict[str, Method] = {
