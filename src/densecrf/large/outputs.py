@@ -78,7 +78,7 @@ class _RasterLabels:
 
     def __getitem__(self, key: Any) -> npt.NDArray[Any]:
         given = key if isinstance(key, tuple) else (key,)
-        rows, columns = (*given, *[slice(None)] * (2 - len(given)))
+        rows, columns = [*given, slice(None), slice(None)][:2]
         box = tuple(
             slice(*each.indices(side)[:2])
             for each, side in zip((rows, columns), self.shape, strict=True)
