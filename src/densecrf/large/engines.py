@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from itertools import islice
 from typing import Any
 
 __all__ = ["run_tasks"]
@@ -52,9 +53,7 @@ def _distributed(
     deaths: dict[int, int] = {}
     ahead = max(2, 2 * len(client.nthreads()))  # enough to keep workers busy
     left = iter(range(len(arguments)))
-    running = distributed.as_completed(
-        [submit(number) for number, _ in zip(left, range(ahead), strict=False)]
-    )
+    running = distributed.as_completed([submit(number) for number in islice(left, ahead)])
     try:
         for future in running:
             number = numbers.pop(future.key)
