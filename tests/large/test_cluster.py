@@ -36,7 +36,7 @@ def inputs(tmp_path):
     return tmp_path / "image.npy", tmp_path / "p.npy"
 
 
-OPTIONS = {"tile": 30, "model": MODEL, "axis": 0}
+OPTIONS = {"tile": 30, "model": MODEL, "axis": 0, "gap": 5e-3}
 
 
 def test_workers_write_the_same_files_as_one_process(tmp_path, inputs, cluster):

@@ -63,7 +63,7 @@ def test_volume_and_mask():
     image, p = crowd((10, 30, 26), 2)
     mask = np.ones((10, 30, 26), bool)
     mask[:, :12] = False
-    result = refine(image, p, tile=(10, 12, 14), model=MODEL, mask=mask, axis=0)
+    result = refine(image, p, tile=(10, 12, 14), model=MODEL, mask=mask, axis=0, gap=5e-3)
     assert (result.labels[~mask] == 255).all()
     assert set(np.unique(result.labels[mask])) <= {0, 1}
     assert result.gap <= 5e-3
@@ -73,8 +73,8 @@ def test_volume_and_mask():
 def test_outputs(tmp_path, name):
     pytest.importorskip("zarr" if name.endswith("zarr") else "rasterio")
     image, p = crowd()
-    expected = refine(image, p, tile=30, model=MODEL, axis=0).labels
-    result = refine(image, p, tile=30, model=MODEL, axis=0, out=tmp_path / name)
+    expected = refine(image, p, tile=30, model=MODEL, axis=0, gap=5e-3).labels
+    result = refine(image, p, tile=30, model=MODEL, axis=0, gap=5e-3, out=tmp_path / name)
     np.testing.assert_array_equal(result.labels[3:40, 10:], expected[3:40, 10:])
     np.testing.assert_array_equal(np.asarray(result.labels), expected)
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -90,7 +90,7 @@ def test_an_interrupted_run_goes_on(tmp_path, monkeypatch, at):
     np.save(tmp_path / "image.npy", image)
     np.save(tmp_path / "p.npy", p)
     inputs = (tmp_path / "image.npy", tmp_path / "p.npy")
-    options = {"tile": 30, "model": MODEL, "axis": 0}
+    options = {"tile": 30, "model": MODEL, "axis": 0, "gap": 5e-3}
     expected = refine(*inputs, **options)
     calls = []
 
@@ -119,12 +119,12 @@ def test_another_run_s_files_are_refused(tmp_path):
         raise StopError
 
     with pytest.raises(StopError):
-        refine(image, p, tile=30, model=MODEL, axis=0, out=out, progress=fail)
+        refine(image, p, tile=30, model=MODEL, axis=0, gap=5e-3, out=out, progress=fail)
     with pytest.raises(IncompatibleRunError, match=r"labels\.npy\.parts.*other method"):
         refine(image, p, tile=30, model=MODEL, axis=0, out=out, gap=1e-4)
     with pytest.raises(IncompatibleRunError, match="other image"):
-        refine(image + 1, p, tile=30, model=MODEL, axis=0, out=out)
-    assert refine(image, p, tile=30, model=MODEL, axis=0, out=out).converged
+        refine(image + 1, p, tile=30, model=MODEL, axis=0, gap=5e-3, out=out)
+    assert refine(image, p, tile=30, model=MODEL, axis=0, gap=5e-3, out=out).converged
 
 
 def test_a_finished_tile_is_not_made_again(tmp_path, monkeypatch):
@@ -135,7 +135,7 @@ def test_a_finished_tile_is_not_made_again(tmp_path, monkeypatch):
         if stage == "iterates-1" and done == 2:
             raise StopError
 
-    options = {"tile": 30, "model": MODEL, "axis": 0, "out": out}
+    options = {"tile": 30, "model": MODEL, "axis": 0, "gap": 5e-3, "out": out}
     with pytest.raises(StopError):
         refine(image, p, **options, progress=fail)
     made = []
@@ -148,6 +148,6 @@ def test_a_finished_tile_is_not_made_again(tmp_path, monkeypatch):
 
 def test_record_is_json():
     image, p = crowd((20, 24), 2)
-    result = refine(image, p, tile=12, model=MODEL, axis=0)
+    result = refine(image, p, tile=12, model=MODEL, axis=0, gap=5e-3)
     assert json.loads(json.dumps(result.to_dict()))["gap"] == result.gap
     assert "20 × 24" in repr(result)

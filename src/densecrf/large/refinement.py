@@ -28,6 +28,7 @@ from densecrf.large.visits import Before
 from densecrf.presets import Model, get_model
 from densecrf.result import relative_gap
 from densecrf.solvers.primal_dual import DAMPED, SLOW
+from densecrf.solvers.registry import LP_GAP
 from densecrf.validation import ArgumentError, check_gap, check_integer, check_threads
 
 __all__ = ["refine"]
@@ -45,7 +46,7 @@ def refine(
     out: Any = None,
     tile: Any = 2048,
     margin: Any = None,
-    gap: float = 5e-3,
+    gap: float | None = None,
     mask: Any = None,
     model: str | Model = "default",
     strength: float = 1.0,
@@ -95,8 +96,8 @@ def refine(
     margin : int or sequence of int, optional
         By default as many pixels as the kernels reach (4 standard deviations), which is what makes
         all sums those of the whole image; less is refused.
-    gap : float
-        Relative gap at which to stop.
+    gap : float, optional
+        Relative gap at which to stop; that of `densecrf.solve` by default.
     mask : path-like or array, optional
         Which pixels belong to the model. The others have no part in the energy, and are labelled
         255 (65535 with 255 labels or more); tiles without any are skipped.
@@ -138,7 +139,7 @@ def refine(
     >>> image[:, 6:] = 200
     >>> p = np.where(image[..., :2] < 100, (0.9, 0.1), (0.1, 0.9))
     >>> result = refine(image, p, tile=8, sigma_xy=2, bilateral_weight=5)
-    >>> result.labels[0], result.gap < 5e-3
+    >>> result.labels[0], result.gap < 0.01
     (array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1], dtype=uint8), True)
     """
     started = time.perf_counter()
@@ -175,7 +176,8 @@ def refine(
     )
     run = _Run(job, client, progress)
     run.check_client()
-    job.store.begin(settings_of(job, chosen, check_gap(gap)))
+    gap = LP_GAP if gap is None else check_gap(gap)
+    job.store.begin(settings_of(job, chosen, gap))
     run.prepare(chosen.scaled(strength))
     limit = check_integer("max_iterations", max_iterations, at_least=1)
     result = run.linear_program(gap, limit) if method == "lp" else run.mean_field()
