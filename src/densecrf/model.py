@@ -221,7 +221,7 @@ class DenseCRF:
         Parameters
         ----------
         labels : array_like of int, (*spatial)
-            One label a pixel.
+            One label per pixel.
         n_labels : int
             Number of labels.
         kernels : iterable
@@ -229,7 +229,7 @@ class DenseCRF:
         confidence : float
             Probability that a given label is right.
         void : int or None
-            The value of pixels that nobody labelled: they get no unary.
+            The value of pixels without a label: they get no unary.
         **options
             Passed to the constructor.
         """
@@ -338,9 +338,7 @@ class DenseCRF:
         if array.dtype.kind == "f":
             check_finite("labels", array)
             if (array != np.rint(array)).any():
-                raise ArgumentError(
-                    "labels", ..., "not whole numbers; give one label index a pixel"
-                )
+                raise ArgumentError("labels", ..., "not whole numbers; give one label per pixel")
         flat = array.reshape(-1)
         if flat.min() < 0 or flat.max() >= self.n_labels:
             bad = int(flat[(flat < 0) | (flat >= self.n_labels)][0])
@@ -380,7 +378,7 @@ class DenseCRF:
 
 
 def _final(unary: FloatArray) -> FloatArray:
-    """Return an array of ours as one that nobody will change, which is not copied."""
+    """Return the array marked as read-only, so that the constructor does not copy it."""
     unary.setflags(write=False)
     return unary
 

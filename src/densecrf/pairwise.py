@@ -34,7 +34,7 @@ def build_filter(
     lattice = LatticeFilter(
         features, "forward" if blur == "forward" else "symmetric", threads or None
     )
-    lattice.forget_features(partial(kernel.features, shape))
+    lattice.release_features(partial(kernel.features, shape))
     return lattice
 
 

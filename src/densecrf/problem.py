@@ -328,5 +328,5 @@ class Problem(ProblemBase):
 
 
 def _floats(array: Any) -> FloatArray:
-    """Return the array as the core wants it."""
+    """Return the array as the core takes it: contiguous, float32."""
     return np.ascontiguousarray(array, np.float32)

@@ -19,7 +19,7 @@ def simplex(z: FloatArray, *, threads: int = 0) -> FloatArray:
     Parameters
     ----------
     z : ndarray, (labels, n), float32
-        One column a pixel.
+        One column per pixel.
     threads : int
         0 for all.
 
@@ -40,6 +40,8 @@ def compressed(xp: Any, u: Any, top: Any, span: float, edge: float) -> Any:
 
     Monotone; two ends of width `edge` are kept. `xp` is numpy or torch.
     """
+    if bool((top <= span).all()):  # as in most iterations: nothing to compress
+        return u
     slope = (span - 2 * edge) / xp.clip(top - 2 * edge, 1e-6, None)
     middle = edge + (u - edge) * slope
     folded = xp.where(u >= top - edge, u - (top - span), middle)

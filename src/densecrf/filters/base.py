@@ -60,7 +60,7 @@ class Levels:
 
     @staticmethod
     def spanning(scores: npt.NDArray[Any], count: int, *, hard: bool) -> "Levels":
-        """Spread `count` levels over the range of all scores."""
+        """Return `count` levels that span the range of all scores."""
         low, high = float(scores.min()), float(scores.max())
         span = high - low
         # A range below what float32 can divide by is no order: one level holds all.
@@ -137,7 +137,7 @@ class Filter(ABC):
             printed) are baselines. The former builds a lattice for every half anew;
             ``divide-and-conquer-fixed`` keeps to this filter's own, for small problems.
         rescale : bool
-            Spread the levels over the range of all scores; otherwise over [0, 1].
+            Whether the levels span the range of all scores; otherwise [0, 1].
         threads : int, optional
             Number of threads; all by default.
 

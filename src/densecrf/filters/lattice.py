@@ -19,7 +19,7 @@ from densecrf.validation import (
 __all__ = ["LatticeFilter"]
 
 LARGEST_DIMENSION = 64
-MAX_ADAPTIVE_ENTRIES = 1 << 27  # 1 GiB of sorted lists a label
+MAX_ADAPTIVE_ENTRIES = 1 << 27  # 1 GiB of sorted lists per label
 
 
 class LatticeFilter(Filter):
@@ -107,8 +107,8 @@ class LatticeFilter(Filter):
                 "in memory; use larger standard deviations or fewer pixels"
             ) from error
 
-    def forget_features(self, again: Callable[[], npt.NDArray[np.floating[Any]]]) -> None:
-        """Let the features go; `again` makes them once more for the few who need them."""
+    def release_features(self, again: Callable[[], npt.NDArray[np.floating[Any]]]) -> None:
+        """Release the features; `again` makes them once more for the baselines that need them."""
         self._features = again
 
     @property

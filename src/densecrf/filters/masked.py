@@ -11,7 +11,7 @@ __all__ = ["MaskedFilter"]
 
 
 class MaskedFilter(Filter):
-    r"""The submatrix :math:`k_{ab}` of the pixels in a set, for filters that know no better way.
+    r"""The submatrix :math:`k_{ab}` of the pixels in a set, for filters without a faster way.
 
     Pixels outside the set weigh nothing; the cost is that of the whole.
 

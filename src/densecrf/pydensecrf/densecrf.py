@@ -150,7 +150,7 @@ class DenseCRF:
             raise ArgumentError(
                 "features",
                 ...,
-                f"shape {array.shape}; give (dimensions, {self._n}), one column a pixel" + hint,
+                f"shape {array.shape}; give (dimensions, {self._n}), one column per pixel" + hint,
             )
         values = np.array(array.T, np.float32, order="C")
         self._add(values, lambda weight: Features(values, weight), compat, kernel, normalization)
@@ -283,7 +283,7 @@ class DenseCRF:
         member(KernelType, "kernel", kernel)
         way = member(NormalizationType, "normalization", normalization)
         if costs is None and weight < 0:
-            # The model knows costs and rewards by its compatibility, not by negative weights.
+            # The model states rewards by its compatibility, not by negative weights.
             weight, costs = 1.0, np.diag(np.full(self._labels, -weight, np.float32))
         made = make(weight)
         made.check(self._grid)

@@ -50,8 +50,8 @@ class Method:
     gap : float or None
         Gap at which it stops unless told otherwise; None: it runs to its own end.
     scored : bool
-        Whether every iteration's labelling is scored; else the last one's alone, unless a
-        callback wants to see them.
+        Whether every iteration's labelling is scored; else the last one's alone, unless there is
+        a callback.
     finish : callable or None
         What is done to the best labelling at the end.
     settings : type or None

@@ -36,7 +36,7 @@ def filtered(lattice: Lattice, values: Tensor, corner_weight: Tensor | None = No
     values : Tensor
         (channels, n).
     corner_weight : Tensor, optional
-        The lattice's own `corner_weight`, as a function of something that wants a gradient.
+        The lattice's own `corner_weight`, as a function of something that needs a gradient.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def barycentric(features: Tensor, lattice: Lattice) -> Tensor:
     Parameters
     ----------
     features : Tensor
-        (n, d) or (items, n, d), the lattice's, attached to what wants a gradient.
+        (n, d) or (items, n, d), the lattice's, attached to what needs a gradient.
     lattice : Lattice
         Built from them, not normalised.
     """

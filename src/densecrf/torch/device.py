@@ -13,7 +13,7 @@ from densecrf.solvers.minimisation import minimise
 from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
-from densecrf.validation import ArgumentError, mention
+from densecrf.validation import ArgumentError, mention, outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +136,7 @@ def within_memory(attempt: Callable[[int | None], Answer], what: str) -> Answer:
         if place + 1 < len(_WORKSPACES):
             warnings.warn(
                 f"out of device memory for {what}; trying again with a smaller workspace",
-                stacklevel=2,
+                stacklevel=outside(),
             )
     raise MemoryError(
         f"{what} do not fit into the device's memory even with the smallest workspace; use smaller "

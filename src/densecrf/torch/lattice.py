@@ -141,7 +141,7 @@ class Lattice:
 
     @property
     def row_count(self) -> int:
-        """Rows in each such array: a row a vertex, and one a segment of entries."""
+        """Rows in each such array: one row per vertex, and one per segment of entries."""
         return self.vertices + self.topology.segment_vertex.shape[0]
 
     @cached_property

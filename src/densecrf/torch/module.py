@@ -81,7 +81,7 @@ class DenseCRF(nn.Module):
     differentiated, the solution y and the order of its scores held fixed. Pixels in the interior
     of the simplex pass it on, pixels that are certain do not (with dc-neg, nearly all are).
 
-    CPU tensors that want no gradient are solved by the compiled core, where it is installed, with
+    CPU tensors that need no gradient are solved by the compiled core, where it is installed, with
     `torch.get_num_threads()` threads; float64 and gradients are left to torch.
 
     `torch.compile` leaves this layer out and compiles what is around it.
@@ -277,7 +277,7 @@ class DenseCRF(nn.Module):
                 workspace=workspace,
             )
         except ValueError:
-            check_finite("image", image)  # the lattice only knows of features
+            check_finite("image", image)  # the lattice sees features alone
             raise
         if bool(suspect):  # asked after the lattices were built, which waits for the device anyway
             check_finite("logits", logits)
