@@ -99,7 +99,9 @@ def segment_large(
     inputs = [Path(image), Path(known)]
     check_outputs([(path, Path(image)) for path in (labels, record_path)], inputs, "choose another")
     settings = _settings(inputs, model, solver, tile)
-    most = {} if solver.max_iterations is None else {"max_iterations": solver.max_iterations}
+    most: dict[str, Any] = (
+        {} if solver.max_iterations is None else {"max_iterations": solver.max_iterations}
+    )
     record = None if force else _done_before(labels, record_path, settings)
     if record is None:
         with _client(scheduler) as client, progress_bar("tiles", not (quiet or as_json)) as tell:
