@@ -33,10 +33,31 @@ SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and
 STALLED, LEAST = 3, 4  # iterations without a better bound, and in an average, before a restart
 
 
-def primal_dual(problem: ProblemBase, y: Any, incumbent: Incumbent) -> Iterator[Step]:
-    """Yield the iterations of the primal-dual hybrid gradient method."""
-    cells, step = 1.0, STEP / problem.lipschitz
-    z: Any = None
+def primal_dual(
+    problem: ProblemBase,
+    y: Any,
+    incumbent: Incumbent,
+    z: Any = None,
+    *,
+    cells: float = 1.0,
+    restarts: bool = True,
+) -> Iterator[Step]:
+    """Yield the iterations of the primal-dual hybrid gradient method.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    incumbent : Incumbent
+        The best labelling, updated by each iteration.
+    z : array, (nodes, n), optional
+        Potentials of earlier iterations, to go on from.
+    cells : float
+        Cells a unit of them.
+    restarts : bool
+        Whether to restart from averages.
+    """
+    step = STEP / (cells * problem.lipschitz)
     v, best, stalled, average = y, -float("inf"), 0, _Average()
     for iteration in count(1):
         r: Any = problem.flow(v, z, cells)
@@ -52,7 +73,7 @@ def primal_dual(problem: ProblemBase, y: Any, incumbent: Incumbent) -> Iterator[
         average.add(y, z)
         stalled = 0 if bound > best else stalled + 1
         best = max(best, bound)
-        if stalled >= STALLED and average.count >= LEAST:
+        if restarts and stalled >= STALLED and average.count >= LEAST:
             mean, dual = average.y, Potentials(0 * y, average.z, cells)
             r = problem.flow(dual.scores, dual.offsets, cells)
             mean, of_average, _, _ = problem.descend(mean, r, step, mean)
@@ -61,7 +82,9 @@ def primal_dual(problem: ProblemBase, y: Any, incumbent: Incumbent) -> Iterator[
             best, stalled, average = max(best, of_average), 0, _Average()
             yield _step(y, of_average, dual, incumbent)
             r = mean = dual = None
-        if iteration == SLOW:  # the same flow, in potentials of which a unit has fewer cells
+        if (
+            iteration == SLOW and cells != DAMPED
+        ):  # the same flow, in potentials of which a unit has fewer cells
             cells, step, z = DAMPED, step / DAMPED, z / DAMPED
             average = _Average()
 
