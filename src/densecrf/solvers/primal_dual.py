@@ -16,14 +16,14 @@ around the saddle point, and the method restarts from their average, if its boun
 20 iterations the dual step is halved and the primal one doubled, which damps such circles.
 """
 
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Generator
 from typing import Any
 
 from densecrf.certificates import Potentials
 from densecrf.problem_base import ProblemBase
 from densecrf.rounding import Incumbent
 from densecrf.solvers.loop import Step
+from densecrf.solvers.pace import Pace
 
 __all__ = ["primal_dual"]
 
@@ -33,22 +33,45 @@ SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and
 STALLED, LEAST = 3, 4  # iterations without a better bound, and in an average, before a restart
 
 
-def primal_dual(problem: ProblemBase, y: Any, incumbent: Incumbent) -> Iterator[Step]:
-    """Yield the iterations of the primal-dual hybrid gradient method."""
-    cells, step = 1.0, STEP / problem.lipschitz
-    z: Any = None
-    v, best, stalled, average = y, -float("inf"), 0, _Average()
-    for iteration in count(1):
+def primal_dual(
+    problem: ProblemBase, y: Any, levels: Any, incumbent: Incumbent
+) -> Generator[Step, None, tuple[Any, Any]]:
+    """Yield iterations of the primal-dual hybrid gradient method until they are slow.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    levels : array, (nodes, n), or None
+        Potentials to start from, in levels; then the dual step is the short one from the start.
+    incumbent : Incumbent
+        The best labelling.
+
+    Returns
+    -------
+    y, levels : array
+        The marginals, and the potentials in levels.
+    """
+    cells = 1.0 if levels is None else DAMPED
+    step: Any = STEP / (cells * problem.lipschitz)
+    z: Any = None if levels is None else levels / cells
+    v, best, stalled, average, pace = y, -float("inf"), 0, _Average(), Pace(incumbent)
+    levels = None
+    iteration = 0
+    while True:
+        iteration += 1
         r: Any = problem.flow(v, z, cells)
         dual: Any = Potentials(v, z, cells)
         previous = y
         y, bound, _, _ = problem.descend(y, r, step, y)
         r = None  # large: let it go before the next one is made
-        incumbent.update(y, iteration)
+        incumbent.update(y)
         yield _step(y, bound, dual, incumbent)
         z = problem.update_multipliers(z, v, SPAN / cells, EDGE / cells)
         v = problem.extrapolate(y, previous, 1.0)
         dual = previous = None
+        if pace.slow(bound):
+            return y, z * cells
         average.add(y, z)
         stalled = 0 if bound > best else stalled + 1
         best = max(best, bound)
@@ -61,7 +84,7 @@ def primal_dual(problem: ProblemBase, y: Any, incumbent: Incumbent) -> Iterator[
             best, stalled, average = max(best, of_average), 0, _Average()
             yield _step(y, of_average, dual, incumbent)
             r = mean = dual = None
-        if iteration == SLOW:  # the same flow, in potentials of which a unit has fewer cells
+        if iteration == SLOW and cells > DAMPED:  # the same flow, in longer potentials
             cells, step, z = DAMPED, step / DAMPED, z / DAMPED
             average = _Average()
 
