@@ -93,7 +93,7 @@ def two_label_unary(image: Any, kind: str, strength: str) -> Any:
 
 
 def measure(data: Path, iterations: int, keep: Path, case: tuple[str, str]) -> dict[str, Any]:
-    """Return what one problem's run says; keep its labels, what is proven of them, and its trace."""
+    """Return what one problem's run says; keep its labels, the proven pixels and its trace."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = problem(data, *case).solve("lp", gap=0.0, max_iterations=iterations, threads=1)

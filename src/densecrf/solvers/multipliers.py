@@ -10,7 +10,6 @@ linear system on the graph of the kernel, for which momentum is what counts.
 """
 
 from collections.abc import Generator
-from itertools import count
 from math import sqrt
 from typing import Any
 
