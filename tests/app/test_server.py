@@ -11,6 +11,7 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
@@ -254,6 +255,25 @@ def test_a_new_tab_finds_the_strokes_and_two_tabs_see_each_other(client):
             two.draw(STROKES[1])
             assert one.until("edit")["edit"] == STROKES[1]["edit"]
             two.until("saved")
+
+
+def test_labels_are_written_beside_the_strokes_after_a_pause(client, folder):
+    with connected(client) as socket:
+        tab = Tab(socket)
+        tab.draw(*STROKES)
+        head: dict = {}
+        while head.get("revision") != 3:
+            head, planes = tab.until("answer", "certified")
+        tab.until("labelled")
+        kept = read_labels(folder / STATE / "first.png.labels.png")
+        assert sorted(np.unique(kept)) == [0, 1, 2]
+        assert (kept == planes[0]).mean() > 0.99  # a better answer may have come meanwhile
+        # Other names and colours: the same answer, written anew as soon as the image is left.
+        labels = [{"name": f"n{i}", "color": f"#00000{i}"} for i in range(4)]
+        tab.draw({"type": "edit", "edit": {"id": "r", "kind": "labels", "labels": labels}})
+        Tab(socket, "second.png")
+        with Image.open(folder / STATE / "first.png.labels.png") as file:
+            assert file.getpalette()[:12] == [0, 0, 0, 0, 0, 1, 0, 0, 2, 0, 0, 3]
 
 
 def test_two_servers_on_one_folder_keep_each_others_strokes(client, folder):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.app.strokes import MAX_LABELS, Raster, Stroke, draw, rasterise
+from densecrf.app.strokes import MAX_LABELS, VOID, Raster, Stroke, draw, rasterise
+from densecrf.io import Palette
 from densecrf.plotting import label_colors
 from densecrf.presets import PRESETS
 
@@ -175,6 +176,12 @@ class Document:
         if self._raster is None:
             self._raster = rasterise(self.strokes, self.shape)
         return np.array(self._raster)
+
+    @property
+    def palette(self) -> Palette:
+        """The labels' names and colours."""
+        names, colors = [x.name for x in self.labels], [x.rgb for x in self.labels]
+        return Palette("app", tuple(names), tuple(colors), void=VOID)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""

@@ -18,7 +18,7 @@ from densecrf.app.energy import Question, chosen_model
 from densecrf.app.live import GAP
 from densecrf.app.store import Picture
 from densecrf.app.strokes import VOID
-from densecrf.io import Palette, overlay, write_image, write_labels
+from densecrf.io import overlay, write_image, write_labels
 from densecrf.presets import Model, write_model
 from densecrf.result import Result
 
@@ -71,8 +71,7 @@ class Export:
         self.document, self.picture, self.result, self.probs = document, picture, result, probs
         self.question = Question.of(document)
         self.model = chosen_model(document.settings, file)
-        names, colors = [x.name for x in document.labels], [x.rgb for x in document.labels]
-        self.palette = Palette("app", tuple(names), tuple(colors), void=VOID)
+        self.palette = document.palette
         self.stem = Path(document.name).stem
 
     def name(self, kind: str) -> str:

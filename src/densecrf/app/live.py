@@ -75,6 +75,13 @@ class Live:
             self._changed.notify()
         self._thread.join(timeout=10)
 
+    def labels(self) -> tuple[int, npt.NDArray[np.uint8]] | None:
+        """Return the last certified labelling, and the revision that it belongs to."""
+        if self.result is None:
+            return None
+        revision, result, labels = self.result
+        return revision, np.asarray(labels, np.uint8)[result.labels]
+
     def settled(self, question: Question) -> Result:
         """Return the answer from the strokes alone, without a warm start: it can be repeated.
 
@@ -145,6 +152,7 @@ class Live:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._wanted is not None, PAUSE)
         self._check()
+        self.emit({"type": "rest", "revision": question.revision})
         deadline = time.perf_counter() + LONGEST
         for gap in DEEPER:
             left = deadline - time.perf_counter()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.app.document import Document, default_labels
+from densecrf.app.document import Document, Label, default_labels
 from densecrf.app.energy import Energies, Question
 from densecrf.app.exports import Export
 from densecrf.app.live import Live
@@ -91,10 +91,16 @@ class Room:
         self.last: bytes | None = None
         self.settled: tuple[int, Result] | None = None
         self._loop = asyncio.get_running_loop()
+        self._kept: tuple[int, list[Label]] | None = None  # what the label PNG on disk is of
+        self._tasks: set[asyncio.Task[None]] = set()
         self._unsaved: list[dict[str, Any]] = []
         self._dirty = asyncio.Event()
         self._saving = asyncio.create_task(self._save())
         self.live = Live(Energies(picture, unary, file), self._from_thread)
+        self._solve()
+
+    def _solve(self) -> None:
+        self._asked = self.document.revision
         self.live.ask(Question.of(self.document))
 
     def _from_thread(self, message: Message) -> None:
@@ -104,6 +110,10 @@ class Room:
     def _broadcast(self, message: Message, but: Connection | None = None) -> None:
         if isinstance(message, bytes):
             self.last = message
+        elif message["type"] == "rest":
+            self._tasks.add(task := self._loop.create_task(self.keep_labels()))
+            task.add_done_callback(self._tasks.discard)
+            return
         for connection in self.connections:
             if connection is not but:
                 connection.put(message)
@@ -143,7 +153,7 @@ class Room:
         if changed:
             self._broadcast({"type": "edit", "edit": edit, "revision": revision}, but=connection)
             if edit["kind"] != "labels" or self.live.result is None:
-                self.live.ask(Question.of(self.document))
+                self._solve()
 
     async def _save(self) -> None:
         """Save whenever something changed; edits meanwhile are saved together, next."""
@@ -186,13 +196,29 @@ class Room:
                     theirs.apply(edit)
             theirs.revision += self.document.revision + 1
             self.document = theirs
-            self.live.ask(Question.of(theirs))
+            self._solve()
             merged = {"type": "edit", "edit": {"kind": "merge"}, "revision": theirs.revision}
             self._broadcast(merged)  # the tabs then ask for the whole document
         text = notice or "Another densecrf app works on this image: its strokes are shown as well."
         self._broadcast({"type": "message", "level": "note", "text": text})
         if self._unsaved:
             self._dirty.set()
+
+    async def keep_labels(self) -> None:
+        """Write the label PNG beside the strokes, where the last answer is not there yet."""
+        answer = self.live.labels()
+        if answer is None or answer[0] != self._asked:
+            return
+        state = answer[0], list(self.document.labels)
+        if state == self._kept:
+            return
+        labels = self.picture.enlarged(answer[1])
+        with suppress(OSError, ValueError):  # as it is said of the strokes
+            await asyncio.to_thread(
+                self.store.save_labels, self.name, labels, self.document.palette
+            )
+            self._kept = state
+            self._broadcast({"type": "labelled", "revision": state[0]})
 
     async def export(self, kind: str, needs_result: bool) -> tuple[str, bytes]:
         """Return the name and bytes of an export, solved from the strokes alone."""
@@ -214,6 +240,7 @@ class Room:
                 except ChangedElsewhere:
                     await self._merge()
                     await self._write(again=False)
+        await self.keep_labels()
         await asyncio.to_thread(self.live.close)
 
 

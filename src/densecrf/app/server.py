@@ -169,6 +169,7 @@ async def _heard(
     if kind == "open" and isinstance(message.get("image"), str):
         if room is not None:
             room.connections.discard(connection)
+            await room.keep_labels()
         try:
             room = await socket.app.state.rooms.get(message["image"])
         except (ValueError, OSError) as error:

@@ -17,7 +17,14 @@ from filelock import FileLock
 
 from densecrf.app.document import Document
 from densecrf.app.strokes import MAX_LABELS
-from densecrf.io import FileFormatError, read_image, read_scores, write_json
+from densecrf.io import (
+    FileFormatError,
+    Palette,
+    read_image,
+    read_scores,
+    write_json,
+    write_labels,
+)
 from densecrf.io.opening import open_regular
 
 __all__ = ["IMAGE_SUFFIXES", "STATE", "ChangedElsewhere", "Picture", "Stamp", "Store"]
@@ -185,6 +192,10 @@ class Store:
                 raise ChangedElsewhere(name)
             write_json(self.state_path(name), state, indent=None)
             return self.stamp(name)
+
+    def save_labels(self, name: str, labels: npt.NDArray[Any], palette: Palette) -> None:
+        """Write an image's labels beside its strokes."""
+        write_labels(self.state / f"{name}.labels.png", labels, palette)
 
     def upload(self, name: str, data: bytes) -> str:
         """Keep a dropped or pasted image; return its name in the listing."""

@@ -148,6 +148,10 @@ const hear = {
     document.body.dataset.saved = "yes";
     if (behind) catchUp();
   },
+  labelled({ revision }) {
+    if (!socket.pending.length) $("saved").textContent = "strokes and labels saved";
+    document.body.dataset.labelled = revision;
+  },
   unsaved({ text }) {
     $("saved").textContent = "not saved";
     $("saved").className = "saved bad";
