@@ -16,6 +16,7 @@ import numpy as np
 from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree
 from densecrf.filters.base import Levels, ordered_by_ramps
+from densecrf.projections import compressed
 
 __all__ = ["Calls", "Moves", "ProblemSteps"]
 
@@ -258,14 +259,7 @@ class ProblemSteps(ABC):
         out = self.zeros_like(nodes, len(nodes)) if z is None else self.copy(z)
         u = out[rows] + nodes[rows]
         u = u - self.xp.amin(u, 1)[:, None]
-        top = self.xp.amax(u, 1)[:, None]
-        if bool((top <= span).all()):  # as in most iterations: nothing to compress
-            out[rows] = u
-            return out
-        slope = (span - 2 * edge) / self.xp.clip(top - 2 * edge, 1e-6, None)
-        middle = edge + (u - edge) * slope
-        folded = self.xp.where(u >= top - edge, u - (top - span), middle)
-        out[rows] = self.xp.where((top <= span) | (u <= edge), u, folded)
+        out[rows] = compressed(self.xp, u, self.xp.amax(u, 1)[:, None], span, edge)
         return out
 
     def _rows_in_use(self, nodes: Any) -> Any:  # noqa: ARG002 - for those who can tell cheaply

@@ -204,7 +204,7 @@ class Incumbent:
         labels = problem.argmax(y)
         if self._rounded is None or not bool((labels == self._rounded).all()):
             self._rounded = labels
-            self._descend(labels)
+            self.consider(labels)
         undecided = problem.to_numpy((y * (1 - y)).sum(1))
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
         tried = []
@@ -217,9 +217,10 @@ class Incumbent:
         if tried:
             energy, labels = min(tried, key=lambda candidate: candidate[0])
             if energy < self.energy:
-                self._descend(labels)
+                self.consider(labels)
 
-    def _descend(self, labels: Any) -> None:
+    def consider(self, labels: Any) -> None:
+        """Let a labelling be a candidate, after its sweeps."""
         descent = Descent(self.problem, labels)
         descent.sweeps(self.polish)
         if descent.energy < self.energy:

@@ -119,8 +119,9 @@ def _decode(path: PathLike, page: int | None, as_labels: bool) -> tuple[NDArray[
         except pillow.DecompressionBombError as error:
             raise FileFormatError(
                 path,
-                f"has more than {2 * (pillow.MAX_IMAGE_PIXELS or 0):,} pixels; cut the image into "
-                "tiles, or raise PIL.Image.MAX_IMAGE_PIXELS when you trust the file",
+                f"has more than {2 * (pillow.MAX_IMAGE_PIXELS or 0):,} pixels; use "
+                "densecrf.large.refine or densecrf segment --tile, or raise "
+                "PIL.Image.MAX_IMAGE_PIXELS when you trust the file",
             ) from error
         except pillow.UnidentifiedImageError as error:
             raise FileFormatError(path, "not an image of a known format") from error

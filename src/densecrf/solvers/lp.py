@@ -26,7 +26,7 @@ from densecrf.rounding import SWEEPS, Incumbent, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.multipliers import multipliers
-from densecrf.solvers.primal_dual import primal_dual
+from densecrf.solvers.primal_dual import DAMPED, primal_dual
 from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
 
 __all__ = ["lp", "lp_finish", "lp_start"]
@@ -106,12 +106,12 @@ def lp(
 def _alternate(
     problem: ProblemBase, y: Any, incumbent: Incumbent, options: dict[str, Any]
 ) -> Iterator[Step]:
-    levels = None
     if _dominant(problem):
-        yield from multipliers(problem, y, levels, incumbent, to_the_end=True, **options)
+        yield from multipliers(problem, y, None, incumbent, to_the_end=True, **options)
+    y, levels = yield from primal_dual(problem, y, incumbent)
     while True:
-        y, levels = yield from primal_dual(problem, y, levels, incumbent)
         y, levels = yield from multipliers(problem, y, levels, incumbent, **options)
+        y, levels = yield from primal_dual(problem, y, incumbent, levels / DAMPED, cells=DAMPED)
 
 
 def _dominant(problem: ProblemBase) -> bool:

@@ -34,7 +34,13 @@ STALLED, LEAST = 3, 4  # iterations without a better bound, and in an average, b
 
 
 def primal_dual(
-    problem: ProblemBase, y: Any, levels: Any, incumbent: Incumbent
+    problem: ProblemBase,
+    y: Any,
+    incumbent: Incumbent,
+    z: Any = None,
+    *,
+    cells: float = 1.0,
+    restarts: bool = True,
 ) -> Generator[Step, None, tuple[Any, Any]]:
     """Yield iterations of the primal-dual hybrid gradient method until they are slow.
 
@@ -42,21 +48,22 @@ def primal_dual(
     ----------
     problem, y
         The problem and the starting marginals.
-    levels : array, (nodes, n), or None
-        Potentials to start from, in levels; then the dual step is the short one from the start.
     incumbent : Incumbent
-        The best labelling.
+        The best labelling, updated by each iteration.
+    z : array, (nodes, n), optional
+        Potentials of earlier iterations, to go on from.
+    cells : float
+        Cells per unit of them.
+    restarts : bool
+        Whether to restart from averages; without, it goes on for ever.
 
     Returns
     -------
     y, levels : array
         The marginals, and the potentials in levels.
     """
-    cells = 1.0 if levels is None else DAMPED
     step: Any = STEP / (cells * problem.lipschitz)
-    z: Any = None if levels is None else levels / cells
     v, best, stalled, average, pace = y, -float("inf"), 0, _Average(), Pace(incumbent)
-    levels = None
     iteration = 0
     while True:
         iteration += 1
@@ -70,12 +77,12 @@ def primal_dual(
         z = problem.update_multipliers(z, v, SPAN / cells, EDGE / cells)
         v = problem.extrapolate(y, previous, 1.0)
         dual = previous = None
-        if pace.slow(bound):
+        if restarts and pace.slow(bound):
             return y, z * cells
         average.add(y, z)
         stalled = 0 if bound > best else stalled + 1
         best = max(best, bound)
-        if stalled >= STALLED and average.count >= LEAST:
+        if restarts and stalled >= STALLED and average.count >= LEAST:
             mean, dual = average.y, Potentials(0 * y, average.z, cells)
             r = problem.flow(dual.scores, dual.offsets, cells)
             mean, of_average, _, _ = problem.descend(mean, r, step, mean)
