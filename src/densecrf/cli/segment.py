@@ -177,7 +177,9 @@ class _Segment:
         # The record comes last: where it is, the other files are whole.
         write_labels(paths["labels"], result.labels, self.model.palette)
         if self.overlays:
-            write_image(paths["overlay"], overlay(loaded.image, result.labels, self.model.palette))
+            palette, undecided = self.model.palette, result.undecided
+            shown = overlay(loaded.image, result.labels, palette, undecided=undecided)
+            write_image(paths["overlay"], shown)
         if self.marginals:
             write_npz(paths["marginals"], {"marginals": result.marginals})
         record = _record(result, heard)
@@ -270,6 +272,7 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
             {
                 "image": name,
                 **solved_columns(record),
+                "proven": _share_proven(record),
                 "labels": str(len(record["pixels_by_label"])),
                 "changed": percent(record["changes"]["changed"] / record["changes"]["pixels"]),
                 "seconds": f"{record['seconds']:.2f}",
@@ -281,6 +284,11 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
     console.print(f"Written: {_written(results)}", soft_wrap=True, markup=False)
     for name, record in results.items():
         print_notes(name, record["warnings"])
+
+
+def _share_proven(record: dict[str, Any]) -> str:
+    share = record["proven_share"]  # rounded down: all is all
+    return f"{int(1000 * share) / 10:.1f} %" if share else "-"
 
 
 def _written(results: dict[str, dict[str, Any]]) -> str:
