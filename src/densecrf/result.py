@@ -319,7 +319,8 @@ class Result:
                     "proven to have the label of every optimum"
                 )
         label, constant = self.best_constant
-        lines.append(f"  for scale    all pixels labelled {label}: {constant:,.3f}")
+        if isfinite(constant):
+            lines.append(f"  for scale    all pixels labelled {label}: {constant:,.3f}")
         last = len(self.trace) - 1
         lines.append(
             f"  effort       {self.seconds:.3f} s, {self.iterations} iterations, "
