@@ -40,7 +40,6 @@ __all__ = [
     "Tangent",
     "certify",
     "checked_bound",
-    "filter_calls",
     "lower_bound",
 ]
 
@@ -69,6 +68,8 @@ class Potentials(NamedTuple):
         Whether potentials are floored to levels.
     labels : sequence of int, optional
         The labels that the scores are of, where not of all; the others have r = 0.
+    of_nodes : bool
+        Whether the scores are sums over the labels below each node of the tree already.
     """
 
     scores: Any
@@ -77,6 +78,7 @@ class Potentials(NamedTuple):
     levels: int = 10
     hard: bool = False
     labels: Any = None
+    of_nodes: bool = False
 
 
 class Mixture(NamedTuple):
@@ -109,11 +111,6 @@ class Tangent(NamedTuple):
 Dual = Potentials | Mixture | Tangent
 
 
-def filter_calls(dual: Dual) -> int:
-    """Return how many filter calls the bound of a dual point takes."""
-    return len(dual.parts) if isinstance(dual, Mixture) else 1
-
-
 def lower_bound(problem: "ProblemBase", dual: Dual) -> float:
     """Return a number that no labelling's energy is below: the bound of `Costs`."""
     return Costs(problem, dual).bound
@@ -129,8 +126,7 @@ class Costs:
     dual : Potentials, Mixture or Tangent
         The dual point.
     another : callable, optional
-        Whether there is time for another filter call, after the first; parts of a mixture for which
-        there is none are left out.
+        Whether there is time for a filter call more; parts for which there is none are left out.
 
     Attributes
     ----------

@@ -195,6 +195,7 @@ class Pairwise:
                 self.mass_double, y, offsets, extents, levels, threads
             )
         u = y.astype(np.float64) if offsets is None else y.astype(np.float64) + offsets
+        u = np.clip(u, extents[:, :1], extents[:, 1:])  # which were rounded, as the lattices do
         return np.asarray(ordered_by_ramps(np, self.apply_double, self.mass_double, u, levels))
 
     def pairs_double(

@@ -81,7 +81,8 @@ class ProblemBase(ProblemSteps):
     def dual_point_double(self, potentials: Potentials) -> Any:
         """Return the dual point r of potentials, (labels, n), in double precision."""
         scores, offsets = potentials.scores, potentials.offsets
-        nodes = scores if potentials.labels is not None else self.nodes(scores)
+        summed = potentials.labels is not None or potentials.of_nodes
+        nodes = scores if summed else self.nodes(scores)
         extents, levels = self.levels_of(nodes, potentials)
         if potentials.labels is None and not levels.hard and self._mirrored(nodes):
             some = None if offsets is None else offsets[:1]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.certificates import Costs, Dual, Mixture, checked_bound, filter_calls
+from densecrf.certificates import Costs, Dual, Mixture, checked_bound
 from densecrf.deadline import OutOfTime, check_deadline, deadline, now
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
@@ -152,7 +152,7 @@ class Outcome:
         if limits.deadline is None or not self.certified or not self._duals:
             return limits.deadline
         call = DOUBLE * self._iteration if self._double is None else self._double
-        return limits.deadline - call * filter_calls(self._duals[0])
+        return limits.deadline - call * _filter_calls(self._duals[0])
 
     def iterated(self, seconds: float) -> None:
         """Count an iteration, and what it took."""
@@ -177,7 +177,7 @@ class Outcome:
                 dual = dual.largest()
             began = now()
             costs = Costs(problem, dual, calls.another)
-            self._double = (now() - began) / max(1, filter_calls(costs.dual))
+            self._double = (now() - began) / max(1, _filter_calls(costs.dual))
             if costs.bound > self._proven:
                 self._proven, self.dual, self._costs = costs.bound, costs.dual, costs
             if self.lower_bound is None or costs.bound >= self.lower_bound:
@@ -344,3 +344,8 @@ def _reached(outcome: Outcome, problem: ProblemBase, limits: Limits) -> bool:
     if late:
         outcome.message = limits.out_of_time
     return late
+
+
+def _filter_calls(dual: Dual) -> int:
+    """Return how many filter calls the bound of a dual point takes."""
+    return len(dual.parts) if isinstance(dual, Mixture) else 1

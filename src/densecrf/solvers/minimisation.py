@@ -95,6 +95,7 @@ def solve(
         outcome = minimise(problem, method, limits, init, options)
     else:
         problem, outcome = _on_device(crf, device, method, limits, init, options)
+        outcome.info["device"] = str(device)
     if progress and outcome.iterations:
         print(file=sys.stderr)  # what comes next starts on a line of its own
     result = _packed(problem, method, outcome, limits)
@@ -277,7 +278,9 @@ def _on_host(problem: ProblemBase, dual: Dual) -> Dual:
         parts = ((share, _on_host(problem, part)) for share, part in dual.parts)
         return Mixture(tuple(parts))  # type: ignore[arg-type]
     offsets = None if dual.offsets is None else problem.to_numpy(dual.offsets)
-    return dual._replace(scores=problem.to_numpy(dual.scores), offsets=offsets)
+    summed = dual.labels is None and not problem.potts
+    scores = problem.to_numpy(problem.nodes(dual.scores) if summed else dual.scores)
+    return dual._replace(scores=scores, offsets=offsets, of_nodes=summed)
 
 
 def _warn_of_constants(
