@@ -1,6 +1,5 @@
 """Time limits and Ctrl-C inside starts, inner loops, filter calls and construction."""
 
-import time
 import warnings
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -74,16 +73,18 @@ def cut_short(clock, method, ending, points, engine="auto", **options):
     """Check runs that end at some of the checks that a whole run makes."""
     clock.checks, clock.last = 0, None
     solve(model(engine), method, **options)
-    count = clock.checks
+    count, cut = clock.checks, 0
     for last in sorted({*range(0, count, max(1, count // points)), count - 1}):
         crf = model(engine)
         clock.checks, clock.last = 0, last
         result = solve(crf, method, **options)
-        if last < count // 2 or not result.converged:
+        # Busy machines check more often: another run may end before this moment.
+        if clock.checks > last and not result.converged:
             assert result.message.startswith(ending)
-            assert not result.converged
+            cut += 1
         clock.last = None
         check(result, crf)
+    assert cut
 
 
 CASES = [(method, {}) for method in densecrf.METHODS]
@@ -282,20 +283,26 @@ def test_a_call_that_is_cut_ends_quietly(threads):
         assert result.message.startswith("time limit")
 
 
-def test_multiplicative_updates_keep_the_limit():
+def test_multiplicative_updates_keep_the_limit(clock):
+    """There would be a million of them: the time is up before any other step."""
     u = np.random.default_rng(0).random((5, 20, 20)) * 1e5
     crf = densecrf.DenseCRF(u, [densecrf.Spatial(3.0, 1.0)])
-    started = time.perf_counter()
-    crf.solve("prox-lp", inner="multiplicative", lam=2.0, time_limit=0.3)
-    assert time.perf_counter() - started < 5  # one update takes far less than a second
+    start = crf.solve("mf5").labels
+    clock.last = 1000
+    result = solve(crf, "prox-lp", init=start, inner="multiplicative", lam=2.0)
+    assert result.message.startswith("time limit")
+    assert result.iterations <= 1
+    assert clock.checks < 1100
 
 
-def test_a_callback_may_take_its_time():
+def test_a_callback_may_take_its_time(monkeypatch):
     crf = model()
     energies = []
+    moment = [0.0]
+    monkeypatch.setattr(densecrf.deadline, "perf_counter", lambda: moment[0])
 
     def callback(outcome):
-        time.sleep(1.0)
+        moment[0] += 5.0
         energies.append(crf.energy(outcome.labels))
 
     result = crf.solve("mf", time_limit=1.0, tolerance=0.0, callback=callback)
