@@ -98,7 +98,9 @@ def sum_statistics(found: Iterable[BorderStatistics]) -> BorderStatistics:
     return functools.reduce(operator.add, found)
 
 
-def border_statistics(crf: "DenseCRF", threads: int = 0) -> BorderStatistics:
+def border_statistics(
+    crf: "DenseCRF", threads: int = 0, pixels: Any = slice(None)
+) -> BorderStatistics:
     """Return what the labels of the unaries' own labelling pay for their borders.
 
     Parameters
@@ -107,6 +109,8 @@ def border_statistics(crf: "DenseCRF", threads: int = 0) -> BorderStatistics:
         The model; its compatibility does not matter.
     threads : int
         Number of threads; 0 for all.
+    pixels : ndarray of int, optional
+        The pixels that count, all by default.
     """
     labels = crf.unary.argmin(0)
     present, x = np.unique(labels, return_inverse=True)
@@ -114,6 +118,7 @@ def border_statistics(crf: "DenseCRF", threads: int = 0) -> BorderStatistics:
     received = np.take_along_axis(crf.pairwise.apply(inside, threads), x[None, :], 0)[0]
     outside = np.maximum(crf.pairwise.mass - received, 0).astype(np.float64)
     count = len(crf.unary)
+    labels, outside = labels[pixels], outside[pixels]
     return BorderStatistics(
         1,
         np.bincount(labels, minlength=count).astype(np.float64),
@@ -140,6 +145,7 @@ def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":
         )
         other.pairwise = Pairwise(parts, crf.n, "none")
     else:
+        vars(other)["pairwise"] = crf.pairwise
         other.tree = LabelTree(len(costs), leaf=costs)
         other.compatibility = other.tree.matrix().astype(np.float32)
     return other

@@ -91,13 +91,13 @@ class ProblemBase(ProblemSteps):
         r = self._ordered_double(nodes, offsets, extents, levels)
         r *= 0.5
         if potentials.labels is not None:
-            return self.spread_labels(r, potentials.labels)
+            return self.embed_labels(r, potentials.labels)
         if self._members is None:
             return r
         members, lengths = (self.double_from_numpy(array) for array in self._tree_arrays)
         return members.T @ (lengths[:, None] * r)
 
-    def spread_labels(self, rows: Any, labels: Any) -> Any:
+    def embed_labels(self, rows: Any, labels: Any) -> Any:
         """Return rows of some labels among zeros for the others."""
         out = self.zeros_like(rows, self.n_labels)
         out[labels] = rows

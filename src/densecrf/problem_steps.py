@@ -16,6 +16,7 @@ import numpy as np
 from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree
 from densecrf.filters.base import Levels, ordered_by_ramps
+from densecrf.projections import compressed
 
 __all__ = ["Calls", "Moves", "ProblemSteps"]
 
@@ -121,7 +122,7 @@ class ProblemSteps(ABC):
 
     @cached_property
     def _tree_arrays(self) -> tuple[Any, Any]:
-        """The nodes' members and lengths in double precision, NumPy's; Potts: a node a label."""
+        """The nodes' members and lengths in double precision, NumPy's; for Potts the labels'."""
         if self._members is None:
             return np.eye(self.n_labels), np.ones(self.n_labels)
         arrays = (self.to_numpy(self._members), self.to_numpy(self._lengths))
@@ -156,10 +157,10 @@ class ProblemSteps(ABC):
         nodes = self.nodes(y)
         extents = self._extents(nodes, None)
         hard = order == "hard"
-        spread = Levels(levels, 0.0, float(levels - 1), hard)
+        scale = Levels(levels, 0.0, float(levels - 1), hard)
         if rescale:
-            spread = Levels.spanning(extents, levels, hard=hard)
-        return self._ordered(nodes, None, extents, spread, order)
+            scale = Levels.spanning(extents, levels, hard=hard)
+        return self._ordered(nodes, None, extents, scale, order)
 
     def relaxed_energy(self, y: Any) -> float:
         r"""Return the LP's objective at `y`, :math:`\langle\phi + r, y\rangle` with exact order."""
@@ -168,9 +169,9 @@ class ProblemSteps(ABC):
     def flow(self, y: Any, z: Any, cells: float) -> Any:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + z.
 
-        Like `dual_point`, but of potentials, any numbers (one a node; z none so far: zeros), with
-        `cells` levels for each unit: two pixels whose potentials differ by 1 / `cells` or more are
-        fully apart, within a cell the flow between them is linear in the difference.
+        Like `dual_point`, but of potentials, any numbers (one per node; None: zeros), with `cells`
+        levels for each unit: two pixels whose potentials differ by 1 / `cells` or more are fully
+        apart, within a cell the flow between them is linear in the difference.
         """
         nodes = self.nodes(y)
         extents = self._extents(nodes, z)
@@ -258,11 +259,7 @@ class ProblemSteps(ABC):
         out = self.zeros_like(nodes, len(nodes)) if z is None else self.copy(z)
         u = out[rows] + nodes[rows]
         u = u - self.xp.amin(u, 1)[:, None]
-        top = self.xp.amax(u, 1)[:, None]
-        slope = (span - 2 * edge) / self.xp.clip(top - 2 * edge, 1e-6, None)
-        middle = edge + (u - edge) * slope
-        folded = self.xp.where(u >= top - edge, u - (top - span), middle)
-        out[rows] = self.xp.where((top <= span) | (u <= edge), u, folded)
+        out[rows] = compressed(self.xp, u, self.xp.amax(u, 1)[:, None], span, edge)
         return out
 
     def _rows_in_use(self, nodes: Any) -> Any:  # noqa: ARG002 - for those who can tell cheaply

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.problem_base import ProblemBase
-from densecrf.validation import IntArray, as_real_array, check_finite, check_integer
+from densecrf.validation import ArgumentError, IntArray, as_real_array, check_finite, check_integer
 
 __all__ = ["SWEEPS", "Descent", "Incumbent", "argmax", "icm", "interval"]
 
@@ -69,9 +69,11 @@ def interval(y: Any, seed: Any = None) -> IntArray:
     scores = _scores(y)
     flat = scores.reshape(scores.shape[0], -1)
     if flat.min() < -1e-3 or np.abs(flat.sum(0, dtype=np.float64) - 1).max() > 1e-3:
-        raise ValueError(
-            "y: not in the product of simplices (negative values, or columns that do not add up to "
-            "1); project it first (densecrf.projections.simplex)"
+        raise ArgumentError(
+            "y",
+            ...,
+            "not in the product of simplices (negative values, or columns that do not add up to "
+            "1); project it first (densecrf.projections.simplex)",
         )
     rng = np.random.default_rng(seed)
     labels = np.zeros(flat.shape[1], np.int64)
@@ -184,11 +186,14 @@ class Incumbent:
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every
         label, self.energy = problem.best_constant()
         self.labels = problem.constant(label)
+        self._iteration = 0
         self._rounded: Any = None
         self._descent: Descent | None = None
 
-    def update(self, y: Any, iteration: int) -> None:
+    def update(self, y: Any) -> None:
         """Round where it is this iteration's turn, and continue the incumbent's descent."""
+        self._iteration += 1
+        iteration = self._iteration
         if iteration % self.round_every == 0 or iteration == 1:
             self._round(y, iteration // self.round_every)
         if iteration % self.settle_every == 0:
@@ -199,7 +204,7 @@ class Incumbent:
         labels = problem.argmax(y)
         if self._rounded is None or not bool((labels == self._rounded).all()):
             self._rounded = labels
-            self._descend(labels)
+            self.consider(labels)
         undecided = problem.to_numpy((y * (1 - y)).sum(1))
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
         tried = []
@@ -212,9 +217,10 @@ class Incumbent:
         if tried:
             energy, labels = min(tried, key=lambda candidate: candidate[0])
             if energy < self.energy:
-                self._descend(labels)
+                self.consider(labels)
 
-    def _descend(self, labels: Any) -> None:
+    def consider(self, labels: Any) -> None:
+        """Let a labelling be a candidate, after its sweeps."""
         descent = Descent(self.problem, labels)
         descent.sweeps(self.polish)
         self._keep(descent)
@@ -234,6 +240,6 @@ class Incumbent:
 def _scores(y: Any) -> npt.NDArray[Any]:
     array = as_real_array("y", y)
     if array.ndim < 2 or array.size == 0:
-        raise ValueError(f"y: shape {array.shape}; give (labels, *spatial)")
+        raise ArgumentError("y", ..., f"shape {array.shape}; give (labels, *spatial)")
     check_finite("y", array)
     return array

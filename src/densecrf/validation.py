@@ -36,6 +36,8 @@ __all__ = [
     "check_share",
     "check_threads",
     "mention",
+    "outside",
+    "physical_memory",
     "sigmas",
     "warn",
 ]
@@ -50,7 +52,7 @@ MOST_PIXELS = 2**31 - 1  # pixels are numbered in 32 bits
 MOST_THREADS = 1024
 LARGEST_FLOAT = float(np.finfo(np.float32).max)
 _CPU, _PINNED = 1, 3  # DLPack's numbers of devices
-_PACKAGE = __name__.split(".", maxsplit=1)[0]
+_INSIDE = (__name__.split(".", maxsplit=1)[0], "torch")  # whose lines no warning names
 _MARK = "\0"  # around the mention of another argument in a remedy
 
 
@@ -140,10 +142,15 @@ class ArgumentWarning(_Argument, UserWarning):
 
 def warn(name: str, remedy: str) -> None:
     """Warn of an argument, at the line outside this package that leads here."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] == _PACKAGE:
+    warnings.warn(ArgumentWarning(name, ..., remedy), stacklevel=outside())
+
+
+def outside() -> int:
+    """Return the `stacklevel` with which a warning names the line outside this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
-    warnings.warn(ArgumentWarning(name, ..., remedy), stacklevel=level)
+    return level
 
 
 def _shown(value: Any) -> str:
@@ -256,7 +263,7 @@ def check_fits(name: str, shape: Sequence[int]) -> None:
     Systems that overcommit would let the allocation pass and kill the process later.
     """
     needed = 4 * math.prod(shape)
-    memory = _memory()
+    memory = physical_memory()
     if memory is not None and needed > memory:
         raise MemoryError(
             f"{name}: {' × '.join(map(str, shape))} float32 numbers take {needed >> 30:,} "
@@ -265,7 +272,7 @@ def check_fits(name: str, shape: Sequence[int]) -> None:
 
 
 @cache
-def _memory() -> int | None:
+def physical_memory() -> int | None:
     """Return the bytes of memory of this machine, where the system tells."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

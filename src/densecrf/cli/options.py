@@ -196,7 +196,7 @@ Gap = Annotated[
 TimeLimit = Annotated[
     float | None,
     typer.Option(
-        help="Seconds an image and method after which the best so far is taken.",
+        help="Seconds per image and method after which the best so far is taken.",
         rich_help_panel=SOLVER,
     ),
 ]
@@ -205,7 +205,7 @@ MaxIterations = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(help="Threads an image; all by default.", min=1, rich_help_panel=SOLVER),
+    typer.Option(help="Threads per image; all by default.", min=1, rich_help_panel=SOLVER),
 ]
 Device = Annotated[
     str | None,

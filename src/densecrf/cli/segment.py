@@ -17,6 +17,7 @@ from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Interrupted, Watch, run_batch
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
+from densecrf.cli.large import Scheduler, Tile, is_large, segment_large
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
@@ -57,6 +58,8 @@ def segment(
     device: o.Device = None,
     overlays: o.Overlays = True,
     marginals: o.Marginals = False,
+    tile: Tile = None,
+    scheduler: Scheduler = None,
     jobs: o.Jobs = 1,
     force: o.Force = False,
     as_json: o.Json = False,
@@ -76,7 +79,24 @@ def segment(
     densecrf segment images/ --probs logits/ --axis last --preset deeplab --out results/ --jobs 2
 
     densecrf segment photo.jpg --scribbles strokes.png --void 0
+
+    densecrf segment scene.tif --probs scene.zarr --out labels.tif --tile 2048
     """
+    if is_large(images, out, tile):
+        own = o.SolveOptions(method, gap, time_limit, max_iterations, threads, device)
+        segment_large(
+            images[0],
+            Sources(probs, labels, scribbles),
+            out,
+            model,
+            own,
+            tile=tile,
+            scheduler=scheduler,
+            force=force,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        return
     todo = find_jobs(images, Sources(probs, labels, scribbles), _earlier_results(out))
     per_image = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
     solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image, device)
@@ -148,7 +168,9 @@ class _Segment:
         # The record comes last: where it is, the other files are whole.
         write_labels(paths["labels"], result.labels, self.model.palette)
         if self.overlays:
-            write_image(paths["overlay"], overlay(loaded.image, result.labels, self.model.palette))
+            palette, undecided = self.model.palette, result.undecided
+            shown = overlay(loaded.image, result.labels, palette, undecided=undecided)
+            write_image(paths["overlay"], shown)
         if self.marginals:
             write_npz(paths["marginals"], {"marginals": result.marginals})
         record = _record(result, heard)
@@ -241,6 +263,7 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
             {
                 "image": name,
                 **solved_columns(record),
+                "proven": _share_proven(record),
                 "labels": str(len(record["pixels_by_label"])),
                 "changed": percent(record["changes"]["changed"] / record["changes"]["pixels"]),
                 "seconds": f"{record['seconds']:.2f}",
@@ -252,6 +275,11 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
     console.print(f"Written: {_written(results)}", soft_wrap=True, markup=False)
     for name, record in results.items():
         print_notes(name, record["warnings"])
+
+
+def _share_proven(record: dict[str, Any]) -> str:
+    share = record["proven_share"]  # rounded down: all is all
+    return f"{int(1000 * share) / 10:.1f} %" if share else "-"
 
 
 def _written(results: dict[str, dict[str, Any]]) -> str:

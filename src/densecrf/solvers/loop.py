@@ -5,7 +5,7 @@ clock to Ctrl-C, is looked after here. Both hold inside iterations, too: see `de
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 PROVABLE = 1e-4  # gap from which on single pixels can be proven
 ROUNDING = 2.0**-24  # gap of what rounding the unaries to float32 changes: no smaller one is asked
 DOUBLE = 3.0  # what a filter call of a bound in double precision takes, in iterations (1.9 to 3.2)
+SINGLE = 1e-6  # gap that estimates in single precision cannot tell from 0
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
 Finish = Callable[[ProblemBase, Any], tuple[Any, float]]
@@ -96,6 +97,7 @@ class Outcome:
     #: Seconds of the shortest iteration, and of a filter call in double precision.
     _iteration: float = 0.0
     _double: float | None = None
+    _next_trial: int = 0
     _scored: Any = None
     _scored_energy: float = float("inf")
 
@@ -194,7 +196,10 @@ class Outcome:
         estimate, gap = self.gap, max(gap, ROUNDING)
         if self._trial is None:
             self._trial = gap
-        if estimate is None or estimate > self._trial or not self._duals:
+        if estimate is None or not self._duals:
+            return False
+        blind = estimate <= SINGLE and self.iterations >= self._next_trial
+        if estimate > self._trial and not blind:
             return False
         proven = self.prove(problem)
         if proven is None or proven <= gap:
@@ -202,6 +207,7 @@ class Outcome:
         # The ratio of proof and estimate says when the next trial is worth its time.
         self._costs = None  # large
         self._trial = 0.95 * gap * estimate / proven if estimate > 0 else -np.inf
+        self._next_trial = self.iterations + 5 + self.iterations // 5
         return False
 
     def certify(self, problem: ProblemBase, limits: Limits) -> None:
@@ -286,7 +292,7 @@ def drive(
         outcome.interrupted, outcome.converged = True, False
         outcome.message = "interrupted: this is the best so far"
     if outcome.labels is None and last is not None and problem.filters_built:
-        outcome.take(problem, last, limits.seconds())
+        outcome.take(problem, replace(last, bound=None, duals=()), limits.seconds())
     if outcome.labels is None:
         return unscored(problem, limits, outcome)
     if certified:

@@ -1,4 +1,4 @@
-"""CPU tensors that want no gradient: the same problem on NumPy arrays, by the compiled core.
+"""CPU tensors that need no gradient: the same problem on NumPy arrays, by the compiled core.
 
 The core is tens of times faster on a CPU than torch's operations. Memory is shared, not copied.
 """
@@ -15,6 +15,7 @@ from densecrf.kernels import Bilateral, Spatial
 from densecrf.model import DenseCRF
 from densecrf.native import core
 from densecrf.problem import Problem
+from densecrf.validation import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -82,6 +83,6 @@ def _there() -> bool:
     try:
         core()
     except ImportError as error:
-        warnings.warn(f"CPU tensors are solved slowly, by torch: {error}", stacklevel=5)
+        warnings.warn(f"CPU tensors are solved slowly, by torch: {error}", stacklevel=outside())
         return False
     return True

@@ -30,6 +30,7 @@ from densecrf.torch.validation import (
     looks_bad,
 )
 from densecrf.validation import (
+    ArgumentError,
     check_choice,
     check_integer,
     check_non_negative,
@@ -80,7 +81,7 @@ class DenseCRF(nn.Module):
     differentiated, the solution y and the order of its scores held fixed. Pixels in the interior
     of the simplex pass it on, pixels that are certain do not (with dc-neg, nearly all are).
 
-    CPU tensors that want no gradient are solved by the compiled core, where it is installed, with
+    CPU tensors that need no gradient are solved by the compiled core, where it is installed, with
     `torch.get_num_threads()` threads; float64 and gradients are left to torch.
 
     `torch.compile` leaves this layer out and compiles what is around it.
@@ -127,9 +128,10 @@ class DenseCRF(nn.Module):
         if compatibility is not None:
             costs = torch.as_tensor(compatibility, dtype=torch.float32).clone()
             if costs.ndim != 2 or costs.shape[0] != costs.shape[1]:
-                raise ValueError(f"compatibility: shape {tuple(costs.shape)}; give (C, C)")
+                shape = tuple(costs.shape)
+                raise ArgumentError("compatibility", ..., f"shape {shape}; give (C, C)")
         elif "compatibility" in self._learn:
-            raise ValueError("learn='compatibility': give the compatibility to start from")
+            raise ArgumentError("learn", "compatibility", "give the compatibility to start from")
         learned = "compatibility" in self._learn
         self.costs = nn.Parameter(costs) if learned and costs is not None else costs
         self._tree: LabelTree | None = None
@@ -275,7 +277,7 @@ class DenseCRF(nn.Module):
                 workspace=workspace,
             )
         except ValueError:
-            check_finite("image", image)  # the lattice only knows of features
+            check_finite("image", image)  # the lattice sees features alone
             raise
         if bool(suspect):  # asked after the lattices were built, which waits for the device anyway
             check_finite("logits", logits)
@@ -285,9 +287,8 @@ class DenseCRF(nn.Module):
         if self.costs is None:
             return None
         if len(self.costs) != len(unary):
-            raise ValueError(
-                f"logits: {len(unary)} classes, but a compatibility of {len(self.costs)}"
-            )
+            remedy = f"{len(unary)} classes, but a compatibility of {len(self.costs)}"
+            raise ArgumentError("logits", ..., remedy)
         return ((self.costs + self.costs.T) / 2).to(unary.device, unary.dtype)
 
     def _item(self, logits: Tensor, image: Tensor, item: int, workspace: int | None) -> Any:
@@ -354,7 +355,8 @@ class DenseCRF(nn.Module):
         sigma = self._value(name)
         assert sigma is not None
         if sigma.ndim and len(sigma) != count:
-            raise ValueError(f"{name}: {len(sigma)} numbers for an image of {count} {of_what}")
+            remedy = f"{len(sigma)} numbers for an image of {count} {of_what}"
+            raise ArgumentError(name, ..., remedy)
         return sigma.double()
 
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:

@@ -37,7 +37,7 @@ class Kernel:
     g : Tensor
         (n,), the factors that normalise it.
     attached : Lattice, optional
-        `source` with corners' weights as a function of the features, where these want gradients.
+        `source` with corners' weights as a function of the features, where these need gradients.
     normalized : bool
         Whether it is to be normalised.
     """
@@ -82,8 +82,8 @@ class Kernel:
     def ordered(self, t: Tensor, ramps: int) -> Tensor:
         """Filter the order of levels `t` (labels, n) in [0, ramps], which is held fixed.
 
-        The same sums as `Lattice.ordered`, written as plain filterings of ramps, so that gradients
-        reach the features.
+        The same sums as `Lattice.ordered`, written as plain filter calls on ramps, so that
+        gradients reach the features.
         """
         labels, n = t.shape
         h = torch.arange(ramps, device=t.device, dtype=t.dtype).unsqueeze(1)
@@ -155,7 +155,7 @@ class Pairwise:
 
     @cached_property
     def learned(self) -> bool:
-        """Whether weights or features want gradients."""
+        """Whether weights or features need gradients."""
         return (isinstance(self.weights, torch.Tensor) and self.weights.requires_grad) or any(
             kernel.attached is not None for kernel in self.kernels
         )
