@@ -184,7 +184,7 @@ def test_one_filter_call_past_the_limit(clock, filter_calls, method, options, ki
 
     filter_calls.heard = heard
     proven = 0
-    moments = {*range(0, count, max(1, count // (4 if "device" in options else 12))), count - 1}
+    moments = {*range(0, count, max(1, count // (3 if "device" in options else 6))), count - 1}
     for last in sorted(moments):
         later.clear()
         crf = crf if last % 2 else model(**kind)  # used before, or not
