@@ -186,11 +186,14 @@ class Incumbent:
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every
         label, self.energy = problem.best_constant()
         self.labels = problem.constant(label)
+        self._iteration = 0
         self._rounded: Any = None
         self._descent: Descent | None = None
 
-    def update(self, y: Any, iteration: int) -> None:
+    def update(self, y: Any) -> None:
         """Round where it is this iteration's turn, and continue the incumbent's descent."""
+        self._iteration += 1
+        iteration = self._iteration
         if iteration % self.round_every == 0 or iteration == 1:
             self._round(y, iteration // self.round_every)
         if iteration % self.settle_every == 0:

@@ -82,16 +82,25 @@ class Live:
         revision, result, labels = self.result
         return revision, np.asarray(labels, np.uint8)[result.labels]
 
-    def settled(self, question: Question) -> Result:
+    def settled(self, question: Question, energies: Energies | None = None) -> Result:
         """Return the answer from the strokes alone, without a warm start: it can be repeated.
+
+        Parameters
+        ----------
+        question : Question
+            What to solve.
+        energies : Energies, optional
+            Those of the image at full size, where that is not what is drawn on.
 
         Raises
         ------
         ValueError
             Where there is nothing to solve yet.
         """
-        crf = self.energies.reproducible(question)
+        crf = (energies or self.energies).reproducible(question)
         result = crf.solve("lp", gap=GAP)
+        if energies is not None:
+            return result
         labels = list(range(crf.n_labels))
         self._show(question, "certified", result, labels, time.perf_counter())
         return result
