@@ -39,6 +39,7 @@ LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 # Imports inside functions that go upwards all the same, and why.
 LATE = {
+    ("refinement", "large"): "refine_many(client=...)",
     ("large", "densecrf"): "the version, among the settings of a run",
     ("certificates", "densecrf"): "the version, in an error that reports a defect",
     ("certificates", "problem"): "certify makes the problem of a model",
