@@ -21,7 +21,7 @@ STROKES = [
 ]
 
 
-def wait(condition, seconds=60):
+def wait(condition, seconds=600):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until

@@ -257,7 +257,12 @@ def write_labels(path: PathLike, labels: Any, palette: str | Palette | None = No
 
 
 def overlay(
-    image: Any, labels: Any, palette: str | Palette | None = None, *, alpha: float = 0.5
+    image: Any,
+    labels: Any,
+    palette: str | Palette | None = None,
+    *,
+    alpha: float = 0.5,
+    undecided: Any = None,
 ) -> NDArray[np.uint8]:
     """Tint an image by its labels and draw their borders; void pixels keep their colour.
 
@@ -271,6 +276,8 @@ def overlay(
         Class colours, by name or as a `Palette`; Pascal VOC colours by default.
     alpha
         The weight of the tint, 0 to 1.
+    undecided
+        Booleans ``(H, W)``: pixels to hatch in black and white, such as `Result.undecided`.
 
     Examples
     --------
@@ -296,6 +303,15 @@ def overlay(
     edge[:, 1:] |= index[:, 1:] != index[:, :-1]
     edge[1:] |= index[1:] != index[:-1]
     blend[edge] = 255
+    if undecided is not None:
+        hatched = np.asarray(undecided)
+        if hatched.shape != index.shape or hatched.dtype != bool:
+            raise ValueError(
+                f"undecided: {hatched.dtype} of shape {hatched.shape}; give booleans "
+                f"{index.shape}, one for each pixel"
+            )
+        stripes = np.indices(index.shape).sum(0) // 2 % 2
+        blend[hatched] = 255 * stripes[hatched][:, None]
     return np.asarray(blend, np.uint8)
 
 

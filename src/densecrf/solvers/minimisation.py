@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.certificates import on_host
+from densecrf.certificates import Dual, Mixture, Tangent
 from densecrf.deadline import OutOfTime
 from densecrf.problem import Problem
 from densecrf.problem_base import ProblemBase
@@ -66,8 +66,8 @@ def solve(
         method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
     time_limit : float, optional
         Seconds after which to return the best so far, or the argmin of the unary energies where
-        nothing was scored yet. It holds while filters are built, too; what follows is one filter
-        call for the energy and one for the bound of what is returned.
+        nothing was scored yet. It holds while filters are built, too, and iterations end in time
+        for the evaluation of the bound; at most one filter call is made past it.
     max_iterations : int, optional
         Most iterations.
     threads : int, optional
@@ -100,11 +100,12 @@ def solve(
         outcome = minimise(problem, method, limits, init, options)
     else:
         problem, outcome = _on_device(crf, device, method, limits, init, options)
+        outcome.info["device"] = str(device)
     if progress and outcome.iterations:
         print(file=sys.stderr)  # what comes next starts on a line of its own
     result = _packed(problem, method, outcome, limits)
     if keep_dual and outcome.dual is not None:
-        result.dual = on_host(problem, outcome.dual)
+        result.dual = _on_host(problem, outcome.dual)
     return result
 
 
@@ -278,7 +279,7 @@ def _bar(outcome: Outcome, limits: Limits) -> str:
 
 
 def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits) -> Result:
-    best, constant = problem.best_constant()
+    best, constant = outcome.best_constant
     _warn_of_constants(problem, method, outcome, best, constant)
     crf = problem.crf
     grid = crf.shape
@@ -301,6 +302,19 @@ def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits)
         info=outcome.info,
         crf=crf,
     )
+
+
+def _on_host(problem: ProblemBase, dual: Dual) -> Dual:
+    """Return a dual point with NumPy's arrays."""
+    if isinstance(dual, Tangent):
+        return Tangent(problem.to_numpy(dual.y))
+    if isinstance(dual, Mixture):
+        parts = ((share, _on_host(problem, part)) for share, part in dual.parts)
+        return Mixture(tuple(parts))  # type: ignore[arg-type]
+    offsets = None if dual.offsets is None else problem.to_numpy(dual.offsets)
+    summed = dual.labels is None and not problem.potts
+    scores = problem.to_numpy(problem.nodes(dual.scores) if summed else dual.scores)
+    return dual._replace(scores=scores, offsets=offsets, of_nodes=summed)
 
 
 def _warn_of_constants(

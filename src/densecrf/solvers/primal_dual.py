@@ -16,16 +16,15 @@ around the saddle point, and the method restarts from their average, if its boun
 20 iterations the dual step is halved and the primal one doubled, which damps such circles.
 """
 
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Generator
 from typing import Any
 
 from densecrf.certificates import Potentials
 from densecrf.problem_base import ProblemBase
-from densecrf.rounding import Incumbent
+from densecrf.rounding import Incumbent, Pace
 from densecrf.solvers.loop import Step
 
-__all__ = ["primal_dual"]
+__all__ = ["Average", "primal_dual"]
 
 SPAN, EDGE = 48.0, 16.0  # levels of the potentials, and of each end that is kept exactly
 STEP = 1.3  # times 1 / L; below 4/3 (He, Ma, Li and Yuan 2022)
@@ -41,8 +40,8 @@ def primal_dual(
     *,
     cells: float = 1.0,
     restarts: bool = True,
-) -> Iterator[Step]:
-    """Yield the iterations of the primal-dual hybrid gradient method.
+) -> Generator[Step, None, tuple[Any, Any]]:
+    """Yield iterations of the primal-dual hybrid gradient method until they are slow.
 
     Parameters
     ----------
@@ -53,23 +52,32 @@ def primal_dual(
     z : array, (nodes, n), optional
         Potentials of earlier iterations, to go on from.
     cells : float
-        Cells a unit of them.
+        Cells per unit of them.
     restarts : bool
-        Whether to restart from averages.
+        Whether to restart from averages; without, it goes on for ever.
+
+    Returns
+    -------
+    y, levels : array
+        The marginals, and the potentials in levels.
     """
-    step = STEP / (cells * problem.lipschitz)
-    v, best, stalled, average = y, -float("inf"), 0, _Average()
-    for iteration in count(1):
+    step: Any = STEP / (cells * problem.lipschitz)
+    v, best, stalled, average, pace = y, -float("inf"), 0, Average(), Pace(incumbent)
+    iteration = 0
+    while True:
+        iteration += 1
         r: Any = problem.flow(v, z, cells)
         dual: Any = Potentials(v, z, cells)
         previous = y
         y, bound, _, _ = problem.descend(y, r, step, y)
         r = None  # large: let it go before the next one is made
-        incumbent.update(y, iteration)
+        incumbent.update(y)
         yield _step(y, bound, dual, incumbent)
         z = problem.update_multipliers(z, v, SPAN / cells, EDGE / cells)
         v = problem.extrapolate(y, previous, 1.0)
         dual = previous = None
+        if restarts and pace.slow(bound):
+            return y, z * cells
         average.add(y, z)
         stalled = 0 if bound > best else stalled + 1
         best = max(best, bound)
@@ -79,14 +87,12 @@ def primal_dual(
             mean, of_average, _, _ = problem.descend(mean, r, step, mean)
             if of_average > bound:
                 y, z, v = mean, dual.offsets, mean
-            best, stalled, average = max(best, of_average), 0, _Average()
+            best, stalled, average = max(best, of_average), 0, Average()
             yield _step(y, of_average, dual, incumbent)
             r = mean = dual = None
-        if (
-            iteration == SLOW and cells != DAMPED
-        ):  # the same flow, in potentials of which a unit has fewer cells
+        if iteration == SLOW and cells > DAMPED:  # the same flow, in longer potentials
             cells, step, z = DAMPED, step / DAMPED, z / DAMPED
-            average = _Average()
+            average = Average()
 
 
 def _step(y: Any, bound: float, dual: Potentials, incumbent: Incumbent) -> Step:
@@ -94,7 +100,7 @@ def _step(y: Any, bound: float, dual: Potentials, incumbent: Incumbent) -> Step:
     return Step(y, bound=bound, duals=(dual,), labels=labels, energy=energy)
 
 
-class _Average:
+class Average:
     """The average of some iterates."""
 
     def __init__(self) -> None:
