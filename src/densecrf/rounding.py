@@ -223,16 +223,18 @@ class Incumbent:
         """Let a labelling be a candidate, after its sweeps."""
         descent = Descent(self.problem, labels)
         descent.sweeps(self.polish)
-        if descent.energy < self.energy:
-            self._keep(descent)
+        self._keep(descent)
 
     def _settle(self) -> None:
         if self._descent is not None and self._descent.sweeps(SWEEPS):
             self._keep(self._descent)
 
     def _keep(self, descent: Descent) -> None:
-        self._descent = descent
-        self.labels, self.energy = descent.labels, descent.energy
+        """Keep a labelling that is better; one that is by its descent's estimate is evaluated."""
+        if descent.energy < self.energy:
+            energy = self.problem.energy(descent.labels)
+            if energy < self.energy:
+                self._descent, self.labels, self.energy = descent, descent.labels, energy
 
 
 class Pace:

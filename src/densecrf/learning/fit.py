@@ -24,7 +24,7 @@ from densecrf.learning.large_margin import (
     make_bundle,
 )
 from densecrf.presets import Model, get_model
-from densecrf.validation import ArgumentWarning, check_integer, check_positive
+from densecrf.validation import ArgumentWarning, check_gap, check_integer, check_positive
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -137,6 +137,7 @@ def fit_examples(
     """
     check_positive("strength", strength)
     check_positive("tolerance", tolerance)
+    check_gap(gap)
     check_integer("folds", folds, at_least=0)
     check_integer("max_passes", max_passes, at_least=1)
     check_integer("jobs", jobs, at_least=1)
