@@ -76,6 +76,9 @@ class DenseCRF:
     (1.6131, 1.0)
     """
 
+    #: What a model of `densecrf.label_prior` has added to the unaries of each label.
+    label_offsets: FloatArray | None = None
+
     def __init__(
         self,
         unary: Any,

@@ -45,7 +45,7 @@ def test_the_objective_is_certified_and_learning_helps() -> None:
         assert stage["lower_bound"] <= stage["objective"]
     assert [stage["learned"] for stage in provenance["stages"]] == ["weights", "costs"]
     assert {values[0] for values in told} == {"weights", "costs"}
-    assert provenance["better"]
+    assert provenance["chosen"] == "learned"
     assert "held-out" in provenance["verdict"]
     assert model.weight + model.bilateral_weight > START.weight + START.bilateral_weight
 

@@ -17,28 +17,35 @@ The regulariser is centred at a given model θ⁰ and weakens with the number of
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from densecrf.label_prior import LabelPrior
 from densecrf.learning.cutting_planes import Bundle, Vector
 from densecrf.learning.energy_features import EnergyFeatures, energy_features
+from densecrf.pairwise import Pairwise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
+    from densecrf.filters import Filter
     from densecrf.learning.examples import Example
     from densecrf.model import DenseCRF
     from densecrf.presets import Model
 
-__all__ = ["Learned", "Oracle", "Plane", "Separates", "Stage", "learn", "make_bundle"]
+    Labels = npt.NDArray[np.int64]
+
+__all__ = ["Learned", "Oracle", "Plane", "Separates", "Stage", "Task", "learn"]
 
 LEAST_SCALE, LEAST_COST = 0.1, 0.01
+OFFSET_UNIT = 0.25  # nats: a label's offset of so much costs as much as doubling a weight
 FINEST = 1e-5  # gap of the inference below which rounding errors matter
+_MOST_KEPT = 1 << 23  # pixels of the images whose filters are kept, about 100 bytes each
 LARGE = 1e4  # energy of a label that a known pixel does not have, when void pixels are filled
 
 
@@ -48,17 +55,55 @@ class Plane:
 
     Attributes
     ----------
-    loss : float
-        Of the most violating labelling x.
+    wrong : ndarray, (labels,)
+        Share of the known pixels that the most violating labelling x has wrong, by true label.
     features : EnergyFeatures
-        Of the truth minus those of x.
+        Of the truth minus those of x, per known pixel.
     hinge : float
         An upper bound of the hinge at the parameters where the plane was made.
     """
 
-    loss: float
+    wrong: Vector
     features: EnergyFeatures
     hinge: float
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A labelled image as the oracle sees it.
+
+    Attributes
+    ----------
+    example : Example
+        The image.
+    filled : ndarray of int, (*spatial)
+        The truth, void pixels filled.
+    shares : ndarray, (labels,)
+        The labels' shares in the network's output.
+    """
+
+    example: Example
+    filled: npt.NDArray[np.int64]
+    shares: Vector
+
+
+class Filters:
+    """The filters of the first images of a data set: their kernels stay, whatever their weights."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, list[Filter]] = {}
+        self._pixels = 0
+
+    def share(self, example: Example, model: Model, crf: DenseCRF) -> None:
+        """Give an image's energy the filters that are kept, or keep those that it builds."""
+        key = (id(example), repr((model.sigma, model.sigma_xy, model.sigma_color)))
+        if key in self._kept:
+            weights = [kernel.weight for kernel in crf.kernels]
+            parts = list(zip(weights, self._kept[key], strict=True))
+            vars(crf)["pairwise"] = Pairwise(parts, crf.n, "none")
+        elif self._pixels + crf.n <= _MOST_KEPT:
+            self._pixels += crf.n
+            self._kept[key] = [part for _, part in crf.pairwise.parts]
 
 
 @dataclass(frozen=True)
@@ -71,15 +116,18 @@ class Oracle:
         The loss of a wrong pixel, by its true label.
     threads, device
         As for `densecrf.DenseCRF.solve`.
+    filters : Filters
+        The filters of the images, as far as they are kept.
     """
 
     class_weights: Vector
     threads: int | None = None
     device: Any = None
+    filters: Filters = field(default_factory=Filters)
 
-    def solve(self, crf: DenseCRF, gap: float = 1e-2) -> Any:
+    def solve(self, crf: DenseCRF, gap: float = 1e-2, init: Any = None) -> Any:
         """Minimise with a certificate."""
-        return crf.solve("lp", gap=gap, threads=self.threads, device=self.device)
+        return crf.solve("lp", gap=gap, threads=self.threads, device=self.device, init=init)
 
     def fill(self, example: Example, model: Model) -> npt.NDArray[np.int64]:
         """Return the truth with its void pixels labelled by the MAP given the others."""
@@ -90,42 +138,63 @@ class Oracle:
         unary, image = example.load()
         others = np.arange(len(unary)).reshape(-1, *[1] * truth.ndim) != truth
         fixed = np.where(known & others, np.float32(LARGE), unary)
-        crf = model.crf(fixed, image)
-        labels: npt.NDArray[np.int64] = self.solve(crf).labels
+        labels: npt.NDArray[np.int64] = self.solve(model.crf(fixed, image)).labels
         return np.where(known, truth, labels)
 
     def separate(
-        self,
-        example: Example,
-        filled: npt.NDArray[np.int64],
-        stage: Stage,
-        theta: Vector,
-        gap: float,
-    ) -> Plane:
-        """Return the plane of the labelling that violates its margin most."""
-        unary, image = example.load()
-        scale, weights, costs = stage.numbers(theta)
-        known = example.truth >= 0
-        count = float(known.sum())
-        loss = np.where(known, self.class_weights[np.maximum(example.truth, 0)], 0)
-        augmented = np.float32(scale) * unary - loss.astype(np.float32)
-        np.put_along_axis(
-            augmented,
-            filled[None],
-            np.take_along_axis(augmented, filled[None], 0) + loss[None].astype(np.float32),
-            0,
-        )
-        crf = stage.with_numbers(weights, costs).crf(augmented, image)
-        found = self.solve(crf, gap)
+        self, task: Task, init: Labels | None, stage: Stage, theta: Vector, gap: float
+    ) -> tuple[Plane, Labels]:
+        """Return the plane of the labelling that violates its margin most, and the labelling.
+
+        Parameters
+        ----------
+        task : Task
+            The image.
+        init : ndarray of int, (*spatial), optional
+            Where the inference starts.
+        stage, theta
+            What is learned, and its present value.
+        gap : float
+            Accuracy of the inference.
+        """
+        unary, image = task.example.load()
+        truth, filled = task.example.truth, task.filled
+        numbers = stage.numbers(theta)
+        added = numbers.presence * stage.correction(task.shares) + numbers.offsets
+        known = truth >= 0
+        loss = np.where(known, self.class_weights[np.maximum(truth, 0)], 0).astype(np.float32)
+        described = unary.max(0) > unary.min(0)
+        scored = np.float32(numbers.scale) * unary
+        scored += added.astype(np.float32).reshape(-1, *[1] * truth.ndim) * described
+        augmented = scored - loss
+        at_truth = np.take_along_axis(scored, filled[None], 0)
+        np.put_along_axis(augmented, filled[None], at_truth, 0)
+        crf = stage.with_numbers(numbers.weights, numbers.costs).crf(augmented, image)
+        self.filters.share(task.example, stage.model, crf)
+        found = self.solve(crf, gap, init)
         of_truth = energy_features(unary, crf.pairwise, filled)
-        wrong = found.labels != filled
         features = of_truth - energy_features(unary, crf.pairwise, found.labels)
-        truth_energy = scale * of_truth.unary + float(weights @ of_truth.cuts @ costs)
-        return Plane(
-            float(loss[wrong].sum()) / count,
-            EnergyFeatures(features.unary / count, features.cuts / count),
-            (truth_energy - float(found.lower_bound)) / count,
+        mistaken = truth[known & (found.labels != filled)]
+        truth_energy = float(at_truth.sum(dtype=np.float64)) + float(
+            numbers.weights @ of_truth.cuts @ numbers.costs
         )
+        pixels = float(known.sum())
+        plane = Plane(
+            np.bincount(mistaken, minlength=len(unary)) / pixels,
+            features / pixels,
+            (truth_energy - float(found.lower_bound)) / pixels,
+        )
+        return plane, found.labels
+
+
+class Numbers(NamedTuple):
+    """The numbers that an energy is made of."""
+
+    scale: float
+    presence: float
+    offsets: Vector
+    weights: Vector
+    costs: Vector
 
 
 @dataclass(frozen=True)
@@ -139,7 +208,8 @@ class Stage:
     labels : int
         Number of labels.
     learned : {"weights", "costs"}
-        The kernels' weights, or the labels' costs; the scale of the unaries in both.
+        The kernels' weights and the label prior's trust and offsets, or the labels' costs; the
+        scale of the unaries in both.
     """
 
     model: Model
@@ -147,67 +217,104 @@ class Stage:
     learned: str
 
     @property
-    def weights(self) -> Vector:
-        """The kernels' weights at the centre."""
-        return np.array([self.model.weight, self.model.bilateral_weight], np.float64)
+    def prior(self) -> LabelPrior:
+        """The label prior at the centre."""
+        zero = (0.0,) * self.labels
+        return self.model.prior or LabelPrior((1 / self.labels,) * self.labels, zero, zero)
 
     @property
-    def costs(self) -> Vector:
-        """The labels' costs at the centre."""
-        given = self.model.label_costs
-        return np.ones(self.labels) if given is None else np.array(given, np.float64)
+    def centre(self) -> Numbers:
+        """The numbers at the centre."""
+        costs = self.model.label_costs
+        return Numbers(
+            1.0,
+            1.0,
+            np.array(self.prior.offsets),
+            np.array([self.model.weight, self.model.bilateral_weight], np.float64),
+            np.ones(self.labels) if costs is None else np.array(costs, np.float64),
+        )
+
+    def correction(self, shares: Vector) -> Vector:
+        """Return what the prior's trust alone adds to the unaries of an image."""
+        return np.asarray(self.prior.energies(shares) - np.array(self.prior.offsets))
 
     @property
     def anchor(self) -> Vector:
         """The parameters at the centre."""
-        return np.array([1.0, *(self.weights if self.learned == "weights" else self.costs)])
+        _, presence, offsets, weights, costs = self.centre
+        if self.learned == "weights":
+            return np.array([1.0, presence, *weights, *offsets])
+        return np.array([1.0, *costs])
+
+    @property
+    def unit(self) -> Vector:
+        """The change of each parameter that costs as much as any other."""
+        size = np.maximum(self.anchor, 0.1)
+        if self.learned == "weights":
+            size[-self.labels :] = OFFSET_UNIT
+        return size
 
     @property
     def floor(self) -> Vector:
         """The least parameters: unaries and labels always count for something."""
-        least = 0.0 if self.learned == "weights" else LEAST_COST
-        return np.array([LEAST_SCALE, *np.full(len(self.anchor) - 1, least)])
-
-    def numbers(self, theta: Vector) -> tuple[float, Vector, Vector]:
-        """Return the unary scale, the kernels' weights and the labels' costs."""
         if self.learned == "weights":
-            return float(theta[0]), theta[1:], self.costs
-        return float(theta[0]), self.weights, theta[1:]
+            return np.array([LEAST_SCALE, *[0.0] * 3, *[-np.inf] * self.labels])
+        return np.array([LEAST_SCALE, *[LEAST_COST] * self.labels])
 
-    def slope(self, features: EnergyFeatures) -> Vector:
-        """Return the gradient of the energy with respect to the parameters."""
-        cuts = features.cuts
-        rest = cuts @ self.costs if self.learned == "weights" else self.weights @ cuts
-        return np.array([features.unary, *rest])
+    def numbers(self, theta: Vector) -> Numbers:
+        """Return the numbers of an energy with these parameters."""
+        scale = float(theta[0])
+        if self.learned == "weights":
+            presence, weights, offsets = float(theta[1]), theta[2:4], theta[4:]
+            return self.centre._replace(
+                scale=scale, presence=presence, weights=weights, offsets=offsets
+            )
+        return self.centre._replace(scale=scale, costs=theta[1:])
+
+    def plane(self, plane: Plane, shares: Vector, class_weights: Vector) -> tuple[float, Vector]:
+        """Return a plane's offset and slope in the parameters."""
+        centre, features = self.centre, plane.features
+        loss, correction = float(class_weights @ plane.wrong), self.correction(shares)
+        presence = float(features.areas @ correction)
+        if self.learned == "weights":
+            pairwise = features.cuts @ centre.costs
+            return loss, np.array([features.unary, presence, *pairwise, *features.areas])
+        constant = loss + presence + float(features.areas @ centre.offsets)
+        return constant, np.array([features.unary, *(centre.weights @ features.cuts)])
 
     def learned_model(self, theta: Vector) -> Model:
         """Return the model of parameters: unaries at scale 1, the largest label cost 1."""
-        scale, weights, costs = self.numbers(theta)
-        scale, largest = max(scale, 1e-6), max(float(costs.max()), 1e-6)
-        return self.with_numbers(weights * largest / scale, costs / largest)
+        scale, presence, offsets, weights, costs = self.numbers(theta)
+        largest = max(float(costs.max()), 1e-6)
+        trust = presence / scale * np.array(self.prior.trust)
+        prior = replace(
+            self.prior, trust=tuple(trust.tolist()), offsets=tuple((offsets / scale).tolist())
+        )
+        return replace(self.with_numbers(weights * largest / scale, costs / largest), prior=prior)
 
     def with_numbers(self, weights: Vector, costs: Vector) -> Model:
-        """Return the model with these weights and label costs."""
+        """Return the model with these weights and label costs, and without a prior."""
         return replace(
             self.model,
             weight=float(weights[0]),
             bilateral_weight=float(weights[1]),
             label_costs=tuple(costs.tolist()),
+            prior=None,
         )
 
 
 class Separates(Protocol):
     """What `learn` needs of an oracle."""
 
+    @property
+    def class_weights(self) -> Vector:
+        """The loss of a wrong pixel, by its true label."""
+        ...
+
     def separate(
-        self,
-        example: Example,
-        filled: npt.NDArray[np.int64],
-        stage: Stage,
-        theta: Vector,
-        gap: float,
-    ) -> Plane:
-        """Return the plane of the labelling that violates its margin most."""
+        self, task: Task, init: Labels | None, stage: Stage, theta: Vector, gap: float
+    ) -> tuple[Plane, Labels]:
+        """Return the plane of the labelling that violates its margin most, and the labelling."""
         ...
 
 
@@ -238,10 +345,9 @@ class Learned:
 
 def learn(
     stage: Stage,
-    examples: Sequence[Example],
-    filled: Sequence[npt.NDArray[np.int64]],
+    tasks: Sequence[Task],
     oracle: Separates,
-    planes: list[tuple[int, Plane]],
+    planes: Sequence[list[Plane]],
     *,
     strength: float,
     gap: float,
@@ -254,10 +360,10 @@ def learn(
 
     Parameters
     ----------
-    stage, examples, filled, oracle
-        What is learned, from which images (void pixels filled), with which inference.
-    planes : list of (example, Plane)
-        Planes known already; those found are appended.
+    stage, tasks, oracle
+        What is learned, from which images, with which inference.
+    planes : sequence of list of Plane
+        Planes of each image that are known already; those found are appended.
     strength : float
         The regulariser's factor for one image; it is divided by their number.
     gap : float
@@ -271,21 +377,26 @@ def learn(
     report : callable, optional
         Told (passes, objective, lower bound) after each pass.
     """
-    bundle = make_bundle(stage, range(len(examples)), planes, strength)
+    bundle = Bundle(stage.anchor, stage.unit, stage.floor, strength / len(tasks), len(tasks))
+    for n, (task, known) in enumerate(zip(tasks, planes, strict=True)):
+        for plane in known:
+            bundle.add(n, *stage.plane(plane, task.shares, oracle.class_weights))
     best = Learned(stage.anchor, float("inf"), -float("inf"), 0)
+    starts: list[Labels | None] = [None] * len(tasks)
     with ThreadPoolExecutor(jobs) as pool:
         for made in range(1, max_passes + 1):
             minimum = bundle.minimise()
             theta = minimum.theta
             separate = partial(oracle.separate, stage=stage, theta=theta, gap=gap)
-            found = list(pool.map(separate, examples, filled))
-            objective = bundle.regulariser(theta) + float(np.mean([p.hinge for p in found]))
-            reached = bundle.regulariser(theta)
-            for n, plane in enumerate(found):
-                slope = stage.slope(plane.features)
-                reached += max(0.0, plane.loss + float(slope @ theta)) / len(found)
-                planes.append((n, plane))
-                bundle.add(n, plane.loss, slope)
+            found = list(pool.map(separate, tasks, starts))
+            starts = [labels for _, labels in found]
+            reached = objective = bundle.regulariser(theta)
+            for n, (plane, _) in enumerate(found):
+                offset, slope = stage.plane(plane, tasks[n].shares, oracle.class_weights)
+                objective += plane.hinge / len(found)
+                reached += max(0.0, offset + float(slope @ theta)) / len(found)
+                planes[n].append(plane)
+                bundle.add(n, offset, slope)
             if objective < best.objective:
                 best = replace(best, theta=theta, objective=objective)
             bound = max(best.lower_bound, minimum.lower_bound)
@@ -298,22 +409,3 @@ def learn(
                 break
             gap = max(0.25 * gap, FINEST) if exhausted else gap
     return best
-
-
-def make_bundle(
-    stage: Stage, chosen: Sequence[int], planes: list[tuple[int, Plane]], strength: float
-) -> Bundle:
-    """Return the planes of some examples as functions of a stage's parameters."""
-    anchor = stage.anchor
-    position = {example: n for n, example in enumerate(chosen)}
-    bundle = Bundle(
-        anchor,
-        np.maximum(anchor, 0.1),
-        stage.floor,
-        strength / len(position),
-        len(position),
-    )
-    for example, plane in planes:
-        if example in position:
-            bundle.add(position[example], plane.loss, stage.slope(plane.features))
-    return bundle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.minimisation import minimise
 from densecrf.solvers.registry import METHODS
 from densecrf.torch.device import within_memory
-from densecrf.torch.features import bilateral, positions
+from densecrf.torch.features import bilateral, positions, unaries
 from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.one_step_gradient import final_step, smoothed_log
 from densecrf.torch.pairwise import Pairwise
@@ -29,12 +29,10 @@ from densecrf.torch.validation import (
     check_scores,
     looks_bad,
 )
-from densecrf.validation import (
-    check_choice,
-    check_integer,
-    check_non_negative,
-    check_positive,
-)
+from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
+
+if TYPE_CHECKING:
+    from densecrf.label_prior import LabelPrior
 
 __all__ = ["BatchResult", "DenseCRF"]
 
@@ -163,6 +161,7 @@ class DenseCRF(nn.Module):
         learned = "compatibility" in self._learn
         self.costs = nn.Parameter(costs) if learned and costs is not None else costs
         self._tree: LabelTree | None = None
+        self._prior: LabelPrior | None = None
         self._kept: tuple[Hashable, Lattice] | None = None
 
     @classmethod
@@ -188,6 +187,7 @@ class DenseCRF(nn.Module):
             **options,
         )
         layer._tree = None if "compatibility" in layer._learn else tree
+        layer._prior = chosen.prior
         return layer
 
     def _weight(self, name: str, value: float) -> None:
@@ -295,8 +295,7 @@ class DenseCRF(nn.Module):
         """
         dtype = _working_dtype(logits)
         classes = logits.shape[1]
-        scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(classes, -1)
-        unary = -torch.log_softmax(scores, 0)
+        unary = unaries(logits, dtype, self._prior)
         suspect = looks_bad(logits)
         features, weights = self._kernels(image, dtype, workspace)
         try:
