@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 #: Nats per pixel that a label's border may cost, by one image's statistics and by many images'.
-TOLERATED, TOLERATED_BY_MANY = 1.25, 1.5
+TOLERATED, TOLERATED_BY_MANY = 1.25, 1.0
 #: Share of an image that a label's pixels are weighed against: with fewer its statistics are noise.
 PRIOR_SHARE = 0.002
 

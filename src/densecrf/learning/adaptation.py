@@ -12,7 +12,7 @@ from densecrf.label_costs import (
     sum_statistics,
 )
 from densecrf.label_prior import label_shares, prior_from_shares
-from densecrf.presets import PRESETS, Model, get_model
+from densecrf.presets import Model, get_model
 from densecrf.refinement import build
 from densecrf.validation import check_positive, check_threads
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Seen", "adapt", "adapted", "look_at", "unadapted"]
 
-#: What the default model becomes before it is adapted: DeepLab's kernels, at any resolution.
-KERNELS = replace(PRESETS["deeplab"], scale_sigmas=True, confidence=PRESETS["default"].confidence)
-
 
 def adapt(
     images: Iterable[Any],
@@ -39,11 +36,13 @@ def adapt(
     threads: int | None = None,
     **reading: Any,
 ) -> Model:
-    """Return a model with label costs for images of one kind, from a network's output alone.
+    """Return a model for images of one kind, from a network's output alone.
 
     Labels whose regions are thin or scattered in the network's own labelling pay less for their
-    borders, so that the refinement does not remove them. Ten images or more of one data set give
-    better costs than each image's own, which the default model uses.
+    borders, so that the refinement does not remove them (`densecrf.label_costs`). Where most images
+    lack most labels, labels of which an image shows little become less probable there
+    (`densecrf.label_prior`). Ten images or more of one data set give better numbers than each
+    image's own, which the default model uses.
 
     Parameters
     ----------
@@ -106,9 +105,8 @@ def look_at(crf: DenseCRF, threads: int = 0) -> Seen:
 
 
 def unadapted(model: Model) -> Model:
-    """Return a model without what `adapted` finds; the default's kernels give way to `KERNELS`."""
-    start = KERNELS if model == PRESETS["default"] else model
-    return replace(start, label_costs=None, prior=None)
+    """Return a model without what `adapted` finds."""
+    return replace(model, label_costs=None, prior=None)
 
 
 def adapted(model: Model, found: Sequence[Seen], tolerated: float = TOLERATED_BY_MANY) -> Model:

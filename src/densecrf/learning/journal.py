@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from densecrf.learning.energy_features import EnergyFeatures
-from densecrf.learning.large_margin import Oracle, Plane, Stage, Task
+from densecrf.learning.stage import Plane, Stage
 
 if TYPE_CHECKING:
     import os
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from densecrf.learning.cutting_planes import Vector
+    from densecrf.learning.oracle import Oracle, Task
 
 __all__ = ["Journal"]
 

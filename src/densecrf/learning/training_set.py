@@ -13,7 +13,9 @@ import numpy as np
 from densecrf.experiments.metrics import accuracy, confusion_matrix, mean_iou
 from densecrf.label_prior import label_shares
 from densecrf.learning.adaptation import Seen, adapted, look_at, unadapted
-from densecrf.learning.large_margin import Learned, Oracle, Plane, Stage, Task, learn
+from densecrf.learning.large_margin import Learned, learn
+from densecrf.learning.oracle import Oracle, Task
+from densecrf.learning.stage import Plane, Stage
 from densecrf.presets import PRESETS, Model
 
 if TYPE_CHECKING:
@@ -30,10 +32,10 @@ STAGES = ("weights", "costs")
 #: Share of the loss that weighs classes alike, whatever their number of pixels.
 BALANCE = 0.5
 _HEAVIEST = 5.0  # a class's pixels weigh at most so much more than the average pixel
-#: Kernels that are tried besides those of `densecrf.adapt`.
+#: Models whose kernels are tried besides the default's.
 SEARCHED = (
-    replace(PRESETS["default"], label_costs=None),
-    replace(PRESETS["tuned"], scale_sigmas=True),
+    replace(PRESETS["tuned"], scale_sigmas=True, pixels=PRESETS["default"].pixels),
+    replace(PRESETS["deeplab"], scale_sigmas=True, pixels=PRESETS["default"].pixels),
 )
 
 Report = Callable[[str, int, float, float], object]
@@ -117,8 +119,9 @@ class TrainingSet:
         losses = class_weights(self.examples, chosen, self.labels)
         oracle = replace(self.oracle, class_weights=losses)
         settings = self.settings
+        scale = 1.0
         for learned in STAGES:
-            stage = Stage(centre, self.labels, learned)
+            stage = Stage(centre, self.labels, learned, scale)
             found = learn(
                 stage,
                 [self._tasks[n] for n in chosen],
@@ -132,7 +135,7 @@ class TrainingSet:
                 report=None if report is None else partial(report, learned),
             )
             yield stage, found
-            centre = stage.learned_model(found.theta)
+            centre, scale = stage.learned_model(found.theta), float(found.theta[0])
 
     def confusions(self, model: Model, chosen: Sequence[int]) -> list[npt.NDArray[np.int64]]:
         """Return the confusion matrices of some images under a model."""
