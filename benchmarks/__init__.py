@@ -1,1 +1,1 @@
-"""Benchmarks: one a file, each a function ``run(scale)`` that returns a `Section`."""
+"""Benchmarks: one per file, each a function ``run(scale)`` that returns a `Section`."""

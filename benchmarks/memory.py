@@ -27,7 +27,7 @@ out = np.zeros_like(y)
 operator.mass
 spread = Levels(levels, 0.0, levels - 1.0, False)
 peak = Peak()
-operator.ordered_planes(y, out, spread, threads=threads)
+operator.ordered_planes(y, spread, out, threads)
 print(json.dumps({
     "peak": peak.growth(),
     "formula": operator.ordered_workspace(labels, levels, threads),

@@ -53,13 +53,13 @@ def _row(name: str, operator: LatticeFilter, y: np.ndarray, halves: int) -> tupl
     out = np.empty_like(y)
     n = y.shape[1]
 
-    def one_pass(threads: int, *, hard: bool) -> Callable[[], None]:
+    def one_pass(threads: int, *, hard: bool) -> Callable[[], object]:
         levels = Levels(10, 0.0, 9.0, hard)
-        return lambda: operator.ordered_planes(y, out, levels, threads=threads)
+        return lambda: operator.ordered_planes(y, levels, out, threads)
 
-    def baseline(order: str, labels: int) -> Callable[[], None]:
-        some, result = y[:labels], out[:labels]
-        return lambda: operator.ordered_exactly(some, result, order, 10, threads=1)
+    def baseline(order: str, labels: int) -> Callable[[], object]:
+        some = y[:labels]
+        return lambda: operator.ordered_exactly(some, order, 10, 1)
 
     alone, soft, literal = in_turn(
         one_pass(1, hard=True), one_pass(1, hard=False), baseline("literal", LABELS)

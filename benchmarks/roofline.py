@@ -52,7 +52,7 @@ def run(scale: str) -> Section:
         operator, dimension = LatticeFilter(features), features.shape[1]
         plain, ordered = in_turn(
             lambda o=operator: o.apply_planes(y, out, threads=1),
-            lambda o=operator: o.ordered_planes(y, out, levels, threads=1),
+            lambda o=operator: o.ordered_planes(y, levels, out, 1),
             clock=time.process_time,
             repeat=repeat,
         )

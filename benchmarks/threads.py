@@ -42,8 +42,8 @@ def run(scale: str) -> Section:
         operator = LatticeFilter(features)
         for what, call in (
             ("build", lambda t, f=features: LatticeFilter(f, threads=t)),
-            ("apply", lambda t, o=operator: o.apply_planes(y, out, threads=t)),
-            ("ordered", lambda t, o=operator: o.ordered_planes(y, out, levels, threads=t)),
+            ("apply", lambda t, o=operator: o.apply_planes(y, out, t)),
+            ("ordered", lambda t, o=operator: o.ordered_planes(y, levels, out, t)),
         ):
             rows.append(_row(f"{what}, {name}", call, counts, repeat))
     small = photograph(153_600)

@@ -121,6 +121,35 @@ def test_a_constant_labelling_is_not_below_the_bound(method, weight, normalizati
     assert result.lower_bound <= crf.constant_energies().min()
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_labels_that_cost_something_beside_themselves(device):
+    """What a pixel has with itself is no pair; it is taken out in double precision."""
+    if device is not None:
+        pytest.importorskip("torch")
+        from densecrf.torch.device import checked_device, problem_on
+    rng = np.random.default_rng(3)
+    for seed in range(20):
+        potts = tiny(seed)
+        mu = rng.normal(size=(potts.n_labels,) * 2)
+        mu = (mu + mu.T).astype(np.float32)
+        grid = potts.unary.reshape(-1, *potts.shape)
+        crf = DenseCRF(grid, potts.kernels, potts.normalization, compatibility=mu)
+        result = crf.solve("qp", device=device)
+        problem = Problem(crf) if device is None else problem_on(crf, checked_device(device))
+        unit = problem.double_from_numpy(np.eye(crf.n))
+        k = problem.to_numpy(problem.apply_double(unit)) * (1 - np.eye(crf.n))
+        x = np.array(list(itertools.product(range(crf.n_labels), repeat=crf.n)))
+        unary = crf.unary.astype(np.float64)[x, np.arange(crf.n)].sum(1)
+        costs = mu.astype(np.float64)[x[:, :, None], x[:, None, :]]
+        energies = unary + 0.5 * np.einsum("ab,xab->x", k, costs)
+        chosen = problem.from_numpy(result.labels.reshape(-1).astype(np.int64))
+        rounding = problem.energy_rounding(chosen)
+        own = int(np.flatnonzero((x == result.labels.reshape(-1)).all(1))[0])
+        assert result.energy == pytest.approx(energies[own], rel=0, abs=2 * rounding)
+        if result.lower_bound is not None:  # None: the start is the quadratic program's minimum
+            assert result.lower_bound <= energies.min() + 2 * rounding
+
+
 @pytest.mark.parametrize("weight", [1e2, 1e3, 1e4])
 @pytest.mark.parametrize("method", ["mf5", "dc-neg", "lp"])
 def test_one_accumulation_of_the_energy(weight, method):

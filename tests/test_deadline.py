@@ -168,9 +168,7 @@ def test_a_call_that_is_cut_ends_quietly(threads):
     crf = densecrf.DenseCRF(u, [densecrf.Spatial(3.0, 1.0)])
     crf.energy(np.zeros(crf.shape, int))
     for limit in (0.06, 0.08, 0.12, 0.2):
-        result = crf.solve(
-            "mf", time_limit=limit, threads=threads, iterations=10**6, tolerance=0.0
-        )
+        result = crf.solve("mf", time_limit=limit, threads=threads, iterations=10**6, tolerance=0.0)
         assert result.message.startswith("time limit")
 
 

@@ -184,7 +184,8 @@ def apply(lattice, values, out, factor=1.0):
 
 def ordered(lattice, scores, offsets, extents, mass, levels, out):
     given = {"offsets": offsets, "extents": extents, "mass": mass, "symmetric": True}
-    lattice.ordered(scores, out, levels, **given, factor=1.0, accumulate=False, threads=0)
+    out[...] = 0
+    lattice.ordered(scores, out, levels, **given, factor=1.0, threads=0)
 
 
 @pytest.mark.parametrize("sigma", [0.7, 3.0])  # lattices larger than the planes, and smaller
@@ -230,9 +231,6 @@ def test_energy_and_icm_moves_of_a_labelling(sigma, labels):
     x = rng.integers(0, max(1, labels - 2), n)  # some labels that nobody has
     same = x[:, None] == x
     total = core().LatticeSum((lattice,), [0.3], True)
-    unary, equal = total.potts_energy(phi, x, 0)
-    assert unary == pytest.approx(phi[x, np.arange(n)].sum(), rel=1e-6)
-    assert equal == pytest.approx((matrix * same).sum(), rel=1e-5)
     best, gain = np.empty(n, np.int64), np.empty(n, np.float32)
     sums = total.potts_icm_moves(phi, x, mass=mass, own=own, best=best, gain=gain, threads=0)
     others = matrix - np.diag(own)
@@ -240,17 +238,21 @@ def test_energy_and_icm_moves_of_a_labelling(sigma, labels):
     now = costs[x, np.arange(n)]
     np.testing.assert_allclose(gain, now - costs.min(0), rtol=0, atol=1e-5)
     np.testing.assert_allclose(costs[best, np.arange(n)], costs.min(0), rtol=0, atol=1e-5)
-    assert sums[0] == pytest.approx(unary, rel=1e-6)
+    assert sums[0] == pytest.approx(phi[x, np.arange(n)].sum(), rel=1e-6)
     assert sums[1] == pytest.approx((matrix * ~same).sum(), rel=1e-5, abs=1e-4)
     assert sums[2] == (gain > 0).sum()
 
 
 def test_labels_outside_the_planes_are_refused():
     total = core().LatticeSum((core().Lattice.build(np.zeros((4, 1)), 0),), [1.0], True)
-    phi = np.zeros((2, 4), np.float32)
+    phi, some = np.zeros((2, 4), np.float32), np.zeros(4, np.float32)
+    best, gain = np.empty(4, np.int64), np.empty(4, np.float32)
     for wrong in (2, -1):
+        labels = np.array([0, 1, wrong, 0])
         with pytest.raises(ValueError, match="labels"):
-            total.potts_energy(phi, np.array([0, 1, wrong, 0]), 0)
+            total.potts_icm_moves(phi, labels, mass=some, own=some, best=best, gain=gain, threads=0)
+        with pytest.raises(ValueError, match="labels"):
+            total.pairs_double(labels, 2, None, 0)
 
 
 @pytest.mark.parametrize("hard", [False, True])

@@ -99,8 +99,8 @@ def test_solutions_are_equal_for_any_thread_count():
 def test_no_channels_are_harmless():
     operator = LatticeFilter(random_features(3, 2))
     nothing = np.empty((0, 3), np.float32)
-    operator.apply_planes(nothing, nothing)
-    operator.ordered_planes(nothing, nothing, Levels(10, 0.0, 9.0, hard=False))
+    assert operator.apply_planes(nothing).size == 0
+    assert operator.ordered_planes(nothing, Levels(10, 0.0, 9.0, hard=False)).size == 0
     assert operator.ordered_workspace(0) == 0
 
 

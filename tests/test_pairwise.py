@@ -93,6 +93,11 @@ def test_masses_and_diagonal(pairwise, matrix):
     assert pairwise.total_mass == pytest.approx(matrix.sum(), rel=1e-5)
 
 
+def test_the_diagonal_in_double_precision_is_that_of_the_matrix(pairwise):
+    diagonal = np.diag(pairwise.apply_double(np.eye(N)))
+    np.testing.assert_allclose(pairwise.diagonal_double, diagonal, rtol=1e-14)
+
+
 def test_restriction_is_the_submatrix(pairwise, matrix):
     pixels = np.array([0, 3, 4, 11, 17, 29])
     part = pairwise.restricted(pixels)
@@ -128,5 +133,5 @@ def test_ordered_sums(pairwise, matrix):
 
 
 def test_the_grid_is_for_spatial_kernels_alone():
-    with pytest.raises(ValueError, match='filter="grid" works for Spatial kernels alone'):
+    with pytest.raises(ValueError, match="filter='grid': works for Spatial kernels alone"):
         build_filter(kernels("exact")[1], SHAPE, "grid", "symmetric", 1)

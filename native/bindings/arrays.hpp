@@ -21,7 +21,6 @@ void bind_lattice(nb::module_& m);
 void bind_baselines(nb::module_& m);
 void bind_lattice_sum(nb::module_& m);
 void bind_grid(nb::module_& m);
-void bind_double_filter(nb::module_& m);
 void bind_pixelwise(nb::module_& m);
 
 template <class T>
@@ -92,9 +91,11 @@ inline Blur blur_of(bool symmetric) {
 }
 
 // From densecrf.filters.base.Levels.
-inline Levels levels_of(nb::handle given) {
-  const Levels levels{nb::cast<int>(given.attr("count")), nb::cast<float>(given.attr("low")),
-                      nb::cast<float>(given.attr("scale")), nb::cast<bool>(given.attr("hard"))};
+template <class Real = float>
+LevelsOf<Real> levels_of(nb::handle given) {
+  const LevelsOf<Real> levels{nb::cast<int>(given.attr("count")), nb::cast<Real>(given.attr("low")),
+                              nb::cast<Real>(given.attr("scale")),
+                              nb::cast<bool>(given.attr("hard"))};
   require(levels.count >= 2, "levels: at least 2");
   return levels;
 }

@@ -22,20 +22,19 @@ void check(const Grid& grid, std::size_t pixels, const Column& columns, const Co
 }
 
 void apply(Matrix<const float> in, Matrix<float> out, const std::vector<std::int64_t>& shape,
-           const std::vector<std::vector<float>>& taps, Column columns, Column rows, float factor,
-           bool accumulate, int threads) {
+           const std::vector<std::vector<float>>& taps, Column columns, Column rows, int threads) {
   const Grid grid{shape, taps};
   check(grid, in.shape(1), columns, rows);
   check_same_shape(in, out);
   parallel(threads, [&](Team& team) {
     grid_plain(grid, in.data(), columns.data(), rows.data(), out.data(),
-               static_cast<int>(in.shape(0)), factor, accumulate, team);
+               static_cast<int>(in.shape(0)), team);
   });
 }
 
 void ordered(Matrix<const float> scores, Matrix<float> out, nb::handle levels,
              const std::vector<std::int64_t>& shape, const std::vector<std::vector<float>>& taps,
-             Column columns, Column rows, Column mass, float factor, bool accumulate, int threads) {
+             Column columns, Column rows, Column mass, int threads) {
   const Grid grid{shape, taps};
   const Levels given = levels_of(levels);
   check(grid, scores.shape(1), columns, rows);
@@ -43,7 +42,7 @@ void ordered(Matrix<const float> scores, Matrix<float> out, nb::handle levels,
   require(mass.shape(0) == scores.shape(1), "mass: not one number per pixel");
   parallel(threads, [&](Team& team) {
     grid_ordered(grid, scores.data(), columns.data(), rows.data(), out.data(),
-                 static_cast<int>(scores.shape(0)), given, mass.data(), factor, accumulate, team);
+                 static_cast<int>(scores.shape(0)), given, mass.data(), team);
   });
 }
 
@@ -51,10 +50,9 @@ void ordered(Matrix<const float> scores, Matrix<float> out, nb::handle levels,
 
 void bind_grid(nb::module_& m) {
   m.def("grid_apply", &apply, "values"_a, "out"_a.noconvert(), nb::kw_only(), "shape"_a, "taps"_a,
-        "columns"_a, "rows"_a, "factor"_a, "accumulate"_a, "threads"_a);
+        "columns"_a, "rows"_a, "threads"_a);
   m.def("grid_ordered", &ordered, "scores"_a, "out"_a.noconvert(), "levels"_a, nb::kw_only(),
-        "shape"_a, "taps"_a, "columns"_a, "rows"_a, "mass"_a, "factor"_a, "accumulate"_a,
-        "threads"_a);
+        "shape"_a, "taps"_a, "columns"_a, "rows"_a, "mass"_a, "threads"_a);
 }
 
 }  // namespace densecrf

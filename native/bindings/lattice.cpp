@@ -43,7 +43,7 @@ Lattice restricted(const Lattice& self, Vector<const std::int32_t> pixels, int t
   return parallel(threads, [&](Team& team) { return self.restricted(pixels.data(), count, team); });
 }
 
-void diagonal(const Lattice& self, Vector<float> out, int threads) {
+void diagonal(const Lattice& self, Vector<double> out, int threads) {
   check_pixels(self, out.shape(0));
   parallel(threads, [&](Team& team) { self.diagonal(out.data(), team); });
 }
@@ -61,7 +61,7 @@ void apply(const Lattice& self, Strided<const float> in, Strided<float> out, boo
 
 void ordered(const Lattice& self, Matrix<const float> scores, Matrix<float> out, nb::handle levels,
              std::optional<Matrix<const float>> offsets, Matrix<const float> extents,
-             Vector<const float> mass, bool symmetric, float factor, bool accumulate, int threads) {
+             Vector<const float> mass, bool symmetric, float factor, int threads) {
   check_pixels(self, scores.shape(1));
   check_pixels(self, mass.shape(0));
   check_same_shape(scores, out);
@@ -71,8 +71,7 @@ void ordered(const Lattice& self, Matrix<const float> scores, Matrix<float> out,
   const Scores given{scores.data(), offsets ? offsets->data() : nullptr, extents.data(),
                      static_cast<int>(scores.shape(0)), levels_of(levels)};
   parallel(threads, [&](Team& team) {
-    filter_ordered(self, given, mass.data(), blur_of(symmetric), {out.data(), factor, accumulate},
-                   team);
+    filter_ordered(self, given, mass.data(), blur_of(symmetric), {out.data(), factor}, team);
   });
 }
 
@@ -96,10 +95,9 @@ void bind_lattice(nb::module_& m) {
       .def("restricted", &restricted, "pixels"_a, "threads"_a)
       .def("diagonal", &diagonal, "out"_a.noconvert(), "threads"_a)
       .def("apply", &apply, "values"_a, "out"_a.noconvert(), nb::kw_only(), "symmetric"_a,
-           "factor"_a, "accumulate"_a, "threads"_a)
+           "factor"_a = 1.0f, "accumulate"_a = false, "threads"_a)
       .def("ordered", &ordered, "scores"_a, "out"_a.noconvert(), "levels"_a, nb::kw_only(),
-           "offsets"_a.none(), "extents"_a, "mass"_a, "symmetric"_a, "factor"_a, "accumulate"_a,
-           "threads"_a);
+           "offsets"_a.none(), "extents"_a, "mass"_a, "symmetric"_a, "factor"_a, "threads"_a);
 }
 
 }  // namespace densecrf

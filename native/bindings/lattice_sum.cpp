@@ -1,4 +1,4 @@
-// Sums of lattice filters, mean field's step and the Potts energy with them.
+// Sums of lattice filters, with what solvers do to them; the same in double precision.
 #include "densecrf/lattice_sum.hpp"
 
 #include <nanobind/stl/array.h>
@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "arrays.hpp"
+#include "densecrf/double_filter.hpp"
 #include "densecrf/labelling.hpp"
 
 namespace densecrf {
@@ -16,7 +17,7 @@ using Labels = Vector<const std::int64_t>;
 using Column = Vector<const float>;
 
 void make(LatticeSum* self, const std::vector<const Lattice*>& lattices,
-          const std::vector<float>& weights, bool symmetric) {
+          const std::vector<double>& weights, bool symmetric) {
   require(!lattices.empty() && lattices.size() == weights.size(), "one weight for each lattice");
   std::vector<LatticeSum::Term> terms;
   for (std::size_t i = 0; i < lattices.size(); ++i) {
@@ -29,6 +30,43 @@ void make(LatticeSum* self, const std::vector<const Lattice*>& lattices,
 
 void check_pixels(const LatticeSum& self, std::size_t count) {
   check_pixels(*self.terms[0].lattice, count);
+}
+
+void apply_doubles(const LatticeSum& self, Matrix<const double> in, Matrix<double> out,
+                   int threads) {
+  check_pixels(self, in.shape(1));
+  check_same_shape(in, out);
+  parallel(threads, [&](Team& team) {
+    apply_double(self, in.data(), out.data(), static_cast<int>(in.shape(0)), team);
+  });
+}
+
+void ordered_doubles(const LatticeSum& self, Matrix<const float> scores, Matrix<double> out,
+                     nb::handle levels, std::optional<Matrix<const float>> offsets,
+                     Matrix<const float> extents, Vector<const double> mass, int threads) {
+  check_pixels(self, scores.shape(1));
+  check_same_shape(scores, out);
+  if (offsets) check_same_shape(scores, *offsets);
+  check_columns(scores, mass);
+  require(extents.shape(0) == scores.shape(0) && extents.shape(1) == 2,
+          "extents: not two numbers per channel");
+  const auto given = levels_of<double>(levels);
+  parallel(threads, [&](Team& team) {
+    ordered_double(self, mass.data(), scores.data(), offsets ? offsets->data() : nullptr,
+                   extents.data(), out.data(), static_cast<int>(scores.shape(0)), given, team);
+  });
+}
+
+double pairs(const LatticeSum& self, Labels labels, int count,
+             std::optional<Matrix<const double>> costs, int threads) {
+  check_pixels(self, labels.shape(0));
+  if (costs)
+    require(
+        static_cast<int>(costs->shape(0)) == count && static_cast<int>(costs->shape(1)) == count,
+        "costs: not a row and a column for each label");
+  return parallel(threads, [&](Team& team) {
+    return pairs_double(self, labels.data(), count, costs ? costs->data() : nullptr, team);
+  });
 }
 
 void apply(const LatticeSum& self, Matrix<const float> in, Matrix<float> out, int threads) {
@@ -57,14 +95,6 @@ void mass(const LatticeSum& self, Vector<float> out, int threads) {
   });
 }
 
-auto energy(const LatticeSum& self, Matrix<const float> phi, Labels labels, int threads) {
-  check_pixels(self, phi.shape(1));
-  check_columns(phi, labels);
-  return parallel(threads, [&](Team& team) {
-    return potts_energy(self, planes_of(phi), phi.data(), labels.data(), team);
-  });
-}
-
 auto moves(const LatticeSum& self, Matrix<const float> phi, Labels labels, Column mass, Column own,
            Vector<std::int64_t> best, Vector<float> gain, int threads) {
   check_pixels(self, phi.shape(1));
@@ -85,9 +115,12 @@ void bind_lattice_sum(nb::module_& m) {
       .def("mean_field_step", &step, "phi"_a, "y"_a, "own"_a.none(), "out"_a.noconvert(),
            "threads"_a)
       .def("mass", &mass, "out"_a.noconvert(), "threads"_a)
-      .def("potts_energy", &energy, "phi"_a, "labels"_a, "threads"_a)
       .def("potts_icm_moves", &moves, "phi"_a, "labels"_a, nb::kw_only(), "mass"_a, "own"_a,
-           "best"_a.noconvert(), "gain"_a.noconvert(), "threads"_a);
+           "best"_a.noconvert(), "gain"_a.noconvert(), "threads"_a)
+      .def("apply_double", &apply_doubles, "values"_a, "out"_a.noconvert(), "threads"_a)
+      .def("ordered_double", &ordered_doubles, "scores"_a, "out"_a.noconvert(), "levels"_a,
+           nb::kw_only(), "offsets"_a.none(), "extents"_a, "mass"_a, "threads"_a)
+      .def("pairs_double", &pairs, "labels"_a, "count"_a, "costs"_a.none(), "threads"_a);
 }
 
 }  // namespace densecrf

@@ -21,7 +21,7 @@ const float* data_of(const std::optional<Vector<const float>>& array) {
 
 }  // namespace
 
-// The arrays of a call have the same shape, vectors one number a pixel.
+// The arrays of a call have the same shape, vectors one number per pixel.
 void bind_pixelwise(nb::module_& m) {
   using In = Matrix<const float>;
   using Out = Matrix<float>;

@@ -16,7 +16,8 @@ bool BlurredLattices::fits(const LatticeSum& sum, int channels, std::int64_t flo
 
 BlurredLattices::BlurredLattices(const LatticeSum& sum, int channels)
     : sum_(sum), channels_(channels) {
-  for (const auto& term : sum.terms) factors_.push_back(term.weight * term.lattice->scale());
+  for (const auto& term : sum.terms)
+    factors_.push_back(static_cast<float>(term.weight) * term.lattice->scale());
 }
 
 BlurredLattices::~BlurredLattices() {

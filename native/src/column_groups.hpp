@@ -14,7 +14,7 @@ inline constexpr int kColumns = RowKernels::kDoubles;  // that go through all bl
 inline constexpr std::int64_t kGrain = 1024;
 
 // What a term's filter is multiplied by, for the sum of both orders of the blurs.
-inline double factor_of(const DoubleTerm& term) {
+inline double factor_of(const LatticeSum::Term& term) {
   const double scale = 1 / (1 + std::ldexp(1.0, -term.lattice->dimension()));
   return 0.5 * term.weight * scale;
 }

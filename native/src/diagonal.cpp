@@ -52,9 +52,9 @@ class Edges {
 
   // The entry of corners k <= l of a simplex with these vertices and ranks. `from` and `to` are the
   // axes, as bits, along which these corners lie from corner 0.
-  float between(const std::int32_t* vertex, const std::uint8_t* rank, int k, int l,
-                std::uint32_t from, std::uint32_t to) {
-    const float* entries = entries_.data() + (l - k) * kCodes;
+  double between(const std::int32_t* vertex, const std::uint8_t* rank, int k, int l,
+                 std::uint32_t from, std::uint32_t to) {
+    const double* entries = entries_.data() + (l - k) * kCodes;
     if (known_.empty()) return entries[paths(vertex, rank, k, l)];
     std::atomic<std::uint8_t>& known =
         known_[(static_cast<std::size_t>(vertex[k]) << corners_) + (to ^ from)];
@@ -69,10 +69,9 @@ class Edges {
  private:
   static constexpr int kCodes = 9;  // up to two paths inside and two outside
 
-  float entry(int steps, int inside, int outside) const {
-    if (steps == 0) return 1 + std::ldexp(static_cast<float>(outside), -corners_);
-    return 0.5f * (std::ldexp(static_cast<float>(inside), -steps) +
-                   std::ldexp(static_cast<float>(outside), steps - corners_));
+  double entry(int steps, int inside, int outside) const {
+    if (steps == 0) return 1 + std::ldexp(outside, -corners_);
+    return 0.5 * (std::ldexp(inside, -steps) + std::ldexp(outside, steps - corners_));
   }
 
   int paths(const std::int32_t* vertex, const std::uint8_t* rank, int k, int l) const {
@@ -91,20 +90,20 @@ class Edges {
 
   const Topology& t_;
   int corners_;
-  std::vector<float> entries_;                    // by number of axes and code
+  std::vector<double> entries_;                   // by number of axes and code
   std::vector<std::atomic<std::uint8_t>> known_;  // (vertices, 2^(d+1)): 1 + code, 0 is unknown
 };
 
 // For pixels [begin, end). The usual numbers of corners are known to the compiler; 0 stands for
 // any.
 template <int Corners>
-void diagonal_of(const Lattice& lattice, Edges& edges, float* out, std::int64_t begin,
+void diagonal_of(const Lattice& lattice, Edges& edges, double* out, std::int64_t begin,
                  std::int64_t end) {
   const Topology& t = *lattice.topology;
   const std::int64_t n = t.pixels;
   const int corners = Corners > 0 ? Corners : t.dimension + 1;
   constexpr int kMost = Corners > 0 ? Corners : kMaxDimension + 1;
-  const double scale = lattice.scale();
+  const double scale = 1 / (1 + std::ldexp(1.0, -t.dimension));  // unrounded
   for (std::int64_t a = begin; a < end; ++a) {
     std::int32_t vertex[kMost];
     std::uint8_t rank[kMost];
@@ -124,13 +123,13 @@ void diagonal_of(const Lattice& lattice, Edges& edges, float* out, std::int64_t 
         row += 2 * edges.between(vertex, rank, k, l, axes[k], axes[l]) * weight[l];
       sum += row * weight[k];
     }
-    out[a] = static_cast<float>(sum * scale);
+    out[a] = sum * scale;
   }
 }
 
 }  // namespace
 
-void Lattice::diagonal(float* out, Team& team) const {
+void Lattice::diagonal(double* out, Team& team) const {
   const int d = dimension();
   auto* part = d == 2   ? diagonal_of<3>
                : d == 3 ? diagonal_of<4>

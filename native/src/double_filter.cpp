@@ -94,20 +94,20 @@ class ActiveLevels {
 
 // Filters rows of kColumns numbers; use(rows, begin, end) gets those of some pixels.
 template <class Use>
-void filter_rows(const std::vector<DoubleTerm>& terms, const double* rows, Team& team, Use&& use) {
+void filter_rows(const LatticeSum& sum, const double* rows, Team& team, Use&& use) {
   std::vector<ColumnGroups> blurred;
-  for (const DoubleTerm& term : terms)
+  for (const auto& term : sum.terms)
     blurred.push_back(blurred_twice(
         *term.lattice->topology, kColumns, team,
         [&](ColumnGroups& forward, std::int64_t begin, std::int64_t end) {
           row_kernels().splat_doubles(term.lattice->view(), rows,
                                       forward.group(0) + begin * kColumns, begin, end);
         }));
-  team.run(terms.front().lattice->pixels(), kTile, [&](std::int64_t begin, std::int64_t end, int) {
+  team.run(sum.pixels(), kTile, [&](std::int64_t begin, std::int64_t end, int) {
     double filtered[kTile * kColumns];
-    for (std::size_t i = 0; i < terms.size(); ++i)
-      row_kernels().slice_doubles(terms[i].lattice->view(), blurred[i].group(0),
-                                  factor_of(terms[i]), i > 0, filtered, begin, end);
+    for (std::size_t i = 0; i < blurred.size(); ++i)
+      row_kernels().slice_doubles(sum.terms[i].lattice->view(), blurred[i].group(0),
+                                  factor_of(sum.terms[i]), i > 0, filtered, begin, end);
     use(filtered, begin, end);
   });
 }
@@ -119,7 +119,7 @@ struct Blurred {
   ColumnGroups twice;
 };
 
-Blurred blurred_batch(const DoubleTerm& term, const Batch& batch, const ActiveLevels& active,
+Blurred blurred_batch(const LatticeSum::Term& term, const Batch& batch, const ActiveLevels& active,
                       Team& team) {
   const Lattice& lattice = *term.lattice;
   const Topology& t = *lattice.topology;
@@ -166,18 +166,12 @@ double above(const Active& own, const Batch& batch, const Blurred& blurred, std:
   return blurred.factor * sum;
 }
 
-double level_of(double score, const DoubleLevels& levels) {
-  const double open = (score - levels.low) * levels.scale;
-  const double t = open > 0 ? std::min<double>(open, levels.count - 1) : 0.0;
-  return levels.hard ? std::floor(t) : t;
-}
-
 // The channels that have an order. Their levels are held within those of the extents.
-std::vector<Span> spans_of(const float* extents, int channels, const DoubleLevels& levels) {
+std::vector<Span> spans_of(const float* extents, int channels, const LevelsOf<double>& levels) {
   std::vector<Span> spans;
   for (int c = 0; c < channels; ++c) {
-    const double least = level_of(extents[2 * c], levels);
-    const double most = level_of(extents[2 * c + 1], levels);
+    const double least = levels.of(extents[2 * c]);
+    const double most = levels.of(extents[2 * c + 1]);
     const double lowest = std::floor(least);
     if (least < most)
       spans.push_back({c, static_cast<int>(std::ceil(most) - lowest), lowest, least, most});
@@ -188,14 +182,14 @@ std::vector<Span> spans_of(const float* extents, int channels, const DoubleLevel
 // Sets the planes of `out` that belong to a batch. level(span, pixel) counts from the span's
 // lowest.
 template <class LevelOf>
-void ordered_batch(const std::vector<DoubleTerm>& terms, const double* mass, const LevelOf& level,
-                   double* out, const Batch& batch, Team& team) {
-  const std::int64_t n = terms.front().lattice->pixels();
+void ordered_batch(const LatticeSum& sum, const double* mass, const LevelOf& level, double* out,
+                   const Batch& batch, Team& team) {
+  const std::int64_t n = sum.pixels();
   const int size = batch.size();
   const ActiveLevels active(n, batch, team,
                             [&](int i, std::int64_t a) { return level(batch.spans[i], a); });
   std::vector<Blurred> blurred;
-  for (const DoubleTerm& term : terms) blurred.push_back(blurred_batch(term, batch, active, team));
+  for (const auto& term : sum.terms) blurred.push_back(blurred_batch(term, batch, active, team));
   team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     double rows[kTile * kColumns];
     for (std::int64_t first = begin; first < end; first += kTile) {
@@ -223,9 +217,9 @@ void ordered_batch(const std::vector<DoubleTerm>& terms, const double* mass, con
 
 // The same for at most kColumns spans of one cell, t_a m_a - Σ_b K_ab t_b, whatever is active.
 template <class LevelOf>
-void ordered_cells(const std::vector<DoubleTerm>& terms, const double* mass, const LevelOf& level,
-                   double* out, std::span<const Span> spans, Team& team) {
-  const std::int64_t n = terms.front().lattice->pixels();
+void ordered_cells(const LatticeSum& sum, const double* mass, const LevelOf& level, double* out,
+                   std::span<const Span> spans, Team& team) {
+  const std::int64_t n = sum.pixels();
   const auto size = static_cast<int>(spans.size());
   Buffer<double> rows(n * kColumns);
   team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
@@ -233,7 +227,7 @@ void ordered_cells(const std::vector<DoubleTerm>& terms, const double* mass, con
     for (int c = 0; c < size; ++c)
       for (std::int64_t a = begin; a < end; ++a) rows[a * kColumns + c] = level(spans[c], a);
   });
-  filter_rows(terms, rows.data(), team,
+  filter_rows(sum, rows.data(), team,
               [&](const double* filtered, std::int64_t begin, std::int64_t end) {
                 for (int c = 0; c < size; ++c)
                   for (std::int64_t a = begin; a < end; ++a)
@@ -244,9 +238,8 @@ void ordered_cells(const std::vector<DoubleTerm>& terms, const double* mass, con
 
 }  // namespace
 
-void apply_double(const std::vector<DoubleTerm>& terms, const double* in, double* out, int channels,
-                  Team& team) {
-  const std::int64_t n = terms.front().lattice->pixels();
+void apply_double(const LatticeSum& sum, const double* in, double* out, int channels, Team& team) {
+  const std::int64_t n = sum.pixels();
   Buffer<double> rows(n * kColumns);
   for (int first = 0; first < channels; first += kColumns) {
     const int count = std::min(kColumns, channels - first);
@@ -255,7 +248,7 @@ void apply_double(const std::vector<DoubleTerm>& terms, const double* in, double
       for (int c = 0; c < count; ++c)
         for (std::int64_t a = begin; a < end; ++a) rows[a * kColumns + c] = in[(first + c) * n + a];
     });
-    filter_rows(terms, rows.data(), team,
+    filter_rows(sum, rows.data(), team,
                 [&](const double* filtered, std::int64_t begin, std::int64_t end) {
                   for (int c = 0; c < count; ++c)
                     for (std::int64_t a = begin; a < end; ++a)
@@ -264,10 +257,10 @@ void apply_double(const std::vector<DoubleTerm>& terms, const double* in, double
   }
 }
 
-void ordered_double(const std::vector<DoubleTerm>& terms, const double* mass, const float* scores,
+void ordered_double(const LatticeSum& sum, const double* mass, const float* scores,
                     const float* offsets, const float* extents, double* out, int channels,
-                    DoubleLevels levels, Team& team) {
-  const std::int64_t n = terms.front().lattice->pixels();
+                    LevelsOf<double> levels, Team& team) {
+  const std::int64_t n = sum.pixels();
   std::vector<Span> spans = spans_of(extents, channels, levels);
   for (int c = 0; c < channels; ++c)
     if (std::ranges::find(spans, c, &Span::channel) == spans.end())
@@ -275,20 +268,20 @@ void ordered_double(const std::vector<DoubleTerm>& terms, const double* mass, co
   const auto level = [&](const Span& span, std::int64_t a) {
     const std::int64_t place = span.channel * n + a;
     const double score = double{scores[place]} + (offsets ? offsets[place] : 0.0f);
-    return std::clamp(level_of(score, levels), span.least, span.most) - span.lowest;
+    return std::clamp(levels.of(score), span.least, span.most) - span.lowest;
   };
   const auto several = std::stable_partition(spans.begin(), spans.end(),
                                              [](const Span& span) { return span.slots == 1; });
   for (auto at = spans.begin(); at != several;) {
     const auto last = at + std::min<std::ptrdiff_t>(kColumns, several - at);
-    ordered_cells(terms, mass, level, out, {at, last}, team);
+    ordered_cells(sum, mass, level, out, {at, last}, team);
     at = last;
   }
   for (auto at = several; at != spans.end();) {
     auto last = at;  // one span at least, and more while their columns are no more than kBatch
     for (int columns = 0; last != spans.end(); ++last)
       if ((columns += last->slots) > kBatch && last != at) break;
-    ordered_batch(terms, mass, level, out, Batch({at, last}), team);
+    ordered_batch(sum, mass, level, out, Batch({at, last}), team);
     at = last;
   }
 }

@@ -8,9 +8,9 @@ namespace densecrf {
 
 // With s_i the splatted indicator of label i and t_i = Σ_j μ_ij s_j, Σ_i ⟨s_i, k t_i⟩ is the same
 // for k and for its transpose: one order of the blurs is enough, and nothing needs to be sliced.
-double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x, int labels,
-                    const double* costs, Team& team) {
-  const std::int64_t n = terms.front().lattice->pixels();
+double pairs_double(const LatticeSum& sum, const std::int64_t* x, int labels, const double* costs,
+                    Team& team) {
+  const std::int64_t n = sum.pixels();
   std::vector<std::int32_t> column(static_cast<std::size_t>(labels), -1);
   std::vector<int> present;
   for (std::int64_t a = 0; a < n; ++a) {
@@ -24,10 +24,10 @@ double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x,
     }
   const auto count = static_cast<int>(present.size());
   const std::int64_t blocks = (count + kColumns - 1) / kColumns;
-  std::vector<double> parts(terms.size() * static_cast<std::size_t>(blocks));
+  std::vector<double> parts(sum.terms.size() * static_cast<std::size_t>(blocks));
   team.run(static_cast<std::int64_t>(parts.size()), 1,
            [&](std::int64_t task, std::int64_t, int thread) {
-             const DoubleTerm& term = terms[static_cast<std::size_t>(task / blocks)];
+             const LatticeSum::Term& term = sum.terms[static_cast<std::size_t>(task / blocks)];
              const Lattice& lattice = *term.lattice;
              const Topology& t = *lattice.topology;
              const int first = static_cast<int>(task % blocks) * kColumns;
@@ -51,11 +51,11 @@ double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x,
                  for (int i = 0; i < columns; ++i) m[i] = all - s[i];
              }
              mixed.blur(false, 0, team, thread);
-             double sum = 0;
+             double own_pairs = 0;
              const double *s = own.group(0), *m = mixed.group(0);
              for (std::int64_t i = 0; i < kColumns * std::int64_t{t.vertices}; ++i)
-               sum += s[i] * m[i];
-             parts[static_cast<std::size_t>(task)] = 2 * factor_of(term) * sum;
+               own_pairs += s[i] * m[i];
+             parts[static_cast<std::size_t>(task)] = 2 * factor_of(term) * own_pairs;
            });
   double total = 0;
   for (const double part : parts) total += part;

@@ -74,7 +74,7 @@ std::int64_t Grid::pixels() const {
 }
 
 void grid_plain(const Grid& grid, const float* in, const float* columns, const float* rows,
-                float* out, int channels, float factor, bool accumulate, Team& team) {
+                float* out, int channels, Team& team) {
   const std::int64_t n = grid.pixels();
   Buffer<float> values(n), scratch(n);
   for (int c = 0; c < channels; ++c) {
@@ -82,18 +82,14 @@ void grid_plain(const Grid& grid, const float* in, const float* columns, const f
     float* to = out + c * n;
     each_pixel(n, team, [&](std::int64_t a) { values[a] = columns[a] * from[a]; });
     const float* filtered = convolve(grid, values.data(), scratch.data(), team);
-    each_pixel(n, team, [&](std::int64_t a) {
-      const float value = factor * rows[a] * filtered[a];
-      to[a] = accumulate ? to[a] + value : value;
-    });
+    each_pixel(n, team, [&](std::int64_t a) { to[a] = rows[a] * filtered[a]; });
   }
 }
 
 // With C_q the filtered mass at or above level q, the signed mass at t = h + f is
 // C_0 - [(1-f) C_h + C_{h+1} + f C_{h+2}]; one level at a time, so the workspace is four planes.
 void grid_ordered(const Grid& grid, const float* scores, const float* columns, const float* rows,
-                  float* out, int channels, Levels levels, const float* mass, float factor,
-                  bool accumulate, Team& team) {
+                  float* out, int channels, Levels levels, const float* mass, Team& team) {
   const std::int64_t n = grid.pixels();
   Buffer<float> t(n), values(n), scratch(n), below(n);
   for (int c = 0; c < channels; ++c) {
@@ -116,10 +112,7 @@ void grid_ordered(const Grid& grid, const float* scores, const float* columns, c
         below[a] += part * rows[a] * filtered[a];
       });
     }
-    each_pixel(n, team, [&](std::int64_t a) {
-      const float value = factor * (mass[a] - below[a]);
-      to[a] = accumulate ? to[a] + value : value;
-    });
+    each_pixel(n, team, [&](std::int64_t a) { to[a] = mass[a] - below[a]; });
   }
 }
 

@@ -93,21 +93,6 @@ void total_mass(const LatticeSum& sum, std::int64_t n, float* out, Team& team) {
   });
 }
 
-std::array<double, 2> potts_energy(const LatticeSum& sum, Planes planes, const float* phi,
-                                   const std::int64_t* labels, Team& team) {
-  const Present present(labels, planes);
-  const Support support(sum, planes.n, present, team);
-  return sum_over_chunks<2>(planes.n, team,
-                            [&](std::int64_t begin, std::int64_t end, double* sums) {
-                              std::vector<float> own(static_cast<std::size_t>(end - begin));
-                              support.own(begin, end, own.data());
-                              for (std::int64_t a = begin; a < end; ++a) {
-                                sums[0] += phi[labels[a] * planes.n + a];
-                                sums[1] += own[static_cast<std::size_t>(a - begin)];
-                              }
-                            });
-}
-
 std::array<double, 3> potts_icm_moves(const LatticeSum& sum, Planes planes, const float* phi,
                                       const std::int64_t* labels, const float* mass,
                                       const float* own, std::int64_t* best, float* gain,

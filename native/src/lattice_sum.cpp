@@ -39,7 +39,7 @@ void filter_one_by_one(const LatticeSum& sum, Planes planes, const float* in, fl
                        Team& team) {
   for (const auto& term : sum.terms)
     filter_plain(*term.lattice, {in, planes.n, 1}, {out, planes.n, 1}, planes.labels, sum.blur,
-                 term.weight, &term != sum.terms.data(), team);
+                 static_cast<float>(term.weight), &term != sum.terms.data(), team);
 }
 
 void filter_sum(const LatticeSum& sum, Planes planes, const float* in, float* out, Team& team) {

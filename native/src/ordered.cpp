@@ -1,16 +1,24 @@
 // The ordered filter, Σ_b k_ab sign(y_a - y_b) per label: the paper's modified filtering (Algorithm
 // 3, "Modified filtering algorithm") for [y_a >= y_b] less that for [y_a <= y_b], in one pass.
 //
-//   for all pixels b:                                            level_rows()
-//     t_b <- y_b (H-1)                                           Alg. 3: h_b <- floor(y_b (H-1))
-//   for all l in P, b in N(l):                                   splat_levels()
-//     for h in 1 .. H-1:
-//       v_l:h <- v_l:h + w_lb clamp(t_b - (h-1), 0, 1)           Alg. 3: for h in h_b .. H-1: +
-//       w_lb
-//   for all h: v'_h <- k (x) v_h                                 BlockFilter: blurring, each level
-//   for all pixels a:                                            slice_levels()
-//     C_h <- sum of w_la v'_l:h over l in N(a)                   Alg. 3: slice, v'_a + w_la
-//     v'_l:h_a out_a <- below(t_a) - above(t_a)
+// clang-format off
+//   here                                            the paper's Algorithm 3
+//   ----------------------------------------------  ---------------------------------------------
+//   level_rows()
+//   for all b:  t_b <- y_b (H-1)                    h_b <- floor(y_b (H-1))
+//
+//   splat_levels()                                  Splatting
+//   for all l in P, b in N(l), h in 1 .. H-1:       for all l in P, b in N(l), h in h_b .. H-1:
+//     v_lh <- v_lh + w_lb clamp(t_b-(h-1), 0, 1)      v_lh <- v_lh + w_lb v_b
+//
+//   BlockFilter                                     Blurring at each level independently
+//   for all h:  v'_h <- k (x) v_h                   for all h:  v'_h <- k (x) v_h
+//
+//   slice_levels()                                  Slicing
+//   for all a:                                      for all a:
+//     C_h <- Σ_{l in N(a)} w_la v'_lh                 v'_a <- v'_a + w_la v'_l,h_a
+//     out_a <- below(t_a) - above(t_a)
+// clang-format on
 //
 // A level holds the mass at or above it (Alg. 3: at or below; the total is known, so either will
 // do), hence C_0 = Σ_b k_ab = mass_a and C_H = 0 need not be stored, and one pass serves both
@@ -78,7 +86,6 @@ void filter_ordered(const Lattice& lattice, const Scores& scores, const float* m
   const LatticeView view = lattice.view();
   const std::int64_t n = lattice.pixels();
   const float scale = lattice.scale();
-  if (!out.accumulate) std::fill(out.values, out.values + scores.channels * n, 0.0f);
   const LanePlan plan(lattice, scores);
   for_each_block(
       lattice, plan.blocks, blur, team, [&](const ChannelBlock& block, float* t, auto&& run) {

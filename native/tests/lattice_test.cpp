@@ -73,7 +73,7 @@ void test_dimension(int d, float spread) {
   const Matrix forward = matrix_of(lattice, Blur::kForward, team);
   const Matrix symmetric = matrix_of(lattice, Blur::kSymmetric, team);
   const Matrix dense = dense_filter(lattice, false), reversed = dense_filter(lattice, true);
-  std::vector<float> diagonal(static_cast<std::size_t>(n));
+  std::vector<double> diagonal(static_cast<std::size_t>(n));
   lattice.diagonal(diagonal.data(), team);
   for (std::size_t i = 0; i < dense.size(); ++i) {
     CHECK_NEAR(forward[i], dense[i], 1e-6);

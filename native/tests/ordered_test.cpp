@@ -67,7 +67,7 @@ void test_levels(Problem& p) {
         std::vector<float> out(p.n * kChannels, 1.0f);
         const auto extents = p.extents();
         filter_ordered(p.lattice, {p.scores.data(), nullptr, extents.data(), kChannels, levels},
-                       p.mass.data(), Blur::kSymmetric, {out.data(), -2.0f, true}, p.team);
+                       p.mass.data(), Blur::kSymmetric, {out.data(), -2.0f}, p.team);
         for (std::size_t c = 0; c < kChannels; ++c) {
           const auto t = p.levels_of(levels, c);
           for (std::size_t a = 0; a < p.n; ++a)

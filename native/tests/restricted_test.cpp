@@ -38,11 +38,11 @@ void check_submatrix(const Lattice& whole, const std::vector<std::int32_t>& pixe
         assert(std::fabs(some[static_cast<std::size_t>(b * count + a)] - wanted) < 1e-6f);
       }
   }
-  std::vector<float> all(static_cast<std::size_t>(whole.pixels())), some(pixels.size());
+  std::vector<double> all(static_cast<std::size_t>(whole.pixels())), some(pixels.size());
   whole.diagonal(all.data(), team);
   part.diagonal(some.data(), team);
   for (std::size_t a = 0; a < some.size(); ++a)
-    assert(std::fabs(some[a] - all[static_cast<std::size_t>(pixels[a])]) < 1e-6f);
+    assert(std::fabs(some[a] - all[static_cast<std::size_t>(pixels[a])]) < 1e-6);
 }
 
 std::vector<std::int32_t> subset(std::int64_t n, double share, std::mt19937& random) {

@@ -86,7 +86,7 @@ _SUBMODULES = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module that defines the public `name` and remember the answer."""
+    """Import the module that defines the public `name` and keep it."""
     if name in _SUBMODULES:
         return import_module(f"densecrf.{name}")
     if name not in _DEFINED_IN:

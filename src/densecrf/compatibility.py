@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.validation import (
+    ArgumentError,
     as_float32,
     as_real_array,
     check_fits,
@@ -59,7 +60,7 @@ class LabelTree:
         check_fits("n_labels", (self.n_labels, self.n_labels))
         leaves = as_real_array("leaf", leaf)
         if leaves.shape not in ((), (self.n_labels,)):
-            raise ValueError(f"leaf={leaf!r}: give one number, or one for each label")
+            raise ArgumentError("leaf", leaf, "give one number, or one for each label")
         lengths = [
             check_non_negative(f"leaf[{i}]", value)
             for i, value in enumerate(np.broadcast_to(leaves, (self.n_labels,)))
@@ -69,9 +70,11 @@ class LabelTree:
             row = self._members_of(name, below)
             for other in members:
                 if (row & other).any() and (row & ~other).any() and (other & ~row).any():
-                    raise ValueError(
-                        f"{name}={list(below)}: overlaps another group without containing it or "
-                        "lying in it; that is no tree"
+                    raise ArgumentError(
+                        name,
+                        list(below),
+                        "overlaps another group without containing it or "
+                        "lying in it; that is no tree",
                     )
             members.append(row)
             lengths.append(check_non_negative(f"{name} length", length))
@@ -99,8 +102,8 @@ def _named_groups(groups: Any) -> Iterator[tuple[str, Sequence[int], Any]]:
         for position, (below, length) in enumerate(groups):
             yield f"groups[{position}]", list(below), length
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"groups={groups!r}: give pairs (labels below the node, its length) ({error})"
+        raise ArgumentError(
+            "groups", groups, f"give pairs (labels below the node, its length) ({error})"
         ) from error
 
 
@@ -110,18 +113,20 @@ def compatibility_matrix(value: Any, n_labels: int) -> npt.NDArray[np.float32] |
         return None
     if isinstance(value, LabelTree):
         if value.n_labels != n_labels:
-            raise ValueError(
-                f"compatibility: a tree of {value.n_labels} labels for {n_labels} labels"
+            raise ArgumentError(
+                "compatibility", ..., f"a tree of {value.n_labels} labels for {n_labels} labels"
             )
         return value.matrix().astype(np.float32)
     array = as_float32("compatibility", as_real_array("compatibility", value))
     if array.shape == (n_labels,):
         return -np.diag(array)
     if array.shape != (n_labels, n_labels):
-        raise ValueError(
-            f"compatibility: shape {array.shape}; give {(n_labels,)} (what two pixels of one label "
-            f"gain), {(n_labels, n_labels)} (what two labels cost), or a LabelTree"
+        raise ArgumentError(
+            "compatibility",
+            ...,
+            f"shape {array.shape}; give {(n_labels,)} (what two pixels of one label "
+            f"gain), {(n_labels, n_labels)} (what two labels cost), or a LabelTree",
         )
     if not np.allclose(array, array.T, rtol=1e-5, atol=1e-8):
-        raise ValueError("compatibility: the matrix is not symmetric; use (C + C.T) / 2")
+        raise ArgumentError("compatibility", ..., "the matrix is not symmetric; use (C + C.T) / 2")
     return np.ascontiguousarray(array, np.float32)

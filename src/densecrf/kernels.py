@@ -215,7 +215,7 @@ class Features:
     Parameters
     ----------
     values : array_like
-        Array (n, d), one row a pixel in C order, already divided by the standard deviations.
+        Array (n, d), one row per pixel in C order, already divided by the standard deviations.
     weight : float
         Weight of the kernel over unordered pairs.
     """

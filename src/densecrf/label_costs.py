@@ -136,6 +136,7 @@ def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":
         )
         other.pairwise = Pairwise(parts, crf.n, "none")
     else:
+        vars(other)["pairwise"] = crf.pairwise
         other.tree = LabelTree(len(costs), leaf=costs)
         other.compatibility = other.tree.matrix().astype(np.float32)
     return other

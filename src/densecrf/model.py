@@ -22,6 +22,7 @@ from densecrf.kernels import Bilateral, Kernel
 from densecrf.pairwise import Pairwise, build_filter
 from densecrf.unaries import looks_like_probabilities
 from densecrf.validation import (
+    ArgumentError,
     FloatArray,
     IntArray,
     as_float32,
@@ -93,18 +94,18 @@ class DenseCRF:
     ) -> None:
         array = as_real_array("unary", unary)
         if array.ndim < 2:
-            raise ValueError(
-                f"unary: shape {array.shape}; give (labels, *spatial), for example "
-                "(21, height, width)"
-            )
+            remedy = f"shape {array.shape}; give (labels, *spatial), for example (21, 240, 320)"
+            raise ArgumentError("unary", ..., remedy)
         self.n_labels, self.shape = int(array.shape[0]), tuple(int(s) for s in array.shape[1:])
         if self.n_labels < 2:
-            raise ValueError(
-                f"unary: shape {array.shape} has {self.n_labels} label(s) on its first axis; at "
-                "least 2 are needed (is the label axis elsewhere? numpy.moveaxis)"
+            raise ArgumentError(
+                "unary",
+                ...,
+                f"shape {array.shape} has {self.n_labels} label(s) on its first axis; at "
+                "least 2 are needed (is the label axis elsewhere? numpy.moveaxis)",
             )
         if array.size == 0:
-            raise ValueError(f"unary: shape {array.shape} holds no pixels")
+            raise ArgumentError("unary", ..., f"shape {array.shape} holds no pixels")
         self.n = math.prod(self.shape)
         check_pixels("unary", max(self.n, self.n_labels))
         converted = array if _finite else as_float32("unary", array)
@@ -140,9 +141,10 @@ class DenseCRF:
             if isinstance(kernel, type) or not all(
                 hasattr(kernel, name) for name in ("weight", "features", "check")
             ):
-                raise ValueError(
-                    f"kernels: {reprlib.repr(kernel)} is no kernel; give Spatial, Bilateral or "
-                    "Features"
+                raise ArgumentError(
+                    "kernels",
+                    ...,
+                    f"{reprlib.repr(kernel)} is no kernel; give Spatial, Bilateral or Features",
                 )
             kernel.check(self.shape)
         return given
@@ -222,7 +224,7 @@ class DenseCRF:
         Parameters
         ----------
         labels : array_like of int, (*spatial)
-            One label a pixel.
+            One label per pixel.
         n_labels : int
             Number of labels.
         kernels : iterable
@@ -230,7 +232,7 @@ class DenseCRF:
         confidence : float
             Probability that a given label is right.
         void : int or None
-            The value of pixels that nobody labelled: they get no unary.
+            The value of pixels without a label: they get no unary.
         **options
             Passed to the constructor.
         """
@@ -245,7 +247,8 @@ class DenseCRF:
         }
         other = DenseCRF(unary, self.kernels, self.normalization, self.filter, **options)
         if other.shape != self.shape:
-            raise ValueError(f"unary: a grid of {other.shape} for a model of {self.shape} pixels")
+            remedy = f"a grid of {other.shape} for a model of {self.shape} pixels"
+            raise ArgumentError("unary", ..., remedy)
         vars(other)["pairwise"] = self.pairwise
         return other
 
@@ -332,17 +335,21 @@ class DenseCRF:
         """Return a user's labelling as an int64 array (n,), or refuse it."""
         array = as_real_array("labels", labels)
         if array.shape not in (self.shape, (self.n,)):
-            raise ValueError(f"labels: shape {array.shape} for a grid of {self.shape} pixels")
+            raise ArgumentError(
+                "labels", ..., f"shape {array.shape} for a grid of {self.shape} pixels"
+            )
         if array.dtype.kind == "f":
             check_finite("labels", array)
             if (array != np.rint(array)).any():
-                raise ValueError("labels: not whole numbers; give one label index a pixel")
+                raise ArgumentError("labels", ..., "not whole numbers; give one label per pixel")
         flat = array.reshape(-1)
         if flat.min() < 0 or flat.max() >= self.n_labels:
             bad = int(flat[(flat < 0) | (flat >= self.n_labels)][0])
-            raise ValueError(
-                f"labels: value {bad} is outside 0 … {self.n_labels - 1}; if it marks void pixels, "
-                "give them some label first"
+            raise ArgumentError(
+                "labels",
+                ...,
+                f"value {bad} is outside 0 … {self.n_labels - 1}; if it marks void pixels, "
+                "give them some label first",
             )
         return flat.astype(np.int64)
 
@@ -350,13 +357,15 @@ class DenseCRF:
         """Return a user's marginals as a float32 array (labels, n), or refuse them."""
         array = as_real_array(name, y)
         if array.shape not in ((self.n_labels, *self.shape), (self.n_labels, self.n)):
-            raise ValueError(f"{name}: shape {array.shape}; give {(self.n_labels, *self.shape)}")
+            raise ArgumentError(
+                name, ..., f"shape {array.shape}; give {(self.n_labels, *self.shape)}"
+            )
         return np.ascontiguousarray(as_float32(name, array)).reshape(self.n_labels, self.n)
 
     def _mask(self, name: str, mask: Any) -> npt.NDArray[np.bool_]:
         array = as_real_array(name, mask)
         if array.shape != self.shape:
-            raise ValueError(f"{name}: shape {array.shape} for a grid of {self.shape} pixels")
+            raise ArgumentError(name, ..., f"shape {array.shape} for a grid of {self.shape} pixels")
         return cast("npt.NDArray[np.bool_]", array.reshape(-1).astype(bool))
 
     def _repr_html_(self) -> str:
@@ -372,7 +381,7 @@ class DenseCRF:
 
 
 def _final(unary: FloatArray) -> FloatArray:
-    """Return an array of ours as one that nobody will change, which is not copied."""
+    """Return the array marked as read-only, so that the constructor does not copy it."""
     unary.setflags(write=False)
     return unary
 
@@ -380,7 +389,7 @@ def _final(unary: FloatArray) -> FloatArray:
 def _as_tuple(kernels: Any) -> tuple[Kernel, ...]:
     if isinstance(kernels, Iterable) and not isinstance(kernels, np.ndarray):
         return tuple(kernels)
-    raise ValueError(f"kernels={reprlib.repr(kernels)}: give a list of kernels")
+    raise ArgumentError("kernels", kernels, "give a list of kernels")
 
 
 def _image_shape(kernels: tuple[Kernel, ...], logits: Any) -> tuple[int, ...] | None:

@@ -1,4 +1,4 @@
-"""The door to the compiled core, opened on first use.
+"""The compiled core, loaded on first use.
 
 Nothing imports ``densecrf._native`` directly: `densecrf.torch` and the exact filter work without
 a compiled core, and a broken installation is explained where it is noticed.

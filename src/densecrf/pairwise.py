@@ -1,16 +1,16 @@
 r"""The matrix K of pairwise weights, never formed: :math:`K = \sum_c w_c \tilde k_c`."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from densecrf.cached import cached_property
 from densecrf.filters import ExactFilter, Filter, GridFilter, LatticeFilter
 from densecrf.filters.base import Doubles, Levels, PixelArray, ordered_by_ramps
-from densecrf.filters.lattice_sum import LatticeSum
 from densecrf.kernels import Kernel, Spatial
 from densecrf.native import core
-from densecrf.validation import FloatArray, IntArray
+from densecrf.validation import ArgumentError, FloatArray, IntArray
 
 __all__ = ["Pairwise", "build_filter"]
 
@@ -21,9 +21,11 @@ def build_filter(
     """Return the filter of one kernel on a grid of this shape."""
     if engine == "grid":
         if not isinstance(kernel, Spatial):
-            raise ValueError(
-                f'filter="grid" works for Spatial kernels alone, not {type(kernel).__name__}; use '
-                '"lattice" or "exact"'
+            raise ArgumentError(
+                "filter",
+                "grid",
+                f'works for Spatial kernels alone, not {type(kernel).__name__}; use "lattice" or '
+                '"exact"',
             )
         return GridFilter(shape, kernel.axis_sigmas(shape))
     features = kernel.features(shape)
@@ -32,7 +34,7 @@ def build_filter(
     lattice = LatticeFilter(
         features, "forward" if blur == "forward" else "symmetric", threads or None
     )
-    lattice.forget_features(partial(kernel.features, shape))
+    lattice.release_features(partial(kernel.features, shape))
     return lattice
 
 
@@ -40,63 +42,84 @@ class Pairwise:
     r"""The sum of weighted, normalised kernels over label-major arrays (labels, n).
 
     Normalised kernels are :math:`k_{ab} / \sqrt{m_a m_b}` with :math:`m_a = \sum_b k_{ab}`.
+
+    Where all kernels are lattices, the compiled core sums them: if they are small beside the
+    planes, their values for all labels are held at once (in no more memory than the planes take),
+    and what is done with the sum is done pixel by pixel, without writing it down.
+
+    Attributes
+    ----------
+    parts : list of (float, Filter)
+        The weights and the normalised filters.
+    lattice_sum : object or None
+        The core's sum of the lattices, where all parts are lattices of one kind.
     """
 
     def __init__(self, filters: list[tuple[float, Filter]], n: int, normalization: str) -> None:
         self.n = n
-        self._parts: list[tuple[float, Filter]] = []
+        self.parts: list[tuple[float, Filter]] = []
         for weight, base in filters:
             part = base.normalized() if normalization == "symmetric" else base
-            self._parts.append((weight, part))
-        #: All parts as one, where they are lattices.
-        self.lattices = LatticeSum.of(self._parts)
-
-    @property
-    def parts(self) -> list[tuple[float, Filter]]:
-        """The weights and the normalised filters."""
-        return self._parts
+            self.parts.append((weight, part))
+        self.lattice_sum: Any = None
+        lattices = [part for _, part in self.parts if isinstance(part, LatticeFilter)]
+        if len(lattices) == len(self.parts) and len({part.symmetric for part in lattices}) == 1:
+            natives = tuple(part.native for part in lattices)
+            weights = [float(weight) for weight, _ in self.parts]
+            self.lattice_sum = core().LatticeSum(natives, weights, lattices[0].symmetric)
 
     def restricted(self, pixels: PixelArray) -> "Pairwise":
         """Return the submatrix of some pixels (ascending, distinct indices)."""
-        parts = [(weight, part.restricted(pixels)) for weight, part in self._parts]
+        parts = [(weight, part.restricted(pixels)) for weight, part in self.parts]
         return Pairwise(parts, len(pixels), "none")
 
     @cached_property
     def mass(self) -> FloatArray:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
-        if self.lattices is not None:
-            return self.lattices.mass(self.n)
         total = np.zeros(self.n, np.float32)
-        for weight, part in self._parts:
+        if self.lattice_sum is not None:
+            self.lattice_sum.mass(total, 0)
+            return total
+        for weight, part in self.parts:
             total += np.float32(weight) * part.mass
         return total
 
     @cached_property
+    def total_mass(self) -> float:
+        """The sum of all pairwise weights, both orders of a pair and the pixels' own."""
+        return float(self.mass.sum(dtype=np.float64))
+
+    @cached_property
     def diagonal(self) -> FloatArray:
         """The self terms :math:`K_{aa}`, (n,)."""
-        total = np.zeros(self.n, np.float32)
-        for weight, part in self._parts:
-            total += np.float32(weight) * part.diagonal()
-        return total
+        return self.diagonal_double.astype(np.float32)
 
     def apply(self, y: FloatArray, threads: int = 0) -> FloatArray:
         r"""Return :math:`\sum_b K_{ab} y_{bi}`."""
-        out = np.empty(y.shape, np.float32)
-        if self.lattices is not None:
-            self.lattices.apply(y, out, threads)
+        if self.lattice_sum is not None:
+            out = np.empty(y.shape, np.float32)
+            self.lattice_sum.apply(y, out, threads)
             return out
-        out[...] = 0
-        for weight, part in self._parts:
-            part.apply_planes(y, out, factor=weight, accumulate=True, threads=threads)
+        out = np.zeros(y.shape, np.float32)
+        for weight, part in self.parts:
+            out += np.float32(weight) * part.apply_planes(y, None, threads)
         return out
 
     def respond(
-        self, phi: FloatArray, y: FloatArray, own: FloatArray | None, threads: int = 0
+        self,
+        phi: FloatArray,
+        y: FloatArray,
+        own: FloatArray | None,
+        threads: int = 0,
+        out: FloatArray | None = None,
     ) -> FloatArray:
-        r"""Return softmax(K y - own · y - phi), mean field's answer to `y` in the Potts model."""
-        out = np.empty_like(phi)
-        if self.lattices is not None:
-            self.lattices.respond(phi, y, own, out, threads)
+        r"""Return softmax(K y - own · y - phi), mean field's update of `y` in the Potts model.
+
+        `own` is None where the pixel's own term counts, too; `out` may be `y` itself.
+        """
+        out = np.empty_like(phi) if out is None else out
+        if self.lattice_sum is not None:
+            self.lattice_sum.mean_field_step(phi, y, own, out, threads)
         else:
             filtered = self.apply(y, threads)
             core().mean_field_update(phi, filtered, None if own is None else y, own, out, threads)
@@ -113,66 +136,58 @@ class Pairwise:
     ) -> FloatArray:
         r"""Return :math:`\sum_b K_{ab}\, s(y_{ai}, y_{bi})`, for the symmetrised K.
 
-        `levels` matter for soft and hard; `extents` as for `Filter.ordered_planes`. Labels whose
-        extents are equal have no order, and are skipped. `offsets` are added to y first.
+        `levels` matter for soft and hard. `offsets` are added to y first. `extents`, (labels, 2),
+        are the least and the largest sum of each label, where they are known; labels whose
+        extents are equal have no order, and are skipped.
         """
         out = np.zeros(y.shape, np.float32)
-        if order not in ("soft", "hard"):
-            y = y if offsets is None else y + offsets
-            moving = slice(None) if extents is None else extents[:, 0] < extents[:, 1]
-            out[moving] = self._ordered_exactly(y[moving], order, levels.count, threads)
+        by_levels = order in ("soft", "hard")
+        if by_levels and extents is not None and self.lattice_sum is not None:
+            for weight, part in self._symmetric_parts:
+                part.add_ordered(out, weight, y, offsets, extents, levels, threads)
             return out
-        if self.lattices is None and offsets is not None:
-            y, offsets = y + offsets, None
-        more = {} if offsets is None else {"offsets": offsets}
+        y = y if offsets is None else y + offsets
+        moving = slice(None) if extents is None else extents[:, 0] < extents[:, 1]
         for weight, part in self._symmetric_parts:
-            part.ordered_planes(
-                y,
-                out,
-                levels,
-                extents=extents,
-                factor=weight,
-                accumulate=True,
-                threads=threads,
-                **more,
-            )
+            if by_levels:
+                one = part.ordered_planes(y[moving], levels, None, threads)
+            else:
+                one = part.ordered_exactly(y[moving], order, levels.count, threads)
+            out[moving] += np.float32(weight) * one
         return out
 
-    def _ordered_exactly(self, y: FloatArray, order: str, levels: int, threads: int) -> FloatArray:
-        total, exact = np.zeros(y.shape, np.float32), np.empty(y.shape, np.float32)
-        for weight, part in self._symmetric_parts:
-            part.ordered_exactly(y, exact, order, levels, threads=threads)
-            total += np.float32(weight) * exact
-        return total
-
     @cached_property
-    def _symmetric_parts(self) -> list[tuple[float, Filter]]:
+    def _symmetric_parts(self) -> list[tuple[float, Any]]:
         """The parts, symmetrised where they are not symmetric: bounds need it."""
         return [
             (weight, part.symmetrised())
             if isinstance(part, LatticeFilter) and not part.symmetric
             else (weight, part)
-            for weight, part in self._parts
+            for weight, part in self.parts
         ]
-
-    @cached_property
-    def total_mass(self) -> float:
-        """The sum of all pairwise weights, both orders of a pair and the pixels' own."""
-        return float(self.mass.sum(dtype=np.float64))
 
     # --- double precision: the symmetrised K, whose stored numbers are exact ------------------
 
     @cached_property
     def mass_double(self) -> Doubles:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
-        if self.lattices is not None:
-            return self.lattices.mass_double(self.n)
         return np.asarray(self.apply_double(np.ones((1, self.n)))[0])
+
+    @cached_property
+    def diagonal_double(self) -> Doubles:
+        """The self terms :math:`K_{aa}`, (n,)."""
+        total = np.zeros(self.n)
+        for weight, part in self.parts:
+            total += weight * part.diagonal()
+        return total
 
     def apply_double(self, y: Doubles, threads: int = 0) -> Doubles:
         r"""Return :math:`\sum_b K_{ab} y_{bi}`."""
         out = np.zeros_like(y)
-        for weight, part in self._parts:
+        if self.lattice_sum is not None:
+            self.lattice_sum.apply_double(y, out, threads)
+            return out
+        for weight, part in self.parts:
             out += weight * part.apply_double(y, threads)
         return out
 
@@ -185,19 +200,21 @@ class Pairwise:
         threads: int = 0,
     ) -> Doubles:
         r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + offsets."""
-        if self.lattices is not None:
-            return self.lattices.ordered_double(
-                self.mass_double, y, offsets, extents, levels, threads
-            )
-        u = y.astype(np.float64) if offsets is None else y.astype(np.float64) + offsets
-        return np.asarray(ordered_by_ramps(np, self.apply_double, self.mass_double, u, levels))
+        if self.lattice_sum is None:
+            u = y.astype(np.float64) if offsets is None else y.astype(np.float64) + offsets
+            return np.asarray(ordered_by_ramps(np, self.apply_double, self.mass_double, u, levels))
+        out = np.empty(y.shape)
+        self.lattice_sum.ordered_double(
+            y, out, levels, offsets=offsets, extents=extents, mass=self.mass_double, threads=threads
+        )
+        return out
 
     def pairs_double(
         self, labels: IntArray, count: int, costs: Doubles | None, threads: int = 0
     ) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)`, b = a too; `costs` None for Potts."""
-        if self.lattices is not None:
-            return self.lattices.pairs_double(labels, count, costs, threads)
+        if self.lattice_sum is not None:
+            return float(self.lattice_sum.pairs_double(labels, count, costs, threads))
         present = np.flatnonzero(np.bincount(labels, minlength=count))
         mu = 1.0 - np.eye(len(present))
         if costs is not None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from densecrf.kernels import Bilateral
 from densecrf.result import Result, Trace
-from densecrf.validation import as_real_array, check_finite
+from densecrf.validation import ArgumentError, as_real_array, check_finite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,8 +119,8 @@ def _picture(result: Result, image: Any) -> npt.NDArray[np.float64] | None:
     if array.shape == grid:
         array = array[..., None]
     if array.shape[:-1] != grid or array.shape[-1] == 0:
-        raise ValueError(
-            f"image: shape {array.shape} for labels of {grid}; give {grid} or {(*grid, 3)}"
+        raise ArgumentError(
+            "image", ..., f"shape {array.shape} for labels of {grid}; give {grid} or {(*grid, 3)}"
         )
     channels = array.shape[-1]
     array = array[..., :3] if channels >= 3 else np.repeat(array[..., :1], 3, -1)

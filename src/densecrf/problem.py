@@ -131,6 +131,11 @@ class Problem(ProblemBase):
         """Row sums of the symmetrised K in double precision, (n,)."""
         return self.pairwise.mass_double
 
+    @property
+    def diagonal_double(self) -> Any:
+        """Self terms in double precision, (n,)."""
+        return self.pairwise.diagonal_double
+
     def apply_double(self, y: Any) -> Any:
         """Return Ky in double precision, for the symmetrised K."""
         return self.pairwise.apply_double(np.ascontiguousarray(y, np.float64), self.threads)
@@ -249,11 +254,17 @@ class Problem(ProblemBase):
     def icm_moves(self, labels: IntArray) -> Moves:
         """Return the ICM move of every pixel; see `ProblemBase.icm_moves`."""
         best, gain = np.empty(self.n, np.int64), np.empty(self.n, np.float32)
-        lattices = self.pairwise.lattices
-        if self.potts and lattices is not None:
+        lattice_sum = self.pairwise.lattice_sum
+        if self.potts and lattice_sum is not None:
             self.calls.plain += 1
-            unary, pairs, movers = lattices.potts_alternatives(
-                self.unary, labels, self.mass, self.diagonal, best, gain, self.threads
+            unary, pairs, movers = lattice_sum.potts_icm_moves(
+                self.unary,
+                labels,
+                mass=self.mass,
+                own=self.diagonal,
+                best=best,
+                gain=gain,
+                threads=self.threads,
             )
             return Moves(best, gain, int(movers), unary + 0.5 * pairs)
         present, received = self._received(labels)
@@ -317,5 +328,5 @@ class Problem(ProblemBase):
 
 
 def _floats(array: Any) -> FloatArray:
-    """Return the array as the core wants it."""
+    """Return the array as the core takes it: contiguous, float32."""
     return np.ascontiguousarray(array, np.float32)

@@ -61,6 +61,11 @@ class ProblemBase(ProblemSteps):
     def mass_double(self) -> Any:
         """Row sums of the symmetrised K in double precision, (n,)."""
 
+    @property
+    @abstractmethod
+    def diagonal_double(self) -> Any:
+        """Self terms :math:`K_{aa}` in double precision, (n,)."""
+
     @cached_property
     def total_mass_double(self) -> float:
         """No less than the sum of all of K."""
@@ -85,13 +90,13 @@ class ProblemBase(ProblemSteps):
         r = self._ordered_double(nodes, offsets, extents, levels)
         r *= 0.5
         if potentials.labels is not None:
-            return self.spread_labels(r, potentials.labels)
+            return self.embed_labels(r, potentials.labels)
         if self._members is None:
             return r
         members, lengths = (self.double_from_numpy(array) for array in self._tree_arrays)
         return members.T @ (lengths[:, None] * r)
 
-    def spread_labels(self, rows: Any, labels: Any) -> Any:
+    def embed_labels(self, rows: Any, labels: Any) -> Any:
         """Return rows of some labels among zeros for the others."""
         out = self.zeros_like(rows, self.n_labels)
         out[labels] = rows
@@ -120,7 +125,7 @@ class ProblemBase(ProblemSteps):
         low, high = label_eigenvalues(self)
         c = (max(abs(low), abs(high)) + 1e-9 * size) * (1 + 2 * gamma(self.n)) * mass
         product = mu @ self.apply_double(y) + c * y
-        own = mu.diagonal()[:, None] * self.double(self.diagonal)
+        own = mu.diagonal()[:, None] * self.diagonal_double
         r = product - 0.5 * c - 0.5 * own
         constant = -0.5 * float((y * product).sum())
         return r, constant, 16 * size * self.total_mass_double
@@ -130,7 +135,7 @@ class ProblemBase(ProblemSteps):
         self.calls.plain += 1
         energy = float(self._own_unary(labels).sum()) + 0.5 * self.pairs_double(labels)
         if not self.tree:  # what K counts of a pixel with itself
-            own = self.double(self.compatibility.diagonal()[labels]) * self.double(self.diagonal)
+            own = self.double(self.compatibility.diagonal()[labels]) * self.diagonal_double
             energy -= 0.5 * float(own.sum())
         return energy
 
@@ -148,7 +153,7 @@ class ProblemBase(ProblemSteps):
         sums = self.to_numpy(self.unary.sum(1, dtype=self.xp.float64))
         if self.compatibility is None or self.tree:
             return sums
-        pairs = self.total_mass_double - float(self.double(self.diagonal).sum())
+        pairs = self.total_mass_double - float(self.diagonal_double.sum())
         return sums + 0.5 * pairs * np.diag(self.to_numpy(self.compatibility)).astype(np.float64)
 
     def best_constant(self) -> tuple[int, float]:

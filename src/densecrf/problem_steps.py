@@ -121,7 +121,7 @@ class ProblemSteps(ABC):
 
     @cached_property
     def _tree_arrays(self) -> tuple[Any, Any]:
-        """The nodes' members and lengths in double precision, NumPy's; Potts: a node a label."""
+        """The nodes' members and lengths in double precision, NumPy's; for Potts the labels'."""
         if self._members is None:
             return np.eye(self.n_labels), np.ones(self.n_labels)
         arrays = (self.to_numpy(self._members), self.to_numpy(self._lengths))
@@ -156,10 +156,10 @@ class ProblemSteps(ABC):
         nodes = self.nodes(y)
         extents = self._extents(nodes, None)
         hard = order == "hard"
-        spread = Levels(levels, 0.0, float(levels - 1), hard)
+        scale = Levels(levels, 0.0, float(levels - 1), hard)
         if rescale:
-            spread = Levels.spanning(extents, levels, hard=hard)
-        return self._ordered(nodes, None, extents, spread, order)
+            scale = Levels.spanning(extents, levels, hard=hard)
+        return self._ordered(nodes, None, extents, scale, order)
 
     def relaxed_energy(self, y: Any) -> float:
         r"""Return the LP's objective at `y`, :math:`\langle\phi + r, y\rangle` with exact order."""
@@ -168,9 +168,9 @@ class ProblemSteps(ABC):
     def flow(self, y: Any, z: Any, cells: float) -> Any:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + z.
 
-        Like `dual_point`, but of potentials, any numbers (one a node; z none so far: zeros), with
-        `cells` levels for each unit: two pixels whose potentials differ by 1 / `cells` or more are
-        fully apart, within a cell the flow between them is linear in the difference.
+        Like `dual_point`, but of potentials, any numbers (one per node; None: zeros), with `cells`
+        levels for each unit: two pixels whose potentials differ by 1 / `cells` or more are fully
+        apart, within a cell the flow between them is linear in the difference.
         """
         nodes = self.nodes(y)
         extents = self._extents(nodes, z)

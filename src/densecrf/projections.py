@@ -17,7 +17,7 @@ def simplex(z: FloatArray, *, threads: int = 0) -> FloatArray:
     Parameters
     ----------
     z : ndarray, (labels, n), float32
-        One column a pixel.
+        One column per pixel.
     threads : int
         0 for all.
 

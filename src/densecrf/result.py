@@ -141,7 +141,7 @@ class Result:
     def changes(self) -> Changes:
         """How the labelling differs from what the unaries alone say."""
         if self.crf is None:
-            raise ValueError("result: has no model to compare with; solve it again")
+            raise ArgumentError("result", ..., "has no model to compare with; solve it again")
         return compare(given_unary(self.crf), self.labels)
 
     @property
@@ -251,12 +251,12 @@ class Result:
 
         model = self.crf if crf is None else crf
         if self.dual is None or isinstance(self.dual, Tangent):
-            raise ValueError(
-                "verify: this result has no dual potentials; solve with keep_dual=True and a "
-                "method on the linear program"
+            remedy = (
+                "this result has no dual potentials; solve with keep_dual=True and a method on "
             )
+            raise ArgumentError("dual", ..., remedy + "the linear program")
         if model is None:
-            raise ValueError("verify: a loaded result has no model; give it: result.verify(crf)")
+            raise ArgumentError("crf", ..., "a loaded result has no model; give result.verify(crf)")
         if self.declared is not None:
             own = declared(model)
             for name, value in self.declared.items():

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.problem_base import ProblemBase
-from densecrf.validation import IntArray, as_real_array, check_finite, check_integer
+from densecrf.validation import ArgumentError, IntArray, as_real_array, check_finite, check_integer
 
 __all__ = ["SWEEPS", "Descent", "Incumbent", "argmax", "icm", "interval"]
 
@@ -69,9 +69,11 @@ def interval(y: Any, seed: Any = None) -> IntArray:
     scores = _scores(y)
     flat = scores.reshape(scores.shape[0], -1)
     if flat.min() < -1e-3 or np.abs(flat.sum(0, dtype=np.float64) - 1).max() > 1e-3:
-        raise ValueError(
-            "y: not in the product of simplices (negative values, or columns that do not add up to "
-            "1); project it first (densecrf.projections.simplex)"
+        raise ArgumentError(
+            "y",
+            ...,
+            "not in the product of simplices (negative values, or columns that do not add up to "
+            "1); project it first (densecrf.projections.simplex)",
         )
     rng = np.random.default_rng(seed)
     labels = np.zeros(flat.shape[1], np.int64)
@@ -232,6 +234,6 @@ class Incumbent:
 def _scores(y: Any) -> npt.NDArray[Any]:
     array = as_real_array("y", y)
     if array.ndim < 2 or array.size == 0:
-        raise ValueError(f"y: shape {array.shape}; give (labels, *spatial)")
+        raise ArgumentError("y", ..., f"shape {array.shape}; give (labels, *spatial)")
     check_finite("y", array)
     return array

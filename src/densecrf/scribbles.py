@@ -70,7 +70,7 @@ def scribble_unary(
             "scribbles",
             ...,
             f"shape {strokes.shape} does not fit an image of shape {picture.shape}; "
-            "give one value a pixel",
+            "give one value per pixel",
         )
     if picture.shape[-1] > 3:
         raise ArgumentError(

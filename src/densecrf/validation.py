@@ -36,6 +36,7 @@ __all__ = [
     "check_share",
     "check_threads",
     "mention",
+    "outside",
     "sigmas",
     "warn",
 ]
@@ -50,7 +51,7 @@ MOST_PIXELS = 2**31 - 1  # pixels are numbered in 32 bits
 MOST_THREADS = 1024
 LARGEST_FLOAT = float(np.finfo(np.float32).max)
 _CPU, _PINNED = 1, 3  # DLPack's numbers of devices
-_PACKAGE = __name__.split(".", maxsplit=1)[0]
+_INSIDE = (__name__.split(".", maxsplit=1)[0], "torch")  # whose lines no warning names
 _MARK = "\0"  # around the mention of another argument in a remedy
 
 
@@ -140,10 +141,15 @@ class ArgumentWarning(_Argument, UserWarning):
 
 def warn(name: str, remedy: str) -> None:
     """Warn of an argument, at the line outside this package that leads here."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] == _PACKAGE:
+    warnings.warn(ArgumentWarning(name, ..., remedy), stacklevel=outside())
+
+
+def outside() -> int:
+    """Return the `stacklevel` with which a warning names the line outside this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].split(".")[0] in _INSIDE:
         level, frame = level + 1, frame.f_back
-    warnings.warn(ArgumentWarning(name, ..., remedy), stacklevel=level)
+    return level
 
 
 def _shown(value: Any) -> str:

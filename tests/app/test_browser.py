@@ -142,6 +142,19 @@ def test_two_tabs_draw_on_one_image(server, folder, page):
     np.testing.assert_array_equal(one.raster(), two.raster())
 
 
+def test_two_servers_draw_on_one_image(server, folder, page):
+    one, two = page().open(server(folder).url), page().open(server(folder).url)
+    one.press("1")
+    one.draw(*SKY)
+    one.wait(strokes=1, saved="yes")
+    two.press("2")
+    two.draw(*GRASS)
+    two.wait(strokes=2, stage="certified", saved="yes")
+    one.wait(strokes=2, stage="certified")
+    one.tab.get_by_text("Another densecrf app works on this image").wait_for()
+    np.testing.assert_array_equal(one.raster(), two.raster())
+
+
 def test_next_image_and_back(server, folder, page):
     tab = page().open(server(folder).url)
     draw_three(tab)

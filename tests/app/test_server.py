@@ -256,6 +256,27 @@ def test_a_new_tab_finds_the_strokes_and_two_tabs_see_each_other(client):
             two.until("saved")
 
 
+def test_two_servers_on_one_folder_keep_each_others_strokes(client, folder):
+    other = TestClient(make_app(Store(folder), TOKEN, PORT), base_url=ORIGIN)
+    with other, connected(client) as here, connected(other) as there:
+        one, two = Tab(here), Tab(there)
+        one.draw(STROKES[0])
+        one.until("saved")
+        two.draw(STROKES[1])  # on top of a document without the first stroke
+        two.until("saved")
+        assert "Another densecrf app" in one.until("message")["text"]
+        one.draw(STROKES[2])
+        one.until("saved")
+        ids = [edit["edit"]["id"] for edit in STROKES]
+        assert json.loads((folder / STATE / "first.png.json").read_text())["applied"] == ids
+        for tab in (one, two):
+            strokes: list = []
+            while len(strokes) < 3:
+                tab.socket.send_json({"type": "sync"})
+                strokes = tab.until("document")["document"]["strokes"]
+            assert [stroke["label"] for stroke in strokes] == [0, 1, 2]
+
+
 def test_wrong_messages_are_answered_and_change_nothing(client):
     with connected(client) as socket:
         tab = Tab(socket)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from densecrf.app import store as module
 from densecrf.app.document import Document
-from densecrf.app.store import STATE, Store
+from densecrf.app.store import STATE, ChangedElsewhere, Store
 from densecrf.io import write_image
 from scribbling import scene
 
@@ -100,7 +100,8 @@ def test_strokes_are_kept_and_unreadable_files_put_aside(folder):
     assert (document.strokes, notice) == ([], None)
     stroke = {"tool": "brush", "label": 1, "size": 3, "points": [[4, 5]]}
     document.apply({"id": "a", "kind": "stroke", "stroke": stroke})
-    store.save("first.png", document.to_json())
+    stamp = store.save("first.png", document.to_json(), None)
+    assert stamp == store.stamp("first.png")
     again, notice = store.load("first.png", (96, 128))
     assert again.to_json() == document.to_json()
     assert notice is None
@@ -112,8 +113,21 @@ def test_strokes_are_kept_and_unreadable_files_put_aside(folder):
     assert path.with_name("first.png.json.unreadable").exists()
 
 
+def test_what_another_server_wrote_is_not_overwritten(folder):
+    one, two = Store(folder), Store(folder)
+    state = Document("first.png", (96, 128)).to_json()
+    first = one.save("first.png", state, None)
+    with pytest.raises(ChangedElsewhere):
+        two.save("first.png", state, None)
+    second = two.save("first.png", state, first)
+    with pytest.raises(ChangedElsewhere):
+        one.save("first.png", state, first)
+    one.state_path("first.png").unlink()
+    assert one.save("first.png", state, second) is not None  # what is gone cannot be overwritten
+
+
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_a_folder_that_cannot_be_written_says_so(folder):
     (folder / STATE).write_text("a file where the folder should be")
-    with pytest.raises(OSError, match="cannot write"):
-        Store(folder).save("first.png", Document("first.png", (96, 128)).to_json())
+    with pytest.raises(OSError, match=STATE):
+        Store(folder).save("first.png", Document("first.png", (96, 128)).to_json(), None)

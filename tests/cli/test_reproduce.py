@@ -99,7 +99,7 @@ def test_broken_images_are_listed_and_the_exit_code_says_so(tiny):
         (("--data", "nowhere"), "nowhere"),
         (("--data", "tiny", "--protocol", "papers"), "shared"),
         (("--data", "tiny", "--params", "msrc"), "msrc-dc"),
-        (("--data", "tiny", "--methods", "map"), "'map'"),
+        (("--data", "tiny", "--methods", "map"), "--methods map: must be one of"),
         (("--data", "tiny", "--images", "z"), "'z'"),
         (("--data", "tiny", "--split", "test"), "train, val"),
         (("--data", "tiny", "--format", "word"), "latex"),

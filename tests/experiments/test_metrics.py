@@ -47,9 +47,9 @@ def test_confusions_add_up(seed: int) -> None:
 
 
 def test_labels_outside_the_classes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"labels range over 0\.\.2, outside the 2 classes"):
+    with pytest.raises(ValueError, match=r"labels: range over 0\.\.2, outside the 2 classes"):
         confusion_matrix([0, 2], [0, 1], 2)
-    with pytest.raises(ValueError, match=r"truth range over -1\.\.1"):
+    with pytest.raises(ValueError, match=r"truth: range over -1\.\.1"):
         confusion_matrix([0, 1], [-1, 1], 2)
     with pytest.raises(ValueError, match="must be the same"):
         confusion_matrix([0], [0, 1], 2)

@@ -91,7 +91,7 @@ def test_a_table_comes_back_from_json(table: Comparison) -> None:
 def test_every_format_renders_and_others_are_refused(table: Comparison) -> None:
     for style in FORMATS:
         assert table.render(style).endswith("\n")
-    with pytest.raises(ValueError, match="style='word' is unknown; choose one of text"):
+    with pytest.raises(ValueError, match="style='word': must be one of 'text'"):
         table.render("word")
 
 

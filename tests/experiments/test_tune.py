@@ -72,8 +72,8 @@ def test_images_that_cannot_be_scored_are_left_out_and_named(tiny, tmp_path):
 
 def test_wrong_targets_are_refused(tiny, tmp_path):
     for fields, text in (
-        ({"method": "best"}, "method 'best'"),
-        ({"metric": "f1"}, "metric 'f1'"),
+        ({"method": "best"}, "methods='best'"),
+        ({"metric": "f1"}, "metric='f1'"),
         ({"first_batch": 0}, "first_batch"),
         ({"ranges": {"sigma": (0, 1)}}, "sigma"),
     ):

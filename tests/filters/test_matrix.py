@@ -107,10 +107,10 @@ def test_integer_and_boolean_values_are_filtered_as_numbers():
     )
 
 
-def test_planes_accumulate_with_a_factor():
+def test_planes_are_written_where_asked():
     for engine in ("lattice-3", "grid-2", "exact-3"):
         operator = build(engine)
         y = np.random.default_rng(0).random((3, operator.n), dtype=np.float32)
-        out = np.ones_like(y)
-        operator.apply_planes(y, out, factor=2.5, accumulate=True)
-        np.testing.assert_allclose(out, 1 + 2.5 * operator.apply(y.T).T, rtol=1e-5)
+        for out in (np.ones_like(y), np.ones((operator.n, 3), np.float32).T):
+            assert operator.apply_planes(y, out) is out
+            np.testing.assert_allclose(out, operator.apply(y.T).T, rtol=1e-5)

@@ -49,16 +49,14 @@ def test_restricted_is_the_submatrix(engine: str, weighted: bool, seed: int, sha
     scores = rng.uniform(size=(2, len(pixels))).astype(np.float32)
     for hard in (False, True):
         levels = Levels(6, 0.0, 5.0, hard)
-        out = np.empty_like(scores)
-        part.ordered_planes(scores, out, levels)
+        out = part.ordered_planes(scores, levels)
         t = levels.of(scores)
         whole_levels = np.arange(6)
         membership = np.maximum(0, 1 - np.abs(t[:, :, None] - whole_levels))
         sign = np.sign(whole_levels[:, None] - whole_levels)
         s = np.einsum("cah,hg,cbg->cab", membership, sign, membership)
         np.testing.assert_allclose(out, (wanted * s).sum(2), atol=1e-4)
-    exact = np.empty_like(scores)
-    part.ordered_exactly(scores, exact, "adaptive", 10)
+    exact = part.ordered_exactly(scores, "adaptive", 10)
     s = np.sign(scores[:, :, None] - scores[:, None, :])
     np.testing.assert_allclose(exact, (wanted * s).sum(2), atol=1e-4)
 

@@ -181,8 +181,8 @@ def test_ordered_is_antisymmetric(d, n, spread, seed, soft):
         (torch.zeros(0, 2), "nothing to filter"),
         (torch.zeros(3, 2, dtype=torch.int64), "dtype"),
         (torch.zeros(3, 65), "at most 64"),
-        (torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]), r"features\[1, 0\] = nan"),
-        (torch.tensor([[0.0, float("inf")]]), r"features\[0, 1\] = inf"),
+        (torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]), r"features\[1, 0\]=nan"),
+        (torch.tensor([[0.0, float("inf")]]), r"features\[0, 1\]=inf"),
         (torch.tensor([[1e30, 0.0]]), "too far"),
     ],
 )

@@ -9,8 +9,15 @@ import torch
 
 import densecrf
 from densecrf.solvers import loop
-from densecrf.torch import DenseCRF, module
+from densecrf.torch import DenseCRF, compiled_core, module
 from densecrf.torch import device as device_module
+
+
+@pytest.fixture(params=["core", "torch"], autouse=True)
+def solver(request, monkeypatch):
+    """Let torch alone solve, or the compiled core where it can."""
+    if request.param == "torch":
+        monkeypatch.setattr(compiled_core, "takes", lambda *_: False)
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 SIMPLEX = 1e-4  # how far from 1 the marginals of a pixel may add up
-STORED = 8 * 2.0**-24  # roundings of a diagonal in single precision
 OTHER_BACK_END = 1e-5  # of the energy's scale: the lattices' weights differ in single precision
 
 
@@ -45,18 +44,9 @@ class Energies:
         return float(self.problem.energy(self.problem.from_numpy(flat)))
 
     def rounding(self, labels: Array) -> float:
-        """Return how far that may be from its exact value: derived in docs/mathematics.md.
-
-        Where labels cost something beside themselves, what a pixel has with itself is taken out by
-        diagonals that are stored in single precision.
-        """
+        """Return how far that may be from its exact value: derived in docs/mathematics.md."""
         flat = np.ascontiguousarray(labels.reshape(-1), np.int64)
-        rounding = float(self.problem.energy_rounding(self.problem.from_numpy(flat)))
-        if not self.problem.tree:
-            own = np.abs(np.diag(self.problem.costs_double)).max()
-            diagonal = self.problem.to_numpy(self.problem.diagonal).astype(np.float64)
-            rounding += STORED * float(own * np.abs(diagonal).sum())
-        return rounding
+        return float(self.problem.energy_rounding(self.problem.from_numpy(flat)))
 
     def matrix(self) -> Array:
         """Return K, (n, n), without its diagonal."""

@@ -4,39 +4,23 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "densecrf/lattice.hpp"
-#include "densecrf/parallel.hpp"
+#include "densecrf/lattice_sum.hpp"
 
 namespace densecrf {
 
-struct DoubleTerm {
-  const Lattice* lattice;
-  double weight;
-};
-
 // out_ca = Σ_b K_ab in_cb, K = Σ weight · ½ (k + kᵀ).
-void apply_double(const std::vector<DoubleTerm>& terms, const double* in, double* out, int channels,
-                  Team& team);
-
-// t = clamp((score + offset - low) · scale, 0, count - 1), floored if hard.
-struct DoubleLevels {
-  int count;
-  double low;
-  double scale;
-  bool hard;
-};
+void apply_double(const LatticeSum& sum, const double* in, double* out, int channels, Team& team);
 
 // out_ca = Σ_b K_ab s(t_a, t_b), with s as for filter_ordered. `mass` is Σ_b K_ab. `offsets` may be
 // null; `extents` are the least and the largest score of each channel.
-void ordered_double(const std::vector<DoubleTerm>& terms, const double* mass, const float* scores,
+void ordered_double(const LatticeSum& sum, const double* mass, const float* scores,
                     const float* offsets, const float* extents, double* out, int channels,
-                    DoubleLevels levels, Team& team);
+                    LevelsOf<double> levels, Team& team);
 
 // Σ_ab K_ab μ(x_a, x_b) with the pixels' own terms: for μ = [x_a ≠ x_b] where `costs` is null, else
 // for the symmetric (labels, labels) matrix.
-double pairs_double(const std::vector<DoubleTerm>& terms, const std::int64_t* x, int labels,
-                    const double* costs, Team& team);
+double pairs_double(const LatticeSum& sum, const std::int64_t* x, int labels, const double* costs,
+                    Team& team);
 
 }  // namespace densecrf

@@ -27,23 +27,25 @@ void filter_plain(const Lattice& lattice, Plane<const float> in, Plane<float> ou
                   Blur blur, float factor, bool accumulate, Team& team);
 
 // How scores become levels: t = clamp((score - low) · scale, 0, levels - 1), floored if hard.
-struct Levels {
+template <class Real>
+struct LevelsOf {
   int count;  // H >= 2
-  float low;
-  float scale;
+  Real low;
+  Real scale;
   bool hard;
 
   // Within [0, count - 1] for every score, NaN included: a level is an index.
-  float within(float score) const {
-    const float t = (score - low) * scale, positive = t > 0 ? t : 0.0f;
-    const auto top = static_cast<float>(count - 1);
+  Real within(Real score) const {
+    const Real t = (score - low) * scale, positive = t > 0 ? t : Real{0};
+    const auto top = static_cast<Real>(count - 1);
     return positive < top ? positive : top;
   }
-  float of(float score) const {
-    const float t = within(score);
-    return hard ? static_cast<float>(static_cast<int>(t)) : t;
+  Real of(Real score) const {
+    const Real t = within(score);
+    return hard ? static_cast<Real>(static_cast<int>(t)) : t;
   }
 };
+using Levels = LevelsOf<float>;
 
 // What is filtered in the order of its values: rows are channels of n contiguous floats. Levels
 // that a channel does not reach cost nothing.
@@ -55,11 +57,10 @@ struct Scores {
   Levels levels;
 };
 
-// Rows of channels: out (+)= factor · result.
+// Rows of channels, to which factor · result is added.
 struct Output {
   float* values;
   float factor = 1.0f;
-  bool accumulate = false;
 };
 
 // Σ_b k_ab s(t_a, t_b), where s is the sign of the difference of whole levels and bilinear in

@@ -16,13 +16,12 @@ struct Grid {
   std::int64_t pixels() const;
 };
 
-// out_c,a (+)= factor · Σ_b rows_a k_ab columns_b in_c,b; rows of `in` and `out` are channels.
+// out_c,a = Σ_b rows_a k_ab columns_b in_c,b; rows of `in` and `out` are channels.
 void grid_plain(const Grid& grid, const float* in, const float* columns, const float* rows,
-                float* out, int channels, float factor, bool accumulate, Team& team);
+                float* out, int channels, Team& team);
 
 // As filter_ordered, with weights: Σ_b rows_a k_ab columns_b s(t_a, t_b).
 void grid_ordered(const Grid& grid, const float* scores, const float* columns, const float* rows,
-                  float* out, int channels, Levels levels, const float* mass, float factor,
-                  bool accumulate, Team& team);
+                  float* out, int channels, Levels levels, const float* mass, Team& team);
 
 }  // namespace densecrf

@@ -1,4 +1,4 @@
-// The Potts energy of a labelling, and its ICM moves.
+// The ICM moves of a labelling, with its energy.
 #pragma once
 
 #include <array>
@@ -9,18 +9,13 @@
 
 namespace densecrf {
 
-// The row sums of K, with the bits that the functions below find for a label that all pixels have.
+// The row sums of K, with the bits that potts_icm_moves finds for a label that all pixels have.
 void total_mass(const LatticeSum& sum, std::int64_t n, float* out, Team& team);
-
-// Throw std::out_of_range where a label is none of the planes'.
-
-// Σ_a phi_a(x_a), and Σ_a Σ_b K_ab [x_a = x_b] with the pixels' own terms.
-std::array<double, 2> potts_energy(const LatticeSum& sum, Planes planes, const float* phi,
-                                   const std::int64_t* labels, Team& team);
 
 // Each pixel's best label given all others', or its own where that is no worse, and the decrease of
 // the energy: see PixelKernels::icm_moves. `mass` and `own` are the row sums and the diagonal of K.
-// Returns unary and pairwise costs, and the number of pixels that gain.
+// Returns unary and pairwise costs, and the number of pixels that gain. Throws std::out_of_range
+// where a label is none of the planes'.
 std::array<double, 3> potts_icm_moves(const LatticeSum& sum, Planes planes, const float* phi,
                                       const std::int64_t* labels, const float* mass,
                                       const float* own, std::int64_t* best, float* gain,

@@ -123,7 +123,7 @@ struct Lattice {
   Lattice restricted(const std::int32_t* pixels, std::int64_t count, Team& team) const;
 
   // The diagonal k_aa of the filter's matrix, exactly, for the symmetric operator.
-  void diagonal(float* out, Team& team) const;
+  void diagonal(double* out, Team& team) const;
 
   std::int64_t bytes() const;
 };

@@ -11,10 +11,12 @@ namespace densecrf {
 struct LatticeSum {
   struct Term {
     const Lattice* lattice;
-    float weight;
+    double weight;
   };
   std::vector<Term> terms;
   Blur blur;
+
+  std::int64_t pixels() const { return terms.front().lattice->pixels(); }
 };
 
 // out = Σ_c w_c k_c in, label-major planes in and out.

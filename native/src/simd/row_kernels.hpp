@@ -1,4 +1,4 @@
-// The inner loops of the lattice filters, over rows of `width` floats a vertex.
+// The inner loops of the lattice filters, over rows of `width` floats per vertex.
 //
 // They are compiled once for each instruction set (native/src/simd); row_kernels() picks the best
 // that this processor has. A row is a whole number of blocks of 4, 8 or 16 floats: see row_width().

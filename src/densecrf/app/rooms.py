@@ -17,7 +17,7 @@ from densecrf.app.document import Document, default_labels
 from densecrf.app.energy import Energies, Question
 from densecrf.app.exports import Export
 from densecrf.app.live import Live
-from densecrf.app.store import Picture, Store
+from densecrf.app.store import ChangedElsewhere, Picture, Store
 from densecrf.presets import Model
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "Room", "Rooms"]
 
-SAVE_AGAIN = 3.0  # seconds, after a failure
+LOOK_AGAIN = 2.0  # seconds until a save is tried again, or what another server saved is looked for
 IDLE_ROOMS = 3  # images without a tab that stay open
 MOST_WAITING = 200  # messages for a tab that does not read them
 
@@ -83,6 +83,7 @@ class Room:
         file: Model | None,
     ) -> None:
         self.store, self.name, self.picture, self.file = store, name, picture, file
+        self._stamp = store.stamp(name)
         self.document, self.notice = store.load(name, picture.shape)
         if unary is not None and not self.document.strokes:
             self.document.labels = default_labels(len(unary))
@@ -90,7 +91,7 @@ class Room:
         self.last: bytes | None = None
         self.settled: tuple[int, Result] | None = None
         self._loop = asyncio.get_running_loop()
-        self._unsaved: list[str] = []
+        self._unsaved: list[dict[str, Any]] = []
         self._dirty = asyncio.Event()
         self._saving = asyncio.create_task(self._save())
         self.live = Live(Energies(picture, unary, file), self._from_thread)
@@ -135,7 +136,7 @@ class Room:
             given = edit.get("id") if isinstance(edit, dict) else None
             connection.put({"type": "refused", "id": given, "text": str(error)})
             return
-        self._unsaved.append(edit["id"])
+        self._unsaved.append(edit)
         self._dirty.set()
         revision = self.document.revision
         connection.put({"type": "applied", "id": edit["id"], "revision": revision})
@@ -148,14 +149,17 @@ class Room:
         """Save whenever something changed; edits meanwhile are saved together, next."""
         failed = False
         while True:
-            await self._dirty.wait()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._dirty.wait(), LOOK_AGAIN)
             self._dirty.clear()
-            ids, self._unsaved = self._unsaved, []
-            state = self.document.to_json()
             try:
-                await asyncio.to_thread(self.store.save, self.name, state)
+                if self._unsaved:
+                    await self._write(failed)
+                elif self.store.stamp(self.name) not in (None, self._stamp):
+                    raise ChangedElsewhere
+            except ChangedElsewhere:
+                await self._merge()
             except (OSError, ValueError) as error:
-                self._unsaved = ids + self._unsaved
                 reason = getattr(error, "strerror", None) or error
                 text = (
                     f"Strokes cannot be saved: {reason} ({self.store.state}). They are kept in "
@@ -163,10 +167,32 @@ class Room:
                 )
                 self._broadcast({"type": "unsaved", "text": text})
                 failed = True
-                self._loop.call_later(SAVE_AGAIN, self._dirty.set)
             else:
-                self._broadcast({"type": "saved", "ids": ids, "again": failed})
                 failed = False
+
+    async def _write(self, again: bool) -> None:
+        edits, state = list(self._unsaved), self.document.to_json()
+        self._stamp = await asyncio.to_thread(self.store.save, self.name, state, self._stamp)
+        del self._unsaved[: len(edits)]
+        self._broadcast({"type": "saved", "ids": [e["id"] for e in edits], "again": again})
+
+    async def _merge(self) -> None:
+        """Take over what another server saved, and make the edits that are not saved on top."""
+        self._stamp = self.store.stamp(self.name)
+        theirs, notice = await asyncio.to_thread(self.store.load, self.name, self.picture.shape)
+        if notice is None:
+            for edit in self._unsaved:
+                with suppress(ValueError):  # such as a stroke of a label that was removed there
+                    theirs.apply(edit)
+            theirs.revision += self.document.revision + 1
+            self.document = theirs
+            self.live.ask(Question.of(theirs))
+            merged = {"type": "edit", "edit": {"kind": "merge"}, "revision": theirs.revision}
+            self._broadcast(merged)  # the tabs then ask for the whole document
+        text = notice or "Another densecrf app works on this image: its strokes are shown as well."
+        self._broadcast({"type": "message", "level": "note", "text": text})
+        if self._unsaved:
+            self._dirty.set()
 
     async def export(self, kind: str, needs_result: bool) -> tuple[str, bytes]:
         """Return the name and bytes of an export, solved from the strokes alone."""
@@ -183,7 +209,11 @@ class Room:
         self._saving.cancel()
         if self._unsaved:
             with suppress(OSError, ValueError):
-                await asyncio.to_thread(self.store.save, self.name, self.document.to_json())
+                try:
+                    await self._write(again=False)
+                except ChangedElsewhere:
+                    await self._merge()
+                    await self._write(again=False)
         await asyncio.to_thread(self.live.close)
 
 

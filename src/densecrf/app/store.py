@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock
 
 from densecrf.app.document import Document
 from densecrf.app.strokes import MAX_LABELS
 from densecrf.io import FileFormatError, read_image, read_scores, write_json
 from densecrf.io.opening import open_regular
 
-__all__ = ["IMAGE_SUFFIXES", "STATE", "Picture", "Store"]
+__all__ = ["IMAGE_SUFFIXES", "STATE", "ChangedElsewhere", "Picture", "Stamp", "Store"]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
@@ -28,6 +29,13 @@ MAX_LISTED = 10_000
 MAX_UPLOAD = 64 * 2**20  # bytes
 MAX_PIXELS = 64_000_000  # of an image
 WORK_PIXELS = 1_000_000  # larger images are reduced by a whole factor, and their labels enlarged
+LONGEST_LOCK = 10.0  # seconds to wait for another server that is writing
+
+Stamp = tuple[int, int, int]  # of a file: each version has another
+
+
+class ChangedElsewhere(Exception):  # noqa: N818 - it is no error
+    """Another server has written an image's strokes since they were read or written here."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +163,28 @@ class Store:
                 return Document(name, shape), reason
             return Document(name, shape), f"{reason} They are kept as {aside.name}."
 
-    def save(self, name: str, state: dict[str, Any]) -> None:
-        """Write a document's JSON, whole or not at all."""
-        write_json(self.state_path(name), state, indent=None)
+    def stamp(self, name: str) -> Stamp | None:
+        """Return what tells one written version of an image's strokes from every other."""
+        try:
+            found = self.state_path(name).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def save(self, name: str, state: dict[str, Any], known: Stamp | None) -> Stamp | None:
+        """Write a document's JSON, whole or not at all; return its stamp.
+
+        Raises
+        ------
+        ChangedElsewhere
+            Where the file is not the one of the stamp `known`: another server has written it.
+        """
+        with FileLock(self.state / ".lock", timeout=LONGEST_LOCK):
+            now = self.stamp(name)
+            if now is not None and now != known:
+                raise ChangedElsewhere(name)
+            write_json(self.state_path(name), state, indent=None)
+            return self.stamp(name)
 
     def upload(self, name: str, data: bytes) -> str:
         """Keep a dropped or pasted image; return its name in the listing."""

@@ -18,7 +18,7 @@ def main() -> None:
             )
             raise SystemExit(2) from error
         raise
-    # A shell can start a program without them (>&-); then nobody wants to read.
+    # A shell can start a program without them (>&-); then there is no reader.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
     try:

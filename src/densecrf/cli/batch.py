@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 
 
 class Interrupted(Exception):  # noqa: N818 - it is no error
-    """Raised by work that stops because the user wants it to."""
+    """Raised by work that stops because the user asked for it."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Watch:
     Attributes
     ----------
     stop : threading.Event
-        Set when the user wants to stop.
+        Set when the user asks to stop.
     say : callable
         Shows a few words about how far the work is.
     """

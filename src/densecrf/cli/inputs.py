@@ -238,7 +238,7 @@ def _known(job: Job, options: ModelOptions) -> tuple[npt.NDArray[Any], str | Non
 
 
 def read_labelling(path: Path, palette: str | None) -> npt.NDArray[Any]:
-    """Read one label a pixel from an image or a ``.npy`` file."""
+    """Read one label per pixel from an image or a ``.npy`` file."""
     if path.suffix.lower() == ".npy":
         return read_npy(path)
     return read_labels(path, palette)

@@ -196,7 +196,7 @@ Gap = Annotated[
 TimeLimit = Annotated[
     float | None,
     typer.Option(
-        help="Seconds an image and method after which the best so far is taken.",
+        help="Seconds per image and method after which the best so far is taken.",
         rich_help_panel=SOLVER,
     ),
 ]

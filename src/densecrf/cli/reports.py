@@ -64,6 +64,7 @@ OPTIONS = (
     *("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
     *("page", "palette", "classes", "split"),
     *("method", "gap", "time_limit", "max_iterations", "threads", "device"),
+    *("methods", "params", "protocol", "metric", "trials", "workers", "jobs", "within"),
 )
 
 

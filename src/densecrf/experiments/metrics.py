@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from densecrf.validation import ArgumentError, check_choice, check_integer
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -48,8 +50,10 @@ def confusion_matrix(labels: Any, truth: Any, classes: int, void: int = 255) -> 
     """
     predicted, true = np.asarray(labels), np.asarray(truth)
     if predicted.shape != true.shape:
-        raise ValueError(
-            f"labels of shape {predicted.shape} and truth of shape {true.shape} must be the same"
+        raise ArgumentError(
+            "labels",
+            ...,
+            f"shape {predicted.shape} and that of truth, {true.shape}, must be the same",
         )
     known = true != void
     predicted, true = predicted[known], true[known]
@@ -57,11 +61,10 @@ def confusion_matrix(labels: Any, truth: Any, classes: int, void: int = 255) -> 
         if values.size == 0:
             continue
         if values.dtype.kind not in "uib":
-            raise ValueError(f"{name} of type {values.dtype} must be integers")
+            raise ArgumentError(name, ..., f"dtype {values.dtype}; must be integers")
         if values.min() < 0 or values.max() >= classes:
-            raise ValueError(
-                f"{name} range over {values.min()}..{values.max()}, outside the {classes} classes"
-            )
+            span = f"{values.min()}..{values.max()}"
+            raise ArgumentError(name, ..., f"range over {span}, outside the {classes} classes")
     counts = np.bincount(true.astype(np.intp) * classes + predicted, minlength=classes**2)
     return counts.reshape(classes, classes)
 
@@ -156,16 +159,17 @@ def bootstrap(
     groups = [np.asarray(group, np.float64) for group in (confusions, minus) if group is not None]
     shape = groups[0].shape
     if len(shape) != 3 or shape[1] != shape[2] or not len(groups[0]):
-        raise ValueError(f"confusions of shape {shape} must be (N, L, L), one matrix per image")
-    if groups[-1].shape != shape:
-        raise ValueError(
-            f"confusions of shape {shape} and minus of shape {groups[-1].shape} must hold the "
-            "same images and classes"
+        raise ArgumentError(
+            "confusions", ..., f"shape {shape}; must be (N, L, L), one matrix per image"
         )
-    if metric not in METRICS:
-        raise ValueError(f"metric={metric!r} is unknown; choose one of {', '.join(METRICS)}")
-    if resamples < 1:
-        raise ValueError(f"resamples={resamples} must be at least 1")
+    if groups[-1].shape != shape:
+        raise ArgumentError(
+            "minus",
+            ...,
+            f"shape {groups[-1].shape} and that of confusions, {shape}, must be the same",
+        )
+    check_choice("metric", metric, tuple(METRICS))
+    check_integer("resamples", resamples, at_least=1)
 
     def measure(times: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the metric, or the difference, with image i counted ``times[:, i]`` times."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from densecrf.model import DenseCRF
 from densecrf.presets import PRESETS, Model
+from densecrf.validation import check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,9 +66,7 @@ def get_parameters(name: str) -> Model:
     >>> get_parameters("msrc-dc").weight
     4.494162
     """
-    if name not in PARAMETERS:
-        raise ValueError(f"params={name!r} is unknown; choose one of {', '.join(PARAMETERS)}")
-    return PARAMETERS[name]
+    return PARAMETERS[check_choice("params", name, tuple(PARAMETERS))]
 
 
 @dataclass(frozen=True)
@@ -171,6 +170,4 @@ def get_protocol(name: str | Protocol) -> Protocol:
     """
     if isinstance(name, Protocol):
         return name
-    if name not in PROTOCOLS:
-        raise ValueError(f"protocol={name!r} is unknown; choose one of {', '.join(PROTOCOLS)}")
-    return PROTOCOLS[name]
+    return PROTOCOLS[check_choice("protocol", name, tuple(PROTOCOLS))]

@@ -27,6 +27,7 @@ from densecrf.experiments.records import Outcome, RecordStore
 from densecrf.io import Dataset, ItemError, Sample
 from densecrf.presets import NUMBERS, Model
 from densecrf.solvers import METHODS
+from densecrf.validation import ArgumentError, check_choice, check_integer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,10 +96,9 @@ class Plan:
             if name not in self.dataset.items:
                 raise ValueError(f"{self.dataset.path}: has no image named {name!r}")
         for name in self.methods:
-            if name not in METHODS:
-                raise ValueError(f"method {name!r} is unknown; choose from {', '.join(METHODS)}")
+            check_choice("methods", name, METHODS)
         if not self.methods:
-            raise ValueError("methods: name at least one")
+            raise ArgumentError("methods", ..., "name at least one")
 
     def key(self, method: str, image: str) -> tuple[str, ...]:
         """Return the key of a task's record."""
@@ -252,8 +252,7 @@ def run(plan: Plan, store: RecordStore, *, jobs: int = 1, progress: Progress | N
     progress
         Called after every image with (done, total, image).
     """
-    if jobs < 1:
-        raise ValueError(f"jobs={jobs} must be at least 1")
+    check_integer("jobs", jobs, at_least=1)
     todo = {image: left for image in plan.images if (left := _unfinished(plan, store, image))}
     failures, interrupted = _supervise(plan, store, todo, jobs, progress)
     records = (

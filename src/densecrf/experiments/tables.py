@@ -14,6 +14,7 @@ import numpy as np
 
 from densecrf.experiments.metrics import METRICS, Interval, accuracy, bootstrap, mean_iou
 from densecrf.io.atomic import write_json, write_text
+from densecrf.validation import check_choice
 
 if TYPE_CHECKING:
     import os
@@ -91,8 +92,7 @@ class Comparison:
         CSV and JSON keep every digit, with shares and metrics in 0..1; the others round, and
         LaTeX, Markdown and HTML set the best value of each column in bold.
         """
-        if style not in FORMATS:
-            raise ValueError(f"style={style!r} is unknown; choose one of {', '.join(FORMATS)}")
+        check_choice("style", style, tuple(FORMATS))
         if style == "json":
             return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
         if style == "csv":

@@ -22,6 +22,7 @@ from densecrf.experiments.metrics import METRICS
 from densecrf.experiments.runner import Plan, count_pixels, end_if_orphaned, solve
 from densecrf.io import ItemError
 from densecrf.presets import NUMBERS, Model, write_model
+from densecrf.validation import ArgumentError, check_choice, check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -54,7 +55,7 @@ def ranges_around(preset: Model, factor: float) -> dict[str, tuple[float, float]
     (1.5, 6)
     """
     if not 1 < factor < math.inf:
-        raise ValueError(f"within={factor} must be a factor above 1")
+        raise ArgumentError("within", factor, "must be a factor above 1")
     values = {name: getattr(preset, name) for name in NUMBERS}
     return {name: (value / factor, value * factor) for name, value in values.items()}
 
@@ -88,18 +89,14 @@ class Target:
 
     def __post_init__(self) -> None:
         if len(self.plan.methods) != 1:
-            raise ValueError(f"methods={self.plan.methods} must be one method to tune")
-        if self.metric not in METRICS:
-            raise ValueError(
-                f"metric {self.metric!r} is unknown; choose one of {', '.join(METRICS)}"
-            )
-        if self.first_batch < 1:
-            raise ValueError(f"first_batch={self.first_batch} must be at least 1")
+            raise ArgumentError("methods", self.plan.methods, "must be one method to tune")
+        check_choice("metric", self.metric, tuple(METRICS))
+        check_integer("first_batch", self.first_batch, at_least=1)
         for name in NUMBERS:
             low, high = self.ranges.get(name, (math.nan, math.nan))
             if not 0 < low <= high < math.inf:
-                raise ValueError(
-                    f"ranges[{name!r}]=({low}, {high}) must be two positive numbers, low to high"
+                raise ArgumentError(
+                    f"ranges[{name!r}]", (low, high), "must be two positive numbers, low to high"
                 )
 
     def settings(self) -> dict[str, Any]:
@@ -203,8 +200,8 @@ def tune(
     ValueError
         When no image can be used, or the file holds a study of something else.
     """
-    if trials < 1 or workers < 1:
-        raise ValueError(f"trials={trials} and workers={workers} must be at least 1")
+    check_integer("trials", trials, at_least=1)
+    check_integer("workers", workers, at_least=1)
     target, failures = target.usable()
     path = Path(storage)
     path.parent.mkdir(parents=True, exist_ok=True)

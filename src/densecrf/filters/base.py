@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from densecrf.cached import cached_property
 from densecrf.validation import (
+    ArgumentError,
     FloatArray,
     as_float32,
     as_real_array,
@@ -59,7 +60,7 @@ class Levels:
 
     @staticmethod
     def spanning(scores: npt.NDArray[Any], count: int, *, hard: bool) -> "Levels":
-        """Spread `count` levels over the range of all scores."""
+        """Return `count` levels that span the range of all scores."""
         low, high = float(scores.min()), float(scores.max())
         span = high - low
         # A range below what float32 can divide by is no order: one level holds all.
@@ -105,7 +106,7 @@ class Filter(ABC):
         """
         planes, shape = as_planes("values", values, self.n)
         out = np.empty((self.n, planes.shape[0]), np.float32)
-        self.apply_planes(planes, out.T, threads=check_threads(threads))
+        self.apply_planes(planes, out.T, check_threads(threads))
         return out.reshape(shape)
 
     def ordered(
@@ -136,7 +137,7 @@ class Filter(ABC):
             printed) are baselines. The former builds a lattice for every half anew;
             ``divide-and-conquer-fixed`` keeps to this filter's own, for small problems.
         rescale : bool
-            Spread the levels over the range of all scores; otherwise over [0, 1].
+            Whether the levels span the range of all scores; otherwise [0, 1].
         threads : int, optional
             Number of threads; all by default.
 
@@ -154,39 +155,38 @@ class Filter(ABC):
             needed = self.ordered_workspace(len(planes), levels, workers)
             check_fits(f"levels={levels}: the workspace", (needed // 4,))
         if not np.isfinite(planes.max() - planes.min()):
-            raise ValueError("scores: their range is beyond that of float32; scale them down")
+            raise ArgumentError(
+                "scores", ..., "their range is beyond that of float32; scale them down"
+            )
         target = self if weights is None else self.weighted(self._checked_weights(weights), None)
-        spread = Levels.spanning(planes, levels, hard=order == "hard")
+        scale = Levels.spanning(planes, levels, hard=order == "hard")
         if not rescale:
-            spread = Levels(levels, 0.0, float(levels - 1), order == "hard")
-        out = np.empty_like(planes)
+            scale = Levels(levels, 0.0, float(levels - 1), order == "hard")
         if order in ("soft", "hard"):
-            target.ordered_planes(planes, out, spread, threads=workers)
+            out = target.ordered_planes(planes, scale, threads=workers)
         else:
-            unit = spread.of(planes) / np.float32(levels - 1) if order == "literal" else planes
-            target.ordered_exactly(unit, out, order, levels, threads=workers)
+            unit = scale.of(planes) / np.float32(levels - 1) if order == "literal" else planes
+            out = target.ordered_exactly(unit, order, levels, threads=workers)
         return np.ascontiguousarray(out.T).reshape(shape)
 
     def _checked_weights(self, weights: Any) -> FloatArray:
         g = as_real_array("weights", weights, ndim=1)
         if g.shape[0] != self.n:
-            raise ValueError(f"weights: {g.shape[0]} of them for {self.n} pixels")
+            raise ArgumentError("weights", ..., f"{g.shape[0]} of them for {self.n} pixels")
         return np.ascontiguousarray(as_float32("weights", g))
 
     @cached_property
     def mass(self) -> FloatArray:
         r"""The row sums :math:`\sum_b k_{ab}`, (n,)."""
-        out = np.empty((1, self.n), np.float32)
-        self.apply_planes(np.ones((1, self.n), np.float32), out)
-        return np.asarray(out[0])
+        return np.asarray(self.apply_planes(np.ones((1, self.n), np.float32))[0])
 
     @abstractmethod
     def ordered_workspace(self, channels: int, levels: int = 10, threads: int = 0) -> int:
         """Return the bytes that `ordered` by levels takes at most beside its arguments."""
 
     @abstractmethod
-    def diagonal(self) -> FloatArray:
-        r"""Return :math:`k_{aa}`, (n,)."""
+    def diagonal(self) -> Doubles:
+        r"""Return :math:`k_{aa}`, (n,), in double precision."""
 
     @abstractmethod
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "Filter":
@@ -218,15 +218,9 @@ class Filter(ABC):
 
     @abstractmethod
     def apply_planes(
-        self,
-        planes: FloatArray,
-        out: FloatArray,
-        *,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-    ) -> None:
-        """Set, or add to, `out` the filtered `planes` times `factor`."""
+        self, planes: FloatArray, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
+        """Return the filtered `planes`, written to `out` where it is given."""
 
     @abstractmethod
     def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
@@ -234,36 +228,24 @@ class Filter(ABC):
 
     @abstractmethod
     def ordered_planes(
-        self,
-        scores: FloatArray,
-        out: FloatArray,
-        levels: Levels,
-        *,
-        extents: FloatArray | None = None,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-    ) -> None:
-        """Set, or add to, `out` the ordered filtering by levels, times `factor`.
-
-        `extents`, (channels, 2), are the least and the largest score of each channel where they
-        are known already.
-        """
+        self, scores: FloatArray, levels: Levels, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
+        """Return the sums over b of k_ab s(y_a, y_b) by levels, in `out` where it is given."""
 
     @abstractmethod
     def ordered_exactly(
-        self, scores: FloatArray, out: FloatArray, order: str, levels: int, *, threads: int = 0
-    ) -> None:
-        """Set `out` to the adaptive, divide-and-conquer or literal ordered filtering."""
+        self, scores: FloatArray, order: str, levels: int, threads: int = 0
+    ) -> FloatArray:
+        """Return the same by the adaptive, divide-and-conquer or literal algorithm."""
 
 
 def as_planes(name: str, values: Any, n: int) -> tuple[FloatArray, tuple[int, ...]]:
     """Return user values (n,) or (n, channels) as a (channels, n) view, and their shape."""
     array = as_real_array(name, values)
     if array.ndim not in (1, 2) or array.shape[0] != n:
-        raise ValueError(f"{name}: shape {array.shape}; give ({n},) or ({n}, channels)")
+        raise ArgumentError(name, ..., f"shape {array.shape}; give ({n},) or ({n}, channels)")
     if array.size == 0:
-        raise ValueError(f"{name}: shape {array.shape} holds no channels")
+        raise ArgumentError(name, ..., f"shape {array.shape} holds no channels")
     return as_float32(name, array).reshape(n, -1).T, array.shape
 
 

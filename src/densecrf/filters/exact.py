@@ -41,9 +41,9 @@ class ExactFilter(Filter):
         """Return the bytes of a block of pairs, whatever the levels."""
         return 8 * max(BLOCK, self.n)
 
-    def diagonal(self) -> FloatArray:
+    def diagonal(self) -> Doubles:
         """Return the products of the weights."""
-        return (self._rows * self._columns).astype(np.float32)
+        return self._rows * self._columns
 
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "ExactFilter":
         """Return this filter with weighted rows and columns."""
@@ -72,36 +72,24 @@ class ExactFilter(Filter):
             yield some, kernel
 
     def apply_planes(
-        self,
-        planes: FloatArray,
-        out: FloatArray,
-        *,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-    ) -> None:
+        self, planes: FloatArray, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
         """Multiply by the matrix, a block of rows at a time."""
+        out = np.empty(planes.shape, np.float32) if out is None else out
         values = planes.astype(np.float64)
         for some, kernel in self._blocks():
-            block = factor * (values @ kernel.T)
-            out[:, some] = out[:, some] + block if accumulate else block
+            out[:, some] = values @ kernel.T
+        return out
 
     def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
         """Multiply by the matrix, in double precision."""
         return np.concatenate([planes @ kernel.T for _, kernel in self._blocks()], axis=1)
 
     def ordered_planes(
-        self,
-        scores: FloatArray,
-        out: FloatArray,
-        levels: Levels,
-        *,
-        extents: FloatArray | None = None,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-    ) -> None:
+        self, scores: FloatArray, levels: Levels, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
         """Sum over pairs of levels with their linear weights."""
+        out = np.empty_like(scores) if out is None else out
         t = levels.of(scores).astype(np.float64)
         for some, kernel in self._blocks():
             block = np.zeros((len(t), some.stop - some.start))
@@ -110,12 +98,14 @@ class ExactFilter(Filter):
                 below = np.clip(h - t, 0, 1)  # mass of levels < h
                 above = np.clip(t - h, 0, 1)
                 block += own * ((below - above) @ kernel.T)
-            out[:, some] = out[:, some] + factor * block if accumulate else factor * block
+            out[:, some] = block
+        return out
 
     def ordered_exactly(
-        self, scores: FloatArray, out: FloatArray, order: str, levels: int, *, threads: int = 0
-    ) -> None:
+        self, scores: FloatArray, order: str, levels: int, threads: int = 0
+    ) -> FloatArray:
         """Compare every pair of scores (or of the literal algorithm's two kinds of bins)."""
+        out = np.empty_like(scores)
         up, down = scores, scores
         if order == "literal":
             t = scores * np.float32(levels - 1)
@@ -126,3 +116,4 @@ class ExactFilter(Filter):
                 lower, upper = down[c, some, None], down[c, None, :]
                 sign = (a >= b).astype(np.float64) - (lower <= upper)
                 out[c, some] = (kernel * sign).sum(1)
+        return out

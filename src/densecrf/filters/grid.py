@@ -9,6 +9,7 @@ import numpy.typing as npt
 from densecrf.filters.base import Doubles, Filter, Levels
 from densecrf.native import core
 from densecrf.validation import (
+    ArgumentError,
     FloatArray,
     as_real_array,
     check_fits,
@@ -50,7 +51,7 @@ class GridFilter(Filter):
     def __init__(self, shape: Any, sigma: Any, tolerance: float = 1e-4) -> None:
         axes = np.atleast_1d(as_real_array("shape", shape))
         if axes.ndim != 1 or not 1 <= len(axes) <= 3:
-            raise ValueError(f"shape={shape!r}: give one to three axes")
+            raise ArgumentError("shape", shape, "give one to three axes")
         self.shape = tuple(check_integer("shape", s, at_least=1) for s in axes)
         self.n = math.prod(self.shape)
         check_pixels("shape", self.n)
@@ -67,9 +68,9 @@ class GridFilter(Filter):
         """Return the bytes of four planes, whatever the levels."""
         return 4 * 4 * self.n
 
-    def diagonal(self) -> FloatArray:
+    def diagonal(self) -> Doubles:
         """Return the products of the weights."""
-        return self._rows * self._columns
+        return self._rows.astype(np.float64) * self._columns
 
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "GridFilter":
         """Return this filter with weighted rows and columns."""
@@ -80,29 +81,24 @@ class GridFilter(Filter):
         return out
 
     def apply_planes(
-        self,
-        planes: FloatArray,
-        out: FloatArray,
-        *,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-    ) -> None:
+        self, planes: FloatArray, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
         """Convolve along each axis."""
-        target = out if out.flags.c_contiguous else np.ascontiguousarray(out)
+        planes = np.ascontiguousarray(planes, np.float32)
+        target = out if out is not None and out.flags.c_contiguous else np.empty_like(planes)
         core().grid_apply(
-            np.ascontiguousarray(planes, np.float32),
+            planes,
             target,
             shape=self.shape,
             taps=self._taps,
             columns=self._columns,
             rows=self._rows,
-            factor=factor,
-            accumulate=accumulate,
             threads=threads,
         )
-        if target is not out:
-            out[...] = target
+        if out is None or target is out:
+            return target
+        out[...] = target
+        return out
 
     def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
         """Convolve along each axis by shifted sums, in double precision."""
@@ -117,17 +113,10 @@ class GridFilter(Filter):
         return np.asarray(values.reshape(planes.shape) * self._rows)
 
     def ordered_planes(
-        self,
-        scores: FloatArray,
-        out: FloatArray,
-        levels: Levels,
-        *,
-        extents: FloatArray | None = None,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-    ) -> None:
+        self, scores: FloatArray, levels: Levels, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
         """Convolve one level at a time."""
+        out = np.empty_like(scores) if out is None else out
         core().grid_ordered(
             scores,
             out,
@@ -137,41 +126,38 @@ class GridFilter(Filter):
             columns=self._columns,
             rows=self._rows,
             mass=self.mass,
-            factor=factor,
-            accumulate=accumulate,
             threads=threads,
         )
+        return out
 
     def ordered_exactly(
-        self, scores: FloatArray, out: FloatArray, order: str, levels: int, *, threads: int = 0
-    ) -> None:
+        self, scores: FloatArray, order: str, levels: int, threads: int = 0
+    ) -> FloatArray:
         """Use one level for each distinct score, or the literal algorithm's two sets of bins."""
+        out = np.empty_like(scores)
         for c in range(len(scores)):
             if order == "literal":
                 t = scores[c : c + 1] * np.float32(levels - 1)
-                part = np.empty_like(t)
+                bins = Levels(levels, 0.0, 1.0, True)
                 # [y_a >= y_b] - [y_a <= y_b] with bins open above, then closed above: each is
                 # half of (mass + signed mass) of its own bins, the masses cancel.
-                out[c] = 0
-                for bins in (np.floor(t), np.ceil(t)):
-                    spread = Levels(levels, 0.0, 1.0, True)
-                    self.ordered_planes(bins, part, spread, threads=threads)
-                    out[c] += 0.5 * part[0]
-                out[c] += 0.5 * (self._equal_mass(np.floor(t[0])) - self._equal_mass(np.ceil(t[0])))
+                parts = [
+                    self.ordered_planes(t_in, bins, None, threads)[0]
+                    for t_in in (np.floor(t), np.ceil(t))
+                ]
+                equal = self._equal_mass(np.floor(t[0])) - self._equal_mass(np.ceil(t[0]))
+                out[c] = 0.5 * (parts[0] + parts[1] + equal)
             else:
                 distinct, ranks = np.unique(scores[c], return_inverse=True)
                 exact = Levels(max(2, len(distinct)), 0.0, 1.0, True)
                 rank = ranks.reshape(1, -1).astype(np.float32)
-                part = np.empty_like(rank)
-                self.ordered_planes(rank, part, exact, threads=threads)
-                out[c] = part[0]
+                self.ordered_planes(rank, exact, out[c : c + 1], threads)
+        return out
 
     def _equal_mass(self, bins: FloatArray) -> FloatArray:
         """Sum the kernel over pixels of the same bin."""
         members = (np.unique(bins)[:, None] == bins[None, :]).astype(np.float32)
-        filtered = np.empty_like(members)
-        self.apply_planes(members, filtered)
-        return np.asarray((members * filtered).sum(0), np.float32)
+        return np.asarray((members * self.apply_planes(members)).sum(0), np.float32)
 
 
 def _half_kernel(sigma: float, length: int, tolerance: float) -> list[float]:

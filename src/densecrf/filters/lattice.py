@@ -8,12 +8,18 @@ import numpy.typing as npt
 
 from densecrf.filters.base import Doubles, Filter, Levels, PixelArray
 from densecrf.native import core
-from densecrf.validation import FloatArray, as_features, check_choice, check_threads
+from densecrf.validation import (
+    ArgumentError,
+    FloatArray,
+    as_features,
+    check_choice,
+    check_threads,
+)
 
 __all__ = ["LatticeFilter"]
 
 LARGEST_DIMENSION = 64
-MAX_ADAPTIVE_ENTRIES = 1 << 27  # 1 GiB of sorted lists a label
+MAX_ADAPTIVE_ENTRIES = 1 << 27  # 1 GiB of sorted lists per label
 
 
 class LatticeFilter(Filter):
@@ -74,9 +80,11 @@ class LatticeFilter(Filter):
         # For the baselines that build lattices of their own; `build_filter` makes them again.
         self._features: Callable[[], npt.NDArray[np.floating[Any]]] = lambda: given
         if dimension > LARGEST_DIMENSION:
-            raise ValueError(
-                f"features: dimension {dimension} is more than {LARGEST_DIMENSION}; reduce "
-                "it first, for example by principal components"
+            raise ArgumentError(
+                "features",
+                ...,
+                f"dimension {dimension} is more than {LARGEST_DIMENSION}; reduce it first, for "
+                "example by principal components",
             )
         self.symmetric = blur == "symmetric"
         self._columns: FloatArray | None = None
@@ -86,10 +94,12 @@ class LatticeFilter(Filter):
                 given, check_threads(threads), precision == "single"
             )
         except ValueError as error:
-            raise ValueError(
-                f"features: values up to {float(np.abs(given).max()):g} standard "
-                f"deviations are too far from zero for {precision} precision; divide by larger "
-                "standard deviations or subtract the mean"
+            raise ArgumentError(
+                "features",
+                ...,
+                f"values up to {float(np.abs(given).max()):g} standard deviations are too far "
+                f"from zero for {precision} precision; divide by larger standard deviations or "
+                "subtract the mean",
             ) from error
         except MemoryError as error:
             raise MemoryError(
@@ -97,8 +107,8 @@ class LatticeFilter(Filter):
                 "in memory; use larger standard deviations or fewer pixels"
             ) from error
 
-    def forget_features(self, again: Callable[[], npt.NDArray[np.floating[Any]]]) -> None:
-        """Let the features go; `again` makes them once more for the few who need them."""
+    def release_features(self, again: Callable[[], npt.NDArray[np.floating[Any]]]) -> None:
+        """Release the features; `again` makes them once more for the baselines that need them."""
         self._features = again
 
     @property
@@ -120,14 +130,13 @@ class LatticeFilter(Filter):
         """Return the bytes of workspace that `ordered` takes at most."""
         return int(self._lattice.ordered_workspace(channels, levels, threads))
 
-    def diagonal(self) -> FloatArray:
+    def diagonal(self) -> Doubles:
         """Return the exact diagonal; it is the same for either order of the blurs."""
-        out = np.empty(self.n, np.float32)
+        out = np.empty(self.n)
         self._lattice.diagonal(out, 0)  # with the weights of the rows twice
         if self._rows is not None and self._columns is not None:
-            out *= np.divide(
-                self._columns, self._rows, out=np.zeros_like(out), where=self._rows != 0
-            )
+            columns = self._columns.astype(np.float64)
+            out *= np.divide(columns, self._rows, out=np.zeros_like(out), where=self._rows != 0)
         return out
 
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "LatticeFilter":
@@ -162,28 +171,17 @@ class LatticeFilter(Filter):
         return out
 
     def apply_planes(
-        self,
-        planes: FloatArray,
-        out: FloatArray,
-        *,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-    ) -> None:
+        self, planes: FloatArray, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
         """Splat, blur, slice; a block of channels at a time."""
-        self._lattice.apply(
-            planes,
-            out,
-            symmetric=self.symmetric,
-            factor=factor,
-            accumulate=accumulate,
-            threads=threads,
-        )
+        out = np.empty(planes.shape, np.float32) if out is None else out
+        self._lattice.apply(planes, out, symmetric=self.symmetric, threads=threads)
+        return out
 
     def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
         """Splat, blur, slice in double precision, both orders of the blurs averaged."""
         out = np.empty_like(planes)
-        core().apply_double([self._lattice], [1.0], planes, out, threads)
+        core().LatticeSum((self._lattice,), [1.0], True).apply_double(planes, out, threads)
         return out
 
     def symmetrised(self) -> "LatticeFilter":
@@ -195,24 +193,30 @@ class LatticeFilter(Filter):
         return out
 
     def ordered_planes(
-        self,
-        scores: FloatArray,
-        out: FloatArray,
-        levels: Levels,
-        *,
-        extents: FloatArray | None = None,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-        offsets: FloatArray | None = None,
-    ) -> None:
-        """Filter all levels of a label in one pass, label after label.
+        self, scores: FloatArray, levels: Levels, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
+        """Filter all levels of a label in one pass, label after label."""
+        extents = np.empty((len(scores), 2), np.float32)
+        core().extents(scores, None, extents, threads)
+        out = np.empty_like(scores) if out is None else out
+        out[...] = 0
+        self.add_ordered(out, 1.0, scores, None, extents, levels, threads)
+        return out
 
-        `offsets`, if given, are added to the scores first.
+    def add_ordered(
+        self,
+        out: FloatArray,
+        weight: float,
+        scores: FloatArray,
+        offsets: FloatArray | None,
+        extents: FloatArray,
+        levels: Levels,
+        threads: int = 0,
+    ) -> None:
+        """Add `weight` times the ordered filter of scores + offsets to `out`.
+
+        `extents`, (channels, 2), are the least and the largest sum of each channel.
         """
-        if extents is None:
-            extents = np.empty((len(scores), 2), np.float32)
-            core().extents(scores, offsets, extents, threads)
         self._lattice.ordered(
             scores,
             out,
@@ -221,16 +225,16 @@ class LatticeFilter(Filter):
             extents=extents,
             mass=self.mass,
             symmetric=self.symmetric,
-            factor=factor,
-            accumulate=accumulate,
+            factor=weight,
             threads=threads,
         )
 
     def ordered_exactly(
-        self, scores: FloatArray, out: FloatArray, order: str, levels: int, *, threads: int = 0
-    ) -> None:
+        self, scores: FloatArray, order: str, levels: int, threads: int = 0
+    ) -> FloatArray:
         """Run one of the baselines."""
         scores = np.ascontiguousarray(scores, np.float32)
+        out = np.empty_like(scores)
         if order == "literal":
             core().algorithm3(
                 self._lattice,
@@ -244,6 +248,7 @@ class LatticeFilter(Filter):
             self._adaptive(scores, out, threads)
         else:
             self._divide_and_conquer(scores, out, order == "divide-and-conquer", threads)
+        return out
 
     def _divide_and_conquer(
         self, scores: FloatArray, out: FloatArray, rebuild: bool, threads: int

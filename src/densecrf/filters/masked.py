@@ -1,5 +1,7 @@
 """A filter among some pixels, computed by the filter among all of them."""
 
+from typing import Any
+
 import numpy as np
 
 from densecrf.filters.base import Doubles, Filter, Levels, PixelArray
@@ -9,7 +11,7 @@ __all__ = ["MaskedFilter"]
 
 
 class MaskedFilter(Filter):
-    r"""The submatrix :math:`k_{ab}` of the pixels in a set, for filters that know no better way.
+    r"""The submatrix :math:`k_{ab}` of the pixels in a set, for filters without a faster way.
 
     Pixels outside the set weigh nothing; the cost is that of the whole.
 
@@ -28,8 +30,9 @@ class MaskedFilter(Filter):
         inside[pixels] = 1
         self._masked = whole.weighted(inside, None)
 
-    def _spread(self, planes: FloatArray) -> FloatArray:
-        out = np.zeros((len(planes), self._masked.n), np.float32)
+    def _among_all(self, planes: Any) -> Any:
+        """Return zeros at all other pixels."""
+        out = np.zeros((len(planes), self._masked.n), planes.dtype)
         out[:, self._pixels] = planes
         return out
 
@@ -38,69 +41,42 @@ class MaskedFilter(Filter):
         planes = 8 * channels * self._masked.n
         return self._masked.ordered_workspace(channels, levels, threads) + planes
 
-    def diagonal(self) -> FloatArray:
+    def diagonal(self) -> Doubles:
         """Return the whole filter's, at these pixels."""
         return self._masked.diagonal()[self._pixels]
 
     def weighted(self, columns: FloatArray | None, rows: FloatArray | None) -> "MaskedFilter":
         """Return this filter with weighted rows and columns."""
-        spread = [None if w is None else self._spread(w[None])[0] for w in (columns, rows)]
-        return MaskedFilter(self._masked.weighted(*spread), self._pixels)
+        given = [None if w is None else self._among_all(w[None])[0] for w in (columns, rows)]
+        return MaskedFilter(self._masked.weighted(*given), self._pixels)
 
     def restricted(self, pixels: PixelArray) -> "MaskedFilter":
         """Return the filter among some of these pixels."""
         return MaskedFilter(self._masked, self._pixels[pixels])
 
     def apply_planes(
-        self,
-        planes: FloatArray,
-        out: FloatArray,
-        *,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-    ) -> None:
+        self, planes: FloatArray, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
         """Filter zeros outside the set."""
-        spread = self._spread(planes)
-        filtered = np.empty_like(spread)
-        self._masked.apply_planes(spread, filtered, factor=factor, threads=threads)
-        _store(filtered[:, self._pixels], out, accumulate)
+        return self._inside(self._masked.apply_planes(self._among_all(planes), None, threads), out)
 
     def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
         """Filter zeros outside the set, in double precision."""
-        out = np.zeros((len(planes), self._masked.n))
-        out[:, self._pixels] = planes
-        return self._masked.apply_double(out, threads)[:, self._pixels]
+        return self._masked.apply_double(self._among_all(planes), threads)[:, self._pixels]
 
     def ordered_planes(
-        self,
-        scores: FloatArray,
-        out: FloatArray,
-        levels: Levels,
-        *,
-        extents: FloatArray | None = None,
-        factor: float = 1.0,
-        accumulate: bool = False,
-        threads: int = 0,
-    ) -> None:
+        self, scores: FloatArray, levels: Levels, out: FloatArray | None = None, threads: int = 0
+    ) -> FloatArray:
         """Filter weights of zero outside the set."""
-        spread = self._spread(scores)
-        filtered = np.empty_like(spread)
-        self._masked.ordered_planes(spread, filtered, levels, factor=factor, threads=threads)
-        _store(filtered[:, self._pixels], out, accumulate)
+        filtered = self._masked.ordered_planes(self._among_all(scores), levels, None, threads)
+        return self._inside(filtered, out)
 
     def ordered_exactly(
-        self, scores: FloatArray, out: FloatArray, order: str, levels: int, *, threads: int = 0
-    ) -> None:
+        self, scores: FloatArray, order: str, levels: int, threads: int = 0
+    ) -> FloatArray:
         """Filter weights of zero outside the set."""
-        spread = self._spread(scores)
-        filtered = np.empty_like(spread)
-        self._masked.ordered_exactly(spread, filtered, order, levels, threads=threads)
-        _store(filtered[:, self._pixels], out, accumulate=False)
+        filtered = self._masked.ordered_exactly(self._among_all(scores), order, levels, threads)
+        return filtered[:, self._pixels]
 
-
-def _store(values: FloatArray, out: FloatArray, accumulate: bool) -> None:
-    if accumulate:
-        out += values
-    else:
-        out[...] = values
+    def _inside(self, filtered: FloatArray, out: FloatArray | None) -> FloatArray:
+        return np.take(filtered, self._pixels, 1, out)

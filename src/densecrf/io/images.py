@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from densecrf.io.atomic import atomic_writer
 from densecrf.io.errors import FileFormatError
 from densecrf.io.opening import open_regular
 from densecrf.io.palettes import Palette, get_palette
-from densecrf.validation import ArgumentWarning, mention
+from densecrf.validation import mention, warn
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -101,7 +100,7 @@ def _white(path: PathLike, values: NDArray[np.uint16]) -> int:
         f"at {TWELVE_BITS}. If white is another value, say so, for example by "
         f"{mention('image_range', (0, 65535))}"
     )
-    warnings.warn(ArgumentWarning("image", ..., what), stacklevel=3)
+    warn("image", what)
     return TWELVE_BITS
 
 

@@ -272,11 +272,11 @@ def read_c_unary(
     byteorder: ByteOrder = "big",
     max_bytes: int = MAX_BYTES,
 ) -> Scores:
-    """Read a compressed ``.c_unary`` file: a table of score vectors and an index a pixel.
+    """Read a compressed ``.c_unary`` file: a table of score vectors and one index per pixel.
 
     Width, height, labels and the number of keys are uint32, followed by a float32 step, one int32
-    vector over the labels a key (in units of the step) and one uint32 key number a pixel, in row
-    order. Values that are no probabilities are scores, hence logits.
+    vector over the labels per key (in units of the step) and one uint32 key number per pixel, in
+    row order. Values that are no probabilities are scores, hence logits.
     """
     data = _file_bytes(path, max_bytes)
     width, height, labels, keys = _header(path, data, 4, byteorder)

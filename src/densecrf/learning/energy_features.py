@@ -77,8 +77,7 @@ def energy_features(
     inside = (x[None, :] == present[:, None]).astype(np.float32)
     cuts = np.zeros((len(pairwise.parts), len(unary)))
     for kernel, (_, part) in enumerate(pairwise.parts):
-        filtered = np.empty_like(inside)
-        part.apply_planes(inside, filtered, threads=threads)
+        filtered = part.apply_planes(inside, threads=threads)
         outside = np.einsum("ia,ia->i", inside, part.mass - filtered, dtype=np.float64)
         cuts[kernel, present] = 0.5 * outside
     return EnergyFeatures(float(chosen.sum(dtype=np.float64)), areas, cuts)

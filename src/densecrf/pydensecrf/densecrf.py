@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.filters.lattice_sum import LatticeSum
 from densecrf.kernels import Bilateral, Features, Kernel, Spatial
 from densecrf.model import DenseCRF as Model
 from densecrf.native import core
+from densecrf.pairwise import Pairwise
 from densecrf.pydensecrf.inputs import (
     ConstUnary,
     LogisticUnary,
@@ -150,7 +150,7 @@ class DenseCRF:
             raise ArgumentError(
                 "features",
                 ...,
-                f"shape {array.shape}; give (dimensions, {self._n}), one column a pixel" + hint,
+                f"shape {array.shape}; give (dimensions, {self._n}), one column per pixel" + hint,
             )
         values = np.array(array.T, np.float32, order="C")
         self._add(values, lambda weight: Features(values, weight), compat, kernel, normalization)
@@ -182,19 +182,13 @@ class DenseCRF:
             Scratch arrays of `startInference`, not needed here.
         """
         q = self._marginals(Q)
-        filters = self._rewards()
-        if filters is None:
+        if any(term.costs is not None for term in self._terms):
             self._respond(self._received(q), q)
-        else:
-            filters.respond(self._energies, q, None, q)
+        else:  # each term rewards equal labels alone: the Potts model
+            terms = [(term.weight, term.filter) for term in self._terms]
+            Pairwise(terms, self._n, "none").respond(self._energies, q, None, out=q)
         if q is not Q:
             Q[...] = q
-
-    def _rewards(self) -> LatticeSum | None:
-        """Return the terms as one sum of filters where each rewards equal labels alone."""
-        if not self._terms or any(term.costs is not None for term in self._terms):
-            return None
-        return LatticeSum.of([(term.weight, term.filter) for term in self._terms])
 
     def _received(self, q: FloatArray) -> FloatArray:
         received = np.zeros_like(q)
@@ -289,7 +283,7 @@ class DenseCRF:
         member(KernelType, "kernel", kernel)
         way = member(NormalizationType, "normalization", normalization)
         if costs is None and weight < 0:
-            # The model knows costs and rewards by its compatibility, not by negative weights.
+            # The model states rewards by its compatibility, not by negative weights.
             weight, costs = 1.0, np.diag(np.full(self._labels, -weight, np.float32))
         made = make(weight)
         made.check(self._grid)

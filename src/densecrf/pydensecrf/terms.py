@@ -85,12 +85,8 @@ class Term:
 
     def send(self, q: FloatArray, scores: FloatArray) -> None:
         """Add this term's message to the scores (log-probabilities up to a constant)."""
-        if self.costs is None:
-            self.filter.apply_planes(q, scores, factor=self.weight, accumulate=True)
-            return
-        filtered = np.empty_like(q)
-        self.filter.apply_planes(q, filtered)
-        scores -= self.costs @ filtered
+        filtered = self.filter.apply_planes(q)
+        scores += self.weight * filtered if self.costs is None else -self.costs @ filtered
 
 
 Member = TypeVar("Member", bound=IntEnum)

@@ -1,4 +1,4 @@
-"""The methods, one a file, and `solve`, which runs them.
+"""The methods, one per file, and `solve`, which runs them.
 
 `solve` checks what the user gave, finds a starting point, drives the method through the loop that
 all share, and packs the result.

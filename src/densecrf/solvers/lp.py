@@ -26,7 +26,7 @@ from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.multipliers import multipliers
 from densecrf.solvers.primal_dual import primal_dual
-from densecrf.validation import check_integer, check_non_negative, check_positive
+from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
 
 __all__ = ["lp", "lp_finish", "lp_start"]
 
@@ -95,7 +95,7 @@ def lp(
     check_integer("settle_every", settle_every, at_least=1)
     check_positive("cells", cells)
     if cells > MOST_CELLS:
-        raise ValueError(f"cells={cells!r}: at most {MOST_CELLS:g}; every cell is a level")
+        raise ArgumentError("cells", cells, f"at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
     incumbent = Incumbent(problem, round_every, polish, settle_every)
     if _dominant(problem):

@@ -1,7 +1,7 @@
 """`solve`: options checked, a starting point made, a method run, its result packed."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from densecrf.result import Result
 from densecrf.solvers.loop import Limits, Outcome, Step, drive, unscored
 from densecrf.solvers.registry import REGISTRY, Method
 from densecrf.validation import (
+    ArgumentError,
     as_real_array,
     check_choice,
     check_threads,
@@ -86,7 +87,7 @@ def solve(
         The best labelling seen. Ctrl-C and limits also return it, marked as not converged.
     """
     if callback is not None and not callable(callback):
-        raise ValueError(f"callback={callback!r}: give a function of the best so far")
+        raise ArgumentError("callback", callback, "give a function of the best so far")
     told = _with_progress(callback, method) if progress else callback
     limits = Limits.checked(gap, time_limit, max_iterations, told)
     own = check_threads(threads)
@@ -134,7 +135,7 @@ def minimise(
     return drive(
         problem,
         _start(problem, chosen, init, limits),
-        chosen.start(problem, keywords),
+        _iterations(problem, chosen, keywords),
         limits,
         scored=scored,
         finish=chosen.finish,
@@ -171,9 +172,11 @@ def _check_compatibility(problem: ProblemBase, name: str, method: Method) -> Non
     if problem.tree and method.compatibility == "tree":
         return
     able = [key for key, other in REGISTRY.items() if other.compatibility == "any"]
-    raise ValueError(
-        f"method={name!r}: solves the Potts model and tree metrics (LabelTree), not this "
-        f"compatibility; use one of {', '.join(able)}"
+    raise ArgumentError(
+        "method",
+        name,
+        f"solves the Potts model and tree metrics (LabelTree), not this "
+        f"compatibility; use one of {', '.join(able)}",
     )
 
 
@@ -181,6 +184,17 @@ def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict
     for key in options:
         check_choice(f"option of method {name!r}", key, method.options())
     return options
+
+
+def _iterations(
+    problem: ProblemBase, method: Method, options: dict[str, Any]
+) -> Callable[[Any], Iterator[Step]]:
+    """Return the function that iterates from marginals; wrong settings are refused at once."""
+    keywords = {**method.presets, **options}
+    if method.settings is not None:
+        settings = method.settings(**keywords)
+        return lambda y: method.steps(problem, y, settings)
+    return lambda y: method.steps(problem, y, **keywords)
 
 
 def _start(problem: ProblemBase, method: Method, init: Any, limits: Limits) -> Callable[[], Step]:
@@ -218,9 +232,9 @@ def _start_of_method(problem: ProblemBase, name: str, limits: Limits) -> Step:
     found = drive(
         problem,
         _start(problem, method, None, own),
-        method.start(problem, {}),
+        _iterations(problem, method, {}),
         own,
-        scored=method.scored,
+        scored=False,  # its last labelling alone
         finish=method.finish,
         certified=False,
     )

@@ -2,7 +2,18 @@ r"""PROX-LP: proximal minimisation of the linear program (Algorithm 1 of the pap
 
 Each proximal step minimises :math:`\tilde E(y) + \tfrac1{2\lambda}\lVert y - y^k\rVert^2` (Eq. 5)
 over the product of simplices through its dual (Eq. 8), with blocks α (by Frank-Wolfe) and β, γ
-(exactly).
+(exactly). Line by line::
+
+    Algorithm 1                                  here
+    1  for k ← 0 … K                             proximal_steps: for k in range(K)
+    2    Aα⁰ ← 0                                 alpha = Alpha(0 * centre)
+    3    for t ← 0 … T                           frank_wolfe: for _ in range(T)
+    4      (β, γ) ← argmin g(α, β, γ)            y = block(alpha.w), which finds both
+    5      ỹ ← λ(Aα + Bβ + γ - φ) + yᵏ
+    6      As ← conditional gradient at ỹ        r, c = part.conditional_gradient(y), As = -r
+    7      δ ← optimal step size                 step = min(1, gap / length)
+    8      Aα ← (1 - δ) Aα + δ As                alpha = Alpha(alpha.w - step * direction)
+    9    yᵏ⁺¹ ← P_M(ỹ)                           y = project(iterate.y)
 
 The paper sums over ordered pairs of pixels, this package over unordered ones with weights twice
 as large: the energies are the same numbers, so λ means the same. Its conditional gradient, Eq. 13,
@@ -25,7 +36,13 @@ from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
 from densecrf.solvers.subproblems import Part, Whole
-from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
+from densecrf.validation import (
+    ArgumentError,
+    check_choice,
+    check_integer,
+    check_non_negative,
+    check_positive,
+)
 
 __all__ = ["Alpha", "Iterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
 
@@ -76,9 +93,10 @@ class Proximal:
     def __post_init__(self) -> None:
         check_positive("lam", self.lam)
         if self.lam > LARGEST_LAM:
-            raise ValueError(
-                f"lam={self.lam!r}: λ times an energy leaves the range of float32; use at most "
-                f"{LARGEST_LAM:g}"
+            raise ArgumentError(
+                "lam",
+                self.lam,
+                f"λ times an energy leaves the range of float32; use at most {LARGEST_LAM:g}",
             )
         check_integer("K", self.K, at_least=1)
         check_integer("T", self.T, at_least=1)
@@ -175,14 +193,14 @@ def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[S
     previous, known = y, None
     last: tuple[Part, Alpha] | None = None
     history: dict[str, list[float]] = {"dual_gaps": [], "step_sizes": []}
-    for k in range(settings.K):  # Algorithm 1, outer loop
+    for k in range(settings.K):  # line 1
         part, lam = restrict(k, y, known)
         if part is None:
             return
         centre = part.problem.project(part.take(y))
         if settings.momentum:
             centre = centre + k / (k + 3) * (centre - part.problem.project(part.take(previous)))
-        alpha = Alpha(0 * centre)
+        alpha = Alpha(0 * centre)  # line 2
         if settings.warm:
             alpha = _last_alpha(part, alpha, known, last)
         for iterate in frank_wolfe(part, centre, alpha, lam, settings):
@@ -193,7 +211,7 @@ def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[S
         extended = part.extended(-iterate.alpha.w)
         duals = part.duals(iterate.alpha.parts)
         known = None if extended is None else (extended, duals[0] if duals else None)
-        previous, y = y, part.full(part.problem.project(iterate.y))  # y^{k+1} = ỹ
+        previous, y = y, part.full(part.problem.project(iterate.y))  # line 9
 
 
 def _last_alpha(
@@ -231,9 +249,9 @@ def frank_wolfe(
     """
     problem = part.problem
     block = _block(problem, centre, lam, settings)
-    y = block(alpha.w)  # β, γ and with them ỹ (Eqs. 9 to 11)
-    for _ in range(settings.T):  # Algorithm 1, inner loop
-        r, c = part.conditional_gradient(y, settings.levels, settings.order)  # As = -r (Eq. 13)
+    y = block(alpha.w)  # lines 4 and 5 (Eqs. 9 to 11)
+    for _ in range(settings.T):  # line 3
+        r, c = part.conditional_gradient(y, settings.levels, settings.order)  # line 6 (Eq. 13)
         direction = alpha.w + r  # Aα - As
         gap = problem.inner(direction, y) - (alpha.constant + c)
         relaxed = problem.inner(problem.unary + r, y) - c
@@ -241,15 +259,15 @@ def frank_wolfe(
             yield Iterate(y, alpha, r, gap, relaxed, 0.0)
             return
         length = lam * problem.inner(direction, direction)
-        step = min(1.0, gap / length) if length > 0 else 0.0  # δ (Eq. 14)
+        step = min(1.0, gap / length) if length > 0 else 0.0  # line 7, δ (Eq. 14)
         found = part.potentials(y, settings.levels, settings.order)
         kept = tuple((share * (1 - step), each) for share, each in alpha.parts if step < 1)
-        alpha = Alpha(  # α ← α + δ (s - α) (Eq. 12)
+        alpha = Alpha(  # line 8 (Eq. 12)
             alpha.w - step * direction,
             alpha.constant - step * (alpha.constant + c),
             (*kept, (step, found)),
         )
-        y = block(alpha.w)
+        y = block(alpha.w)  # lines 4 and 5 of the next iteration
         yield Iterate(y, alpha, r, gap, relaxed, step)
 
 

@@ -50,8 +50,8 @@ class Method:
     gap : float or None
         Gap at which it stops unless told otherwise; None: it runs to its own end.
     scored : bool
-        Whether every iteration's labelling is scored; else the last one's alone, unless a
-        callback wants to see them.
+        Whether every iteration's labelling is scored; else the last one's alone, unless there is
+        a callback.
     finish : callable or None
         What is done to the best labelling at the end.
     settings : type or None
@@ -73,14 +73,6 @@ class Method:
         if self.settings is not None:
             return [each.name for each in fields(self.settings)]
         return [p for p in inspect.signature(self.steps).parameters if p not in ("problem", "y")]
-
-    def start(self, problem: Any, options: dict[str, Any]) -> Callable[[Any], Iterator[Step]]:
-        """Return the function that iterates from marginals."""
-        keywords = {**self.presets, **options}
-        if self.settings is not None:
-            settings = self.settings(**keywords)
-            return lambda y: self.steps(problem, y, settings)
-        return lambda y: self.steps(problem, y, **keywords)
 
 
 #: All methods by name.

@@ -50,14 +50,14 @@ def sg_lp(
         r, _ = part.conditional_gradient(y, levels, order)
         duals = part.duals(((1.0, part.potentials(y, levels, order)),))
         gradient = part.problem.unary + r
-        spread = _spread(gradient)
-        steps = (4.0 ** (1 - trial) / spread for trial in range(TRIALS))
+        deviation = _deviation(gradient)
+        steps = (4.0 ** (1 - trial) / deviation for trial in range(TRIALS))
         trials = (problem.project(y - step * gradient) for step in steps)
         y, labels, energy = line_search(problem, part, trials)
         yield Step(part.full(y), None, part.bound(r), duals, labels, energy, part.info())
 
 
-def _spread(gradient: Any) -> float:
+def _deviation(gradient: Any) -> float:
     """Return the typical difference between two labels of one pixel."""
     centred = gradient - gradient.mean(0)
     return float(abs(centred).mean()) or 1.0

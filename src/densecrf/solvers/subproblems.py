@@ -175,7 +175,7 @@ class SomeLabels:
 
     def full(self, y: Any) -> Any:
         """Return the solution with zeros for the removed labels."""
-        return self.whole.spread_labels(y, self.keep)
+        return self.whole.embed_labels(y, self.keep)
 
     def bound(self, r: Any) -> float | None:
         """Return the better of the estimates that completions of `r` give."""
@@ -201,7 +201,7 @@ class SomeLabels:
 
     def extended(self, r: Any) -> Any:
         """Return `r` completed by what is known of the removed labels."""
-        out = self.whole.spread_labels(r, self.keep)
+        out = self.whole.embed_labels(r, self.keep)
         if self._known is not None:
             gone = np.setdiff1d(np.arange(self.whole.n_labels), self.keep)
             out[gone] = self._known[0][gone]
@@ -222,7 +222,7 @@ class SomePixels:
     What the frozen pixels do to the others is filtered once and kept: for each of these pixels,
     each label and each level q the mass :math:`\sum_b K_{ab} \operatorname{clamp}(t_b - q + 1)` of
     frozen pixels at or above the level, from which the ordered sum at any score is interpolated.
-    An iteration then filters among the optimised pixels alone. Levels are spread over [0, 1].
+    An iteration then filters among the optimised pixels alone. Levels span [0, 1].
 
     Parameters
     ----------
@@ -248,12 +248,12 @@ class SomePixels:
 
     def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
         r"""Return r and :math:`c = \tfrac12 \sum_{abi} K_{ab} \sigma_{abi} y_{bi}`, b frozen."""
-        spread = Levels(levels, 0.0, float(levels - 1), order != "soft")
+        scale = Levels(levels, 0.0, float(levels - 1), order != "soft")
         nodes = self.problem.nodes(y)
-        inside = self.problem.ordered_inside(nodes, spread, order)
-        r = 0.5 * (inside + self._frozen.signed_mass(nodes, spread))
+        inside = self.problem.ordered_inside(nodes, scale, order)
+        r = 0.5 * (inside + self._frozen.signed_mass(nodes, scale))
         lengths = self.problem._tree_arrays[1]
-        scored = self._frozen.signed_mass(nodes, spread, scored=True)
+        scored = self._frozen.signed_mass(nodes, scale, scored=True)
         sums = self.problem.to_numpy(scored.sum(1, dtype=self.problem.xp.float64))
         return self.problem.leaves(r), 0.5 * float(lengths @ sums)
 

@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from densecrf.torch.pixelwise import project_simplex
 from densecrf.torch.topology import elevation_matrix
+from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +36,7 @@ def filtered(lattice: Lattice, values: Tensor, corner_weight: Tensor | None = No
     values : Tensor
         (channels, n).
     corner_weight : Tensor, optional
-        The lattice's own `corner_weight`, as a function of something that wants a gradient.
+        The lattice's own `corner_weight`, as a function of something that needs a gradient.
 
     Examples
     --------
@@ -58,7 +59,7 @@ class _Filtered(torch.autograd.Function):
         lattice: Lattice,
     ) -> Tensor:
         if lattice.order != "symmetric":
-            raise ValueError(f"order={lattice.order!r} has no gradients; use order='symmetric'")
+            raise ArgumentError("order", lattice.order, "has no gradients; use order='symmetric'")
         ctx.lattice = lattice
         ctx.save_for_backward(values if ctx.needs_input_grad[1] else None)
         return lattice.apply(values.detach())
@@ -92,7 +93,7 @@ def barycentric(features: Tensor, lattice: Lattice) -> Tensor:
     Parameters
     ----------
     features : Tensor
-        (n, d) or (items, n, d), the lattice's, attached to what wants a gradient.
+        (n, d) or (items, n, d), the lattice's, attached to what needs a gradient.
     lattice : Lattice
         Built from them, not normalised.
     """

@@ -13,7 +13,7 @@ from densecrf.solvers.minimisation import minimise
 from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
-from densecrf.validation import ArgumentError, mention
+from densecrf.validation import ArgumentError, mention, outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,9 +71,10 @@ def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None
         Bytes of scratch memory for the filters.
     """
     if crf.filter not in ("auto", "lattice"):
-        raise ValueError(
-            f"device={str(device)!r}: works with the lattice, not with filter={crf.filter!r}; "
-            'use filter="lattice"'
+        raise ArgumentError(
+            "device",
+            str(device),
+            f'works with the lattice, not with filter={crf.filter!r}; use filter="lattice"',
         )
 
     def move(array: Any) -> Tensor:
@@ -135,7 +136,7 @@ def within_memory(attempt: Callable[[int | None], Answer], what: str) -> Answer:
         if place + 1 < len(_WORKSPACES):
             warnings.warn(
                 f"out of device memory for {what}; trying again with a smaller workspace",
-                stacklevel=2,
+                stacklevel=outside(),
             )
     raise MemoryError(
         f"{what} do not fit into the device's memory even with the smallest workspace; use smaller "

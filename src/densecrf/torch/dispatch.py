@@ -12,9 +12,11 @@ import re
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
+
+from densecrf.validation import ArgumentError, check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,16 +71,17 @@ def use_triton(tensor: Tensor, engine: Engine = "auto") -> bool:
     >>> use_triton(torch.zeros(3, dtype=torch.float64))
     False
     """
-    if engine not in ("auto", "triton", "torch"):
-        raise ValueError(f"engine={engine!r} is unknown; use 'auto', 'triton' or 'torch'")
+    check_choice("engine", engine, get_args(Engine))
     if engine == "torch":
         return False
     on_device = tensor.is_cuda or (interpreted() and tensor.device.type == "cpu")
     serves = has_triton() and on_device and tensor.dtype != torch.float64
     if engine == "triton" and not serves:
-        raise ValueError(
-            f"engine='triton' cannot serve a {tensor.dtype} tensor on {tensor.device}; "
-            "use float32 on a CUDA device with Triton installed, or engine='torch'"
+        raise ArgumentError(
+            "engine",
+            engine,
+            f"cannot serve a {tensor.dtype} tensor on {tensor.device}; use float32 on a CUDA "
+            "device with Triton installed, or engine='torch'",
         )
     # On the CPU the interpreter is a test bench: it runs only when asked for by name.
     return serves and (tensor.is_cuda or engine == "triton")

@@ -1,6 +1,4 @@
-"""From images and scores to features and unaries, differentiable.
-
-Features are scaled positions and colours.
+"""From images to features: scaled positions and colours, differentiable in the deviations.
 
 Standard deviations come in float64, and so do features: where the next best number in float32 lies
 on the other side of a simplex's face, the lattice has other vertices.
@@ -13,14 +11,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.presets import check_label_count
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
-
-    from densecrf.label_prior import LabelPrior
 
 
 def positions(shape: Sequence[int], sigma: Tensor, device: torch.device) -> Tensor:
@@ -68,26 +62,3 @@ def _grid(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> T
     lines = [torch.arange(length, device=device, dtype=dtype) for length in shape]
     grid = torch.stack(torch.meshgrid(*lines, indexing="ij")[::-1], -1)
     return grid.reshape(-1, len(shape))
-
-
-def unaries(logits: Tensor, dtype: torch.dtype, prior: LabelPrior | None) -> Tensor:
-    """Return the energies of a batch, label-major: (C, items * pixels).
-
-    Parameters
-    ----------
-    logits : Tensor
-        (N, C, *spatial) scores.
-    dtype : torch.dtype
-        Of the result.
-    prior : LabelPrior, optional
-        What each item's own shares of the labels add, as in `densecrf.label_prior`.
-    """
-    energies = -torch.log_softmax(logits.to(dtype).flatten(2), 1)
-    if prior is not None:
-        check_label_count("prior", prior.frequencies, logits.shape[1])
-        known = (energies.amax(1) > energies.amin(1)).to(dtype)
-        seen = known.sum(1).clamp(min=1)
-        shares = torch.einsum("ica,ia->ic", (-energies).exp(), known) / seen[:, None]
-        added = prior.energies(shares, torch.log)
-        energies = energies + added[:, :, None] * known[:, None]
-    return energies.transpose(0, 1).reshape(logits.shape[1], -1)

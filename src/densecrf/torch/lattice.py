@@ -12,6 +12,7 @@ from densecrf.cached import cached_property
 from densecrf.filters.base import SMALLEST_MASS, Levels
 from densecrf.torch.dispatch import Engine, use_triton
 from densecrf.torch.topology import MAX_DIMENSION, Topology, build_topologies
+from densecrf.validation import ArgumentError, check_choice, check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,11 +102,11 @@ class Lattice:
 
         Parameters are those of `build`.
         """
-        if order not in ("symmetric", "forward"):
-            raise ValueError(f"order={order!r} is unknown; use 'symmetric' or 'forward'")
+        check_choice("order", order, ("symmetric", "forward"))
         checked = [_checked(each) for each in features]
         if len({(flat.shape[0], flat.device, flat.dtype, items) for flat, items in checked}) > 1:
-            raise ValueError("features differ in pixels, device, precision or number of items")
+            remedy = "differ in pixels, device, precision or number of items"
+            raise ArgumentError("features", ..., remedy)
         flat, items = checked[0]
         triton = use_triton(flat, engine)
         workspace = _default_workspace(flat.device) if workspace is None else workspace
@@ -140,7 +141,7 @@ class Lattice:
 
     @property
     def row_count(self) -> int:
-        """Rows in each such array: a row a vertex, and one a segment of entries."""
+        """Rows in each such array: one row per vertex, and one per segment of entries."""
         return self.vertices + self.topology.segment_vertex.shape[0]
 
     @cached_property
@@ -269,12 +270,11 @@ def ordered_sum(
     high: float = 1.0,
 ) -> Tensor:
     """Filter in order with Σ_c factor_c k_c; `Lattice.ordered` for a sum of kernels."""
-    if levels < 2:
-        raise ValueError(f"levels={levels} is too few; use at least 2")
+    check_integer("levels", levels, at_least=2)
     if not high > low:
-        raise ValueError(f"high={high} is not above low={low}")
-    spread = Levels(levels, low, (levels - 1) / (high - low), not soft)
-    return _filter(lattices, factors, scores, spread)
+        raise ArgumentError("high", high, f"must be above low={low}")
+    scale = Levels(levels, low, (levels - 1) / (high - low), not soft)
+    return _filter(lattices, factors, scores, scale)
 
 
 def _filter(
@@ -282,15 +282,14 @@ def _filter(
 ) -> Tensor:
     """Filter blocks of labels with each lattice in turn, transposing each block only once."""
     if not lattices:
-        raise ValueError("lattices is empty; give at least one")
+        raise ArgumentError("lattices", ..., "give at least one")
     lattice = lattices[0]
     if values.ndim != 2 or values.shape[1] != lattice.n:
-        raise ValueError(
-            f"values of shape {tuple(values.shape)} do not fit the lattice; use "
-            f"(channels, {lattice.n})"
+        raise ArgumentError(
+            "values", ..., f"shape {tuple(values.shape)}; give (channels, {lattice.n})"
         )
     if values.device != lattice.device:
-        raise ValueError(f"values are on {values.device} but the lattice on {lattice.device}")
+        raise ArgumentError("values", ..., f"on {values.device}, the lattice on {lattice.device}")
     if lattice.triton:
         from densecrf.torch.triton import filter as engine
     else:
@@ -342,16 +341,16 @@ def scratch_per_label(lattice: Lattice, levels: Levels | None) -> int:
 def _checked(features: Tensor) -> tuple[Tensor, int]:
     """Validate features; returns them as (all pixels, d), and the number of items."""
     if features.ndim not in (2, 3):
-        raise ValueError(
-            f"features has shape {tuple(features.shape)}; use (n, d), or (items, n, d)"
+        raise ArgumentError(
+            "features", ..., f"shape {tuple(features.shape)}; give (n, d), or (items, n, d)"
         )
     if not features.is_floating_point():
-        raise ValueError(f"features has dtype {features.dtype}; use a floating dtype")
+        raise ArgumentError("features", ..., f"dtype {features.dtype}; use a floating dtype")
     if features.numel() == 0:
-        raise ValueError(f"features has shape {tuple(features.shape)}: nothing to filter")
+        raise ArgumentError("features", ..., f"shape {tuple(features.shape)}: nothing to filter")
     d = features.shape[-1]
     if d > MAX_DIMENSION:
-        raise ValueError(f"features has {d} dimensions; use at most {MAX_DIMENSION}")
+        raise ArgumentError("features", ..., f"{d} dimensions; use at most {MAX_DIMENSION}")
     items = features.shape[0] if features.ndim == 3 else 1
     dtype = torch.float64 if features.dtype == torch.float64 else torch.float32
     return features.detach().reshape(-1, d).to(dtype), items

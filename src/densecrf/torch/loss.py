@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from densecrf.presets import PRESETS
 from densecrf.torch.autograd import filtered
 from densecrf.torch.device import within_memory
 from densecrf.torch.features import bilateral, positions
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["DenseCRFLoss"]
+
+_DEFAULT = PRESETS["default"]
 
 
 class DenseCRFLoss(nn.Module):
@@ -39,7 +42,8 @@ class DenseCRFLoss(nn.Module):
     form : {"quadratic", "lp"}
         Which.
     spatial_sigma, spatial_weight, bilateral_sigma_xy, bilateral_sigma_color, bilateral_weight
-        As for `DenseCRF`; by default the appearance kernel alone. Weight 0 leaves a kernel out.
+        As for `DenseCRF`, with its standard deviations; by default the appearance kernel alone, of
+        weight 1. Weight 0 leaves a kernel out.
     levels : int
         How finely the LP form takes the order of probabilities.
     reduction : {"mean", "none"}
@@ -59,10 +63,10 @@ class DenseCRFLoss(nn.Module):
         self,
         form: str = "quadratic",
         *,
-        spatial_sigma: float = 3.0,
+        spatial_sigma: float = _DEFAULT.sigma,
         spatial_weight: float = 0.0,
-        bilateral_sigma_xy: float = 60.0,
-        bilateral_sigma_color: float = 13.0,
+        bilateral_sigma_xy: float = _DEFAULT.sigma_xy,
+        bilateral_sigma_color: float = _DEFAULT.sigma_color,
         bilateral_weight: float = 1.0,
         levels: int = 10,
         reduction: str = "mean",
@@ -160,7 +164,7 @@ class DenseCRFLoss(nn.Module):
         try:
             built = Lattice.build_all(features, workspace=workspace)
         except ValueError:
-            check_finite("image", image)  # the lattice only knows of features
+            check_finite("image", image)  # the lattice sees features alone
             raise
         lattices = [each.normalized().scaled(mask) for each in built]
         return list(zip(weights, lattices, strict=True))

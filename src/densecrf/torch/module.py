@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,13 +10,14 @@ from torch import Tensor, nn
 
 from densecrf.compatibility import LabelTree
 from densecrf.presets import PRESETS, Model, get_model
-from densecrf.result import relative_gap
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.minimisation import minimise
 from densecrf.solvers.registry import METHODS
+from densecrf.torch import compiled_core
+from densecrf.torch.batches import BatchResult, batched, energies, working_dtype
 from densecrf.torch.device import within_memory
-from densecrf.torch.features import bilateral, positions, unaries
+from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.one_step_gradient import final_step, smoothed_log
 from densecrf.torch.pairwise import Pairwise
@@ -29,50 +29,23 @@ from densecrf.torch.validation import (
     check_scores,
     looks_bad,
 )
-from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
+from densecrf.validation import (
+    ArgumentError,
+    check_choice,
+    check_integer,
+    check_non_negative,
+    check_positive,
+)
 
 if TYPE_CHECKING:
     from densecrf.label_prior import LabelPrior
 
-__all__ = ["BatchResult", "DenseCRF"]
+__all__ = ["DenseCRF"]
 
 _MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
 _DEFAULT = PRESETS["default"]
 LEARNABLE = ("weights", "sigmas", "compatibility")
 Sigma = float | Sequence[float]
-
-
-@dataclass(frozen=True, eq=False)
-class BatchResult:
-    """What `DenseCRF.solve` found, item by item.
-
-    Attributes
-    ----------
-    labels : Tensor
-        (N, *spatial) int64, the best labelling of each item.
-    marginals : Tensor
-        (N, C, *spatial), the relaxed solutions.
-    energy : list of float
-        Energies of the labellings.
-    lower_bound : list of float or None
-        No labelling whatsoever has an energy below this.
-    converged : list of bool
-        Whether a method ended by itself, within the asked gap.
-    iterations : list of int
-        Iterations made.
-    """
-
-    labels: Tensor
-    marginals: Tensor
-    energy: list[float]
-    lower_bound: list[float | None]
-    converged: list[bool]
-    iterations: list[int]
-
-    @property
-    def gap(self) -> list[float | None]:
-        """(energy - lower_bound) / max(1, abs(energy)) of each item."""
-        return [relative_gap(e, b) for e, b in zip(self.energy, self.lower_bound, strict=True)]
 
 
 class DenseCRF(nn.Module):
@@ -110,6 +83,9 @@ class DenseCRF(nn.Module):
     :math:`P_\Delta(y - (\phi + r) / s)` from there, in which the projection and the filter are
     differentiated, the solution y and the order of its scores held fixed. Pixels in the interior
     of the simplex pass it on, pixels that are certain do not (with dc-neg, nearly all are).
+
+    CPU tensors that need no gradient are solved by the compiled core, where it is installed, with
+    `torch.get_num_threads()` threads; float64 and gradients are left to torch.
 
     `torch.compile` leaves this layer out and compiles what is around it.
 
@@ -155,9 +131,10 @@ class DenseCRF(nn.Module):
         if compatibility is not None:
             costs = torch.as_tensor(compatibility, dtype=torch.float32).clone()
             if costs.ndim != 2 or costs.shape[0] != costs.shape[1]:
-                raise ValueError(f"compatibility: shape {tuple(costs.shape)}; give (C, C)")
+                shape = tuple(costs.shape)
+                raise ArgumentError("compatibility", ..., f"shape {shape}; give (C, C)")
         elif "compatibility" in self._learn:
-            raise ValueError("learn='compatibility': give the compatibility to start from")
+            raise ArgumentError("learn", "compatibility", "give the compatibility to start from")
         learned = "compatibility" in self._learn
         self.costs = nn.Parameter(costs) if learned and costs is not None else costs
         self._tree: LabelTree | None = None
@@ -262,8 +239,7 @@ class DenseCRF(nn.Module):
             check_finite("logits", logits)
             outcomes: list[Outcome] = []
             for item in range(len(logits)):
-                one = slice(item, item + 1)
-                problem: Any = self.problem(logits[one], image[one], workspace)
+                problem = self._item(logits, image, item, workspace)
                 stopped = bool(outcomes) and outcomes[-1].interrupted  # by Ctrl-C: cut all short
                 limits = Limits.checked(gap, time_limit, 0 if stopped else max_iterations)
                 outcomes.append(minimise(problem, method, limits, None, options))
@@ -275,8 +251,8 @@ class DenseCRF(nn.Module):
             outcomes = within_memory(attempt, f"logits of shape {tuple(logits.shape)}")
         grid = logits.shape[2:]
         return BatchResult(
-            labels=torch.stack([each.labels.view(grid) for each in outcomes]),
-            marginals=torch.stack([each.y.view(-1, *grid) for each in outcomes]),
+            labels=torch.stack([torch.as_tensor(each.labels).view(grid) for each in outcomes]),
+            marginals=torch.stack([torch.as_tensor(each.y).view(-1, *grid) for each in outcomes]),
             energy=[each.energy for each in outcomes],
             lower_bound=[each.lower_bound for each in outcomes],
             converged=[each.converged for each in outcomes],
@@ -293,9 +269,8 @@ class DenseCRF(nn.Module):
         workspace : int, optional
             Bytes of scratch memory for the filters.
         """
-        dtype = _working_dtype(logits)
-        classes = logits.shape[1]
-        unary = unaries(logits, dtype, self._prior)
+        dtype = working_dtype(logits)
+        unary = energies(logits, dtype, self._prior)
         suspect = looks_bad(logits)
         features, weights = self._kernels(image, dtype, workspace)
         try:
@@ -307,37 +282,64 @@ class DenseCRF(nn.Module):
                 workspace=workspace,
             )
         except ValueError:
-            check_finite("image", image)  # the lattice only knows of features
+            check_finite("image", image)  # the lattice sees features alone
             raise
         if bool(suspect):  # asked after the lattices were built, which waits for the device anyway
             check_finite("logits", logits)
+        return TorchProblem(unary, pairwise, self._symmetric_costs(unary), self._tree)
+
+    def _symmetric_costs(self, unary: Tensor) -> Tensor | None:
         if self.costs is None:
-            return TorchProblem(unary, pairwise)
-        if len(self.costs) != classes:
-            raise ValueError(f"logits: {classes} classes, but a compatibility of {len(self.costs)}")
-        costs = ((self.costs + self.costs.T) / 2).to(unary.device, dtype)
-        return TorchProblem(unary, pairwise, costs, self._tree)
+            return None
+        if len(self.costs) != len(unary):
+            remedy = f"{len(unary)} classes, but a compatibility of {len(self.costs)}"
+            raise ArgumentError("logits", ..., remedy)
+        return ((self.costs + self.costs.T) / 2).to(unary.device, unary.dtype)
+
+    def _item(self, logits: Tensor, image: Tensor, item: int, workspace: int | None) -> Any:
+        """Return the problem of one finite item, for the compiled core where that can solve it."""
+        one = slice(item, item + 1)
+        if not compiled_core.takes(logits, image, self._tensors()):
+            return self.problem(logits[one], image[one], workspace)
+        check_finite("image", image)
+        unary = energies(logits[one], torch.float32, self._prior)
+        kernels = [compiled_core.kernel(image[item], *each) for each in self._declared(image)]
+        costs = self._tree or self._symmetric_costs(unary)
+        unary = unary.view(-1, *image.shape[2:])
+        return compiled_core.problem(unary, kernels, self.normalization, costs)
+
+    def _tensors(self) -> list[Tensor | None]:
+        return [*self.parameters(), self.costs]
 
     def _kernels(
         self, image: Tensor, dtype: torch.dtype, workspace: int | None
     ) -> tuple[list[Tensor | Lattice], Tensor]:
         """Return the features (or their lattice) and the weight of each kernel."""
-        grid = image.shape[2:]
+        grid = tuple(image.shape[2:])
         features: list[Tensor | Lattice] = []
         weights = []
-        spatial, appearance = self._value("spatial_weight"), self._value("bilateral_weight")
-        if spatial is not None:
-            sigma = self._deviations("spatial_sigma", len(grid), "axes")
-            where = positions(grid, sigma, image.device).to(dtype)
-            features.append(self._smoothness(where, image.shape[0], tuple(grid), workspace))
-            weights.append(spatial)
-        if appearance is not None:
-            sigma_xy = self._deviations("bilateral_sigma_xy", len(grid), "axes")
-            color = self._deviations("bilateral_sigma_color", image.shape[1], "channels")
-            features.append(bilateral(image, sigma_xy, color).to(dtype))
-            weights.append(appearance)
+        for weight, sigma, color in self._declared(image):
+            weights.append(weight)
+            if color is None:
+                where = positions(grid, sigma, image.device).to(dtype)
+                features.append(self._smoothness(where, image.shape[0], grid, workspace))
+            else:
+                features.append(bilateral(image, sigma, color).to(dtype))
         stacked = torch.stack(weights).to(dtype) if weights else torch.zeros(0)
         return features, stacked
+
+    def _declared(self, image: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+        """Return weight and deviations of position and colour (None: smoothness) per kernel."""
+        axes = image.ndim - 2
+        found: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        smoothness, appearance = self._value("spatial_weight"), self._value("bilateral_weight")
+        if smoothness is not None:
+            found.append((smoothness, self._deviations("spatial_sigma", axes, "axes"), None))
+        if appearance is not None:
+            sigma_xy = self._deviations("bilateral_sigma_xy", axes, "axes")
+            color = self._deviations("bilateral_sigma_color", image.shape[1], "channels")
+            found.append((appearance, sigma_xy, color))
+        return found
 
     def _smoothness(
         self, where: Tensor, items: int, grid: tuple[int, ...], workspace: int | None
@@ -358,41 +360,36 @@ class DenseCRF(nn.Module):
         sigma = self._value(name)
         assert sigma is not None
         if sigma.ndim and len(sigma) != count:
-            raise ValueError(f"{name}: {len(sigma)} numbers for an image of {count} {of_what}")
+            remedy = f"{len(sigma)} numbers for an image of {count} {of_what}"
+            raise ArgumentError(name, ..., remedy)
         return sigma.double()
 
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
-        if self.method in ("mf5", "mf"):
-            most = self.iterations or (5 if self.method == "mf5" else 100)
-            tolerance = 1e-3 if self.iterations is None and self.method == "mf" else 0.0
-            problem: Any = self.problem(logits, image, workspace)
-            y = problem.unary_marginals()
-            for step in mean_field(problem, y, iterations=most - 1, tolerance=tolerance):
-                y = step.y
-            # The last update in logarithms, which keep what a probability would round to zero.
-            log_y = torch.log_softmax(-problem.unary - problem.messages(y), 0)
-            return _batched(log_y, logits)
+        by_core = compiled_core.takes(logits, image, self._tensors())
+        if self.method in ("mf5", "mf") and not by_core:
+            return batched(self._mean_field(self.problem(logits, image, workspace)), logits)
         check_finite("logits", logits)
         parts = []
         for item in range(len(logits)):
-            one = slice(item, item + 1)
-            problem = self.problem(logits[one], image[one], workspace)
+            problem = self._item(logits, image, item, workspace)
+            if self.method in ("mf5", "mf"):
+                parts.append(self._mean_field(problem))
+                continue
             with torch.no_grad():
-                y = minimise(problem, self.method, Limits()).y
-            parts.append(smoothed_log(final_step(problem, y, self.method)))
-        return torch.cat([_batched(part, logits[:1]) for part in parts])
+                y = torch.as_tensor(minimise(problem, self.method, Limits()).y)
+            parts.append(smoothed_log(y if by_core else final_step(problem, y, self.method)))
+        return torch.cat([batched(part, logits[:1]) for part in parts])
+
+    def _mean_field(self, problem: Any) -> Tensor:
+        """Return the logarithms of the marginals after the layer's iterations."""
+        most = self.iterations or (5 if self.method == "mf5" else 100)
+        tolerance = 1e-3 if self.iterations is None and self.method == "mf" else 0.0
+        y = problem.unary_marginals()
+        for step in mean_field(problem, y, iterations=most - 1, tolerance=tolerance):
+            y = step.y
+        # The last update in logarithms, which keep what a probability would round to zero.
+        return torch.log_softmax(torch.as_tensor(-problem.unary - problem.messages(y)), 0)
 
     def extra_repr(self) -> str:
         """Return the settings."""
         return f"method={self.method!r}, iterations={self.iterations}"
-
-
-def _working_dtype(logits: Tensor) -> torch.dtype:
-    return torch.float64 if logits.dtype == torch.float64 else torch.float32
-
-
-def _batched(values: Tensor, logits: Tensor) -> Tensor:
-    """Return label-major (C, N n) values in the shape and dtype of the logits."""
-    items, classes = logits.shape[:2]
-    by_item = values.view(classes, items, -1).transpose(0, 1)
-    return by_item.reshape(logits.shape).to(logits.dtype).contiguous()

@@ -29,7 +29,7 @@ def final_step(problem: TorchProblem, y: Tensor, method: str) -> Tensor:
     Parameters
     ----------
     problem : TorchProblem
-        The problem, attached to what wants gradients.
+        The problem, attached to what needs gradients.
     y : Tensor
         (labels, n), its solution, detached.
     method : str

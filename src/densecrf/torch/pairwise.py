@@ -37,7 +37,7 @@ class Kernel:
     g : Tensor
         (n,), the factors that normalise it.
     attached : Lattice, optional
-        `source` with corners' weights as a function of the features, where these want gradients.
+        `source` with corners' weights as a function of the features, where these need gradients.
     normalized : bool
         Whether it is to be normalised.
     """
@@ -82,8 +82,8 @@ class Kernel:
     def ordered(self, t: Tensor, ramps: int) -> Tensor:
         """Filter the order of levels `t` (labels, n) in [0, ramps], which is held fixed.
 
-        The same sums as `Lattice.ordered`, written as plain filterings of ramps, so that gradients
-        reach the features.
+        The same sums as `Lattice.ordered`, written as plain filter calls on ramps, so that
+        gradients reach the features.
         """
         labels, n = t.shape
         h = torch.arange(ramps, device=t.device, dtype=t.dtype).unsqueeze(1)
@@ -155,7 +155,7 @@ class Pairwise:
 
     @cached_property
     def learned(self) -> bool:
-        """Whether weights or features want gradients."""
+        """Whether weights or features need gradients."""
         return (isinstance(self.weights, torch.Tensor) and self.weights.requires_grad) or any(
             kernel.attached is not None for kernel in self.kernels
         )
@@ -271,6 +271,14 @@ class Pairwise:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
         ones = torch.ones(1, self._like.shape[-1], dtype=torch.float64, device=self._like.device)
         return self.apply_double(ones)[0]
+
+    @cached_property
+    def diagonal_double(self) -> Tensor:
+        """The self terms :math:`K_{aa}`, (n,)."""
+        total = torch.zeros_like(self._like[0], dtype=torch.float64)
+        for weight, g, lattice in self._double_kernels:
+            total += weight * (g**2 * lattice.diagonal())
+        return total
 
     def apply_double(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""

@@ -1,7 +1,7 @@
 r"""The problem on torch tensors: what `densecrf.problem.Problem` is on NumPy arrays.
 
 The solvers are the same text for both. Tensors are label-major, (labels, n). Where unaries, weights
-or features want gradients, the operations that mean field and the last step of the linear programs
+or features need gradients, the operations that mean field and the last step of the linear programs
 are made of (`apply`, `messages`, `softmax`, `project`, `dual_point`) pass them on.
 """
 
@@ -99,7 +99,7 @@ class TorchProblem(ProblemBase):
         """Self terms :math:`K_{aa}`."""
         return self.pairwise.diagonal
 
-    # --- filtering --------------------------------------------------------------------------
+    # --- filters ----------------------------------------------------------------------------
 
     def apply(self, y: Tensor) -> Tensor:
         r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
@@ -158,6 +158,11 @@ class TorchProblem(ProblemBase):
     def mass_double(self) -> Tensor:
         """Row sums of the symmetrised K in double precision, (n,)."""
         return self.pairwise.mass_double
+
+    @property
+    def diagonal_double(self) -> Tensor:
+        """Self terms in double precision, (n,)."""
+        return self.pairwise.diagonal_double
 
     def apply_double(self, y: Tensor) -> Tensor:
         """Return Ky in double precision, for the symmetrised K."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from densecrf.deadline import check_deadline
+from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,9 +145,11 @@ def build_topologies(
     for f in features:
         n, d = f.shape
         if n * (d + 1) > _MAX_ENTRIES:
-            raise ValueError(
-                f"features of shape {(n, d)} need {n * (d + 1)} lattice entries, more than "
-                f"{_MAX_ENTRIES}; split the batch or tile the image"
+            raise ArgumentError(
+                "features",
+                ...,
+                f"shape {(n, d)} needs {n * (d + 1)} lattice entries, more than {_MAX_ENTRIES}; "
+                "split the batch or tile the image",
             )
     simplices = [_engine(triton).embed(f) for f in features]
     extents = [torch.stack(torch.aminmax(s.base, dim=0)) for s in simplices]
@@ -226,10 +229,12 @@ def _refuse(features: Tensor) -> None:
     if not bool(finite.all()):
         index = tuple(int(i) for i in (~finite).nonzero()[0])
         value = float(features[index])
-        raise ValueError(
-            f"features[{index[0]}, {index[1]}] = {value} is not finite; remove or replace it"
+        raise ArgumentError(
+            f"features[{index[0]}, {index[1]}]", value, "is not finite; remove or replace it"
         )
-    raise ValueError(
-        f"features reach {float(features.abs().max()):g} standard deviations from the origin, too "
-        "far for the lattice; centre them or use larger standard deviations"
+    raise ArgumentError(
+        "features",
+        ...,
+        f"reach {float(features.abs().max()):g} standard deviations from the origin, too far for "
+        "the lattice; centre them or use larger standard deviations",
     )

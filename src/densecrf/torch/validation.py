@@ -1,4 +1,4 @@
-"""Checks at the torch door: every message names the argument, what it is, and the remedy."""
+"""Checks of tensors that users pass: every error names the argument, its value and the remedy."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ const hear = {
     else if (edit.kind === "stroke") layer.add(edit.stroke);
     else if (edit.kind === "undo") layer.undo();
     else if (edit.kind === "redo") layer.redo();
-    else behind = true;
+    else behind = true; // labels, settings, or what another server saved
     if (behind && !socket.pending.length) catchUp();
     drawn();
   },

@@ -11,7 +11,8 @@ also multiplied by its factor `g`, and what it receives by its factor `read`: a 
 whose stored numbers are not rounded again.
 
 The argument `one` is 1. Strides multiplied by it are not known to be 1 when a kernel is compiled,
-which makes Triton lay a tile out with one label to a thread (it would rather load runs of floats).
+which makes Triton lay a tile out with one label to a thread (the
+default is to load runs of floats).
 """
 
 # ruff: noqa: N803, RUF005  (constants of a kernel are in capitals)
@@ -48,7 +49,7 @@ def to_rows(
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Transpose (labels, n) scores into one row a pixel, as levels t in [0, top] if LEVELS.
+    """Transpose (labels, n) scores into one row per pixel, as levels t in [0, top] if LEVELS.
 
     With SOME, only the labels listed in `names`.
     """
@@ -78,7 +79,7 @@ def indicator_rows(
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """One row a pixel: 1 for its label among `names`, 0 for the others."""
+    """One row per pixel: 1 for its label among `names`, 0 for the others."""
     p = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     lane = tl.arange(0, LANES)
     name = tl.load(names + lane, mask=lane < LABELS, other=-1)
