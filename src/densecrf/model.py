@@ -77,8 +77,7 @@ class DenseCRF:
     (1.6131, 1.0)
     """
 
-    #: What a model of `densecrf.label_prior` has added to the unaries of each label.
-    label_offsets: FloatArray | None = None
+    label_offsets: FloatArray | None = None  # what `densecrf.label_prior` has added to the unaries
 
     def __init__(
         self,
