@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Oracle", "Task"]
 
 _MOST_KEPT = 1 << 23  # pixels of the images whose filters are kept, about 100 bytes each
+_MOST_ITERATIONS = 40  # what is found by then is a plane and a bound, whatever the gap
 LARGE = 1e4  # energy of a label that a known pixel does not have, when void pixels are filled
 
 
@@ -88,7 +89,14 @@ class Oracle:
 
     def solve(self, crf: DenseCRF, gap: float = 1e-2, init: Any = None) -> Any:
         """Minimise with a certificate."""
-        return crf.solve("lp", gap=gap, threads=self.threads, device=self.device, init=init)
+        return crf.solve(
+            "lp",
+            gap=gap,
+            max_iterations=_MOST_ITERATIONS,
+            threads=self.threads,
+            device=self.device,
+            init=init,
+        )
 
     def fill(self, example: Example, model: Model) -> npt.NDArray[np.int64]:
         """Return the truth with its void pixels labelled by the MAP given the others."""
