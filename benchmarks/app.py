@@ -17,7 +17,7 @@ from benchmarks.harness import Section, milliseconds
 from densecrf.app.document import Document
 from densecrf.app.energy import Energies, Question
 from densecrf.app.live import Live
-from densecrf.app.store import Picture
+from densecrf.app.pictures import Picture
 
 TEXT = """
 A scripted session of {count} strokes with four labels on a photograph of 640 × 480 pixels: time

@@ -10,6 +10,7 @@ models, strong and weak. Records are kept in a JSON file, so that a run can be c
 import argparse
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -91,12 +92,21 @@ def two_label_unary(image: Any, kind: str, strength: str) -> Any:
     return np.stack([-np.log(1 - p), -np.log(p)])
 
 
-def measure(data: Path, iterations: int, case: tuple[str, str]) -> dict[str, Any]:
-    """Return what one problem's run says."""
+def measure(data: Path, iterations: int, keep: Path, case: tuple[str, str]) -> dict[str, Any]:
+    """Return what one problem's run says; keep its labels, the proven pixels and its trace."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = problem(data, *case).solve("lp", gap=0.0, max_iterations=iterations, threads=1)
     trace = result.trace
+    possible = np.full(result.labels.shape, 255) if result.possible is None else result.possible
+    np.savez_compressed(
+        kept(keep, *case),
+        labels=result.labels.astype(np.uint8),
+        possible=possible.astype(np.uint8),
+        energy=trace.energy,
+        lower_bound=np.array(trace.lower_bound, float),
+        calls=trace.ordered_calls,
+    )
     calls: dict[str, int | None] = {}
     for gap in GAPS:  # by the estimates of the run, and what is proven in the end
         reached = (
@@ -119,6 +129,11 @@ def measure(data: Path, iterations: int, case: tuple[str, str]) -> dict[str, Any
         "iterations": result.iterations,
         "seconds": result.seconds,
     }
+
+
+def kept(folder: Path, setting: str, name: str) -> Path:
+    """Return the file of one problem's arrays."""
+    return folder / re.sub(r"[^\w.]+", "-", f"{setting}-{name}.npz")
 
 
 def cases(data: Path, settings: list[str], most: int | None) -> Iterator[tuple[str, str]]:
@@ -183,6 +198,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--records", type=Path, default=Path("tightness.jsonl"))
+    parser.add_argument("--keep", type=Path, default=Path("tightness"), help="folder of arrays")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     known = arguments.records.read_text().splitlines() if arguments.records.exists() else []
@@ -193,7 +209,8 @@ def main() -> None:
         for case in cases(arguments.data, arguments.settings, arguments.most)
         if case not in done
     ]
-    work = partial(measure, arguments.data, arguments.iterations)
+    arguments.keep.mkdir(parents=True, exist_ok=True)
+    work = partial(measure, arguments.data, arguments.iterations, arguments.keep)
     with ProcessPoolExecutor(arguments.jobs) as pool, arguments.records.open("a") as out:
         for record in pool.map(work, missing):
             records.append(record)

@@ -26,7 +26,7 @@ LAYERS = (
     ("torch",),
     ("refinement", "pydensecrf"),
     ("scribbles", "simplecrf"),
-    ("monai",),
+    ("monai", "large"),
     ("densecrf",),  # the public names, loaded on first use
     ("experiments",),
     ("learning",),
@@ -39,6 +39,8 @@ LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 # Imports inside functions that go upwards all the same, and why.
 LATE = {
+    ("refinement", "large"): "refine_many(client=...)",
+    ("large", "densecrf"): "the version, among the settings of a run",
     ("certificates", "densecrf"): "the version, in an error that reports a defect",
     ("certificates", "problem"): "certify makes the problem of a model",
     ("problem_base", "solvers"): "subproblems of the problem",

@@ -117,7 +117,7 @@ def test_certify_names_the_pixels_that_are_right():
     certificate = densecrf.certify(crf, [0, 1, 1, 1])
     assert certificate.proven.tolist() == [True, False, True, True]
     assert (certificate.possible == 1).all()
-    assert "75.0 % are proven" in str(certificate)
+    assert "75.0 % of the pixels are proven optimal" in str(certificate)
 
 
 def test_possible_labels_survive_a_file(tmp_path):

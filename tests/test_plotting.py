@@ -111,3 +111,14 @@ def test_a_figure_shows_itself_once_and_axes_are_those_given():
         assert axes.get_legend() is not None
     finally:
         plt.close(own)
+
+
+def test_undecided_pixels_are_hatched_and_named():
+    result = solved((6, 7))
+    result.possible = np.ones((6, 7), np.int32)
+    result.possible[2, 3:5] = 2
+    axes = result.plot().axes[0]
+    shown = np.asarray(axes.images[0].get_array())
+    assert shown[2, 3:5].tolist() == [[0, 0, 0], [1, 1, 1]]
+    np.testing.assert_allclose(shown[0], label_colors(3)[result.labels[0]])
+    assert axes.get_legend().get_texts()[-1].get_text() == "undecided; 95.2 % are proven"

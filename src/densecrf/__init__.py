@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from densecrf import experiments, filters, io, presets, pydensecrf
+    from densecrf import experiments, filters, io, large, presets, pydensecrf
     from densecrf import torch as torch
     from densecrf.certificates import certify
     from densecrf.compatibility import LabelTree
@@ -44,6 +44,7 @@ __all__ = [
     "filters",
     "fit",
     "io",
+    "large",
     "presets",
     "pydensecrf",
     "refine",
@@ -75,6 +76,7 @@ _SUBMODULES = frozenset(
         "experiments",
         "filters",
         "io",
+        "large",
         "monai",
         "presets",
         "pydensecrf",

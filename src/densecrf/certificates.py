@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.result import relative_gap
+from densecrf.result import relative_gap, share_proven
 from densecrf.validation import check_gap, check_integer
 
 if TYPE_CHECKING:
@@ -297,8 +297,8 @@ class Certificate:
             )
         if self.proven.any():
             lines.append(
-                f"pixels       {100 * self.proven.mean():.1f} % are proven to have the label of "
-                "every optimum"
+                f"pixels       {share_proven(self.proven)} of the pixels are proven optimal: "
+                "every optimum has their label"
             )
         lines.append(f"effort       {self.calls} ordered filter calls, {self.seconds:.3f} s")
         return "\n".join(lines)

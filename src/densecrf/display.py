@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.plotting import label_colors
+from densecrf.result import share_proven
 
 if TYPE_CHECKING:
     from densecrf.certificates import Certificate
@@ -34,7 +35,7 @@ def result_html(result: "Result") -> str:
     rows = [
         ("energy", _number(result.energy)),
         ("lower bound", "none" if result.lower_bound is None else _number(result.lower_bound)),
-        ("proven pixels", f"{100 * result.proven.mean():.1f} %"),
+        ("proven pixels", share_proven(result.proven)),
         ("for scale", f"label {label} everywhere: {_number(constant)}"),
         ("effort", f"{result.seconds:.3g} s, {result.iterations} iterations"),
         ("ended", result.message),
@@ -56,7 +57,7 @@ def certificate_html(certificate: "Certificate") -> str:
     rows = [
         ("energy", _number(certificate.energy)),
         ("lower bound", _number(certificate.lower_bound)),
-        ("proven pixels", f"{100 * certificate.proven.mean():.1f} %"),
+        ("proven pixels", share_proven(certificate.proven)),
         ("effort", f"{certificate.calls} ordered filter calls, {certificate.seconds:.3g} s"),
     ]
     if certificate.excess > 0:

@@ -94,7 +94,9 @@ def sum_statistics(found: Iterable[BorderStatistics]) -> BorderStatistics:
     return functools.reduce(operator.add, found)
 
 
-def border_statistics(crf: "DenseCRF", threads: int = 0) -> BorderStatistics:
+def border_statistics(
+    crf: "DenseCRF", threads: int = 0, pixels: Any = slice(None)
+) -> BorderStatistics:
     """Return what the labels of the unaries' own labelling pay for their borders.
 
     Parameters
@@ -103,6 +105,8 @@ def border_statistics(crf: "DenseCRF", threads: int = 0) -> BorderStatistics:
         The model; its compatibility does not matter.
     threads : int
         Number of threads; 0 for all.
+    pixels : ndarray of int, optional
+        The pixels that count, all by default.
     """
     labels = crf.unary.argmin(0)
     present, x = np.unique(labels, return_inverse=True)
@@ -110,6 +114,7 @@ def border_statistics(crf: "DenseCRF", threads: int = 0) -> BorderStatistics:
     received = np.take_along_axis(crf.pairwise.apply(inside, threads), x[None, :], 0)[0]
     outside = np.maximum(crf.pairwise.mass - received, 0).astype(np.float64)
     count = len(crf.unary)
+    labels, outside = labels[pixels], outside[pixels]
     return BorderStatistics(
         1,
         np.bincount(labels, minlength=count).astype(np.float64),

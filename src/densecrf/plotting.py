@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.kernels import Bilateral
-from densecrf.result import Result, Trace
+from densecrf.result import Result, Trace, share_proven
 from densecrf.validation import ArgumentError, as_real_array, check_finite
 
 if TYPE_CHECKING:
@@ -27,13 +27,14 @@ KEY_LENGTH = 12  # labels named in the colour key
 GOLDEN = 0.618033988749895
 SAFE_COLORS = ("0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442")
 
-Panel = tuple[str, npt.NDArray[Any], npt.NDArray[np.float64] | None]
+#: A title, labels (h, w), the image (h, w, 3) and the undecided pixels (h, w).
+Panel = tuple[str, npt.NDArray[Any], npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None]
 
 
 def plot_result(result: Result, image: Any = None, path: Any = None) -> "Figure":
     """Draw the labels over the image, and energy and bound against time.
 
-    Volumes show their three middle slices.
+    Volumes show their three middle slices. Where pixels are proven, the undecided ones are hatched.
 
     Parameters
     ----------
@@ -49,13 +50,13 @@ def plot_result(result: Result, image: Any = None, path: Any = None) -> "Figure"
     matplotlib.figure.Figure
     """
     colors = label_colors(result.marginals.shape[0])
-    panels = _panels(result.labels, _picture(result, image))
+    panels = _panels(result, image)
     rows = 1 if len(panels) == 1 else 2
     figure = _figure(figsize=(11.2, 4.8 * rows), layout="constrained")
     axes = figure.subplots(rows, 2).ravel()
     for axis, panel in zip(axes, panels, strict=False):
         _draw_labels(axis, panel, colors)
-    _draw_key(axes[0], result.labels, colors)
+    _draw_key(axes[0], result, colors)
     _draw_trace(axes[-1], result)
     if path is not None:
         figure.savefig(path, dpi=150)
@@ -65,8 +66,8 @@ def plot_result(result: Result, image: Any = None, path: Any = None) -> "Figure"
 def plot_labels(result: Result, ax: "Axes", image: Any = None) -> "Axes":
     """Draw the labels over the image into axes, with a key; of volumes the first axis' slice."""
     colors = label_colors(result.marginals.shape[0])
-    _draw_labels(ax, _panels(result.labels, _picture(result, image))[0], colors)
-    _draw_key(ax, result.labels, colors)
+    _draw_labels(ax, _panels(result, image)[0], colors)
+    _draw_key(ax, result, colors)
     return ax
 
 
@@ -131,28 +132,33 @@ def _picture(result: Result, image: Any) -> npt.NDArray[np.float64] | None:
     return np.asarray((values - low) / (high - low if high > low else 1))
 
 
-def _panels(labels: npt.NDArray[Any], picture: npt.NDArray[np.float64] | None) -> list[Panel]:
-    """Return what to show: a title, labels (h, w) and the image (h, w, 3)."""
-    if labels.ndim == 1:
-        return [("labels", labels[None, :], None if picture is None else picture[None, :])]
-    while labels.ndim > 3:
-        middle = labels.shape[0] // 2
-        labels, picture = labels[middle], None if picture is None else picture[middle]
-    if labels.ndim == 2:
-        return [("labels", labels, picture)]
-    panels: list[Panel] = []
-    for axis in range(3):
-        at = labels.shape[axis] // 2
-        part = None if picture is None else picture.take(at, axis)
-        panels.append((f"slice {at} of axis {axis}", labels.take(at, axis), part))
-    return panels
+def _panels(result: Result, image: Any) -> list[Panel]:
+    """Return what to show: the labelling, or slices of it."""
+    arrays = (result.labels, _picture(result, image), result.undecided)
+
+    def taken(at: int, axis: int) -> tuple[Any, Any, Any]:
+        labels, *others = (None if array is None else array.take(at, axis) for array in arrays)
+        return labels, *others  # type: ignore[return-value]
+
+    if result.labels.ndim == 1:
+        labels, *others = (None if array is None else array[None] for array in arrays)
+        return [("labels", labels, *others)]  # type: ignore[list-item]
+    while arrays[0].ndim > 3:
+        arrays = taken(len(arrays[0]) // 2, 0)
+    if arrays[0].ndim == 2:
+        return [("labels", *arrays)]
+    middles = [(size // 2, axis) for axis, size in enumerate(arrays[0].shape)]
+    return [(f"slice {at} of axis {axis}", *taken(at, axis)) for at, axis in middles]
 
 
 def _draw_labels(axes: "Axes", panel: Panel, colors: npt.NDArray[np.float64]) -> None:
-    title, labels, picture = panel
+    title, labels, picture, undecided = panel
     shown = colors[labels]
     if picture is not None:
         shown = TINT * shown + (1 - TINT) * picture
+    if undecided is not None:
+        stripes = np.indices(labels.shape).sum(0) // 2 % 2
+        shown[undecided] = stripes[undecided][:, None]
     axes.imshow(shown, interpolation="nearest", aspect="auto" if len(labels) == 1 else "equal")
     axes.add_collection(_borders(labels))
     axes.set_title(title)
@@ -172,10 +178,11 @@ def _borders(labels: npt.NDArray[Any]) -> "LineCollection":
     return LineCollection([*upright, *level], colors="white", linewidths=0.6)
 
 
-def _draw_key(axes: "Axes", labels: npt.NDArray[Any], colors: npt.NDArray[np.float64]) -> None:
+def _draw_key(axes: "Axes", result: Result, colors: npt.NDArray[np.float64]) -> None:
     """Name the labels that are used, those of most pixels if there are many."""
     from matplotlib.patches import Patch
 
+    labels = result.labels
     counts = np.bincount(labels.ravel(), minlength=len(colors))
     used = [int(i) for i in np.argsort(-counts, kind="stable") if counts[i]]
     named = sorted(used[:KEY_LENGTH])
@@ -184,6 +191,9 @@ def _draw_key(axes: "Axes", labels: npt.NDArray[Any], colors: npt.NDArray[np.flo
     ]
     if len(used) > KEY_LENGTH:
         handles.append(Patch(color="none", label=f"and {len(used) - KEY_LENGTH} more"))
+    if result.undecided is not None and result.undecided.any():
+        share = f"undecided; {share_proven(result.proven)} are proven"
+        handles.append(Patch(facecolor="white", edgecolor="black", hatch="/////", label=share))
     axes.legend(
         handles=handles,
         loc="upper center",

@@ -16,6 +16,7 @@ import numpy as np
 from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree
 from densecrf.filters.base import Levels, ordered_by_ramps
+from densecrf.projections import compressed
 
 __all__ = ["Calls", "Moves", "ProblemSteps"]
 
@@ -253,21 +254,9 @@ class ProblemSteps(ABC):
         pixels at different ends stay fully apart, those at the same end keep their differences.
         `z` is None at first, and is not changed.
         """
-        nodes = self.nodes(y)
-        rows = self._rows_in_use(nodes)
-        out = self.zeros_like(nodes, len(nodes)) if z is None else self.copy(z)
-        u = out[rows] + nodes[rows]
+        u = self.nodes(y) if z is None else z + self.nodes(y)
         u = u - self.xp.amin(u, 1)[:, None]
-        top = self.xp.amax(u, 1)[:, None]
-        slope = (span - 2 * edge) / self.xp.clip(top - 2 * edge, 1e-6, None)
-        middle = edge + (u - edge) * slope
-        folded = self.xp.where(u >= top - edge, u - (top - span), middle)
-        out[rows] = self.xp.where((top <= span) | (u <= edge), u, folded)
-        return out
-
-    def _rows_in_use(self, nodes: Any) -> Any:  # noqa: ARG002 - for those who can tell cheaply
-        """Return the rows that are not all zero, or more."""
-        return slice(None)
+        return compressed(self.xp, u, self.xp.amax(u, 1)[:, None], span, edge)
 
     @abstractmethod
     def project(self, z: Any) -> Any:

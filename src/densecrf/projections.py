@@ -1,11 +1,13 @@
 r"""Projection onto the probability simplex, the feasible set of one pixel (the paper's set M)."""
 
+from typing import Any
+
 import numpy as np
 
 from densecrf.native import core
 from densecrf.validation import FloatArray
 
-__all__ = ["simplex"]
+__all__ = ["compressed", "simplex"]
 
 
 def simplex(z: FloatArray, *, threads: int = 0) -> FloatArray:
@@ -31,3 +33,16 @@ def simplex(z: FloatArray, *, threads: int = 0) -> FloatArray:
     out = np.empty_like(z)
     core().project_simplex(z, out, threads)
     return out
+
+
+def compressed(xp: Any, u: Any, top: Any, span: float, edge: float) -> Any:
+    """Return potentials from 0 to `top` (rows, 1) compressed into `span`.
+
+    Monotone; two ends of width `edge` are kept. `xp` is numpy or torch.
+    """
+    if bool((top <= span).all()):  # as in most iterations: nothing to compress
+        return u
+    slope = (span - 2 * edge) / xp.clip(top - 2 * edge, 1e-6, None)
+    middle = edge + (u - edge) * slope
+    folded = xp.where(u >= top - edge, u - (top - span), middle)
+    return xp.where((top <= span) | (u <= edge), u, folded)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from densecrf.model import DenseCRF
     from densecrf.verification import Verification
 
-__all__ = ["Result", "Trace", "relative_gap"]
+__all__ = ["Result", "Trace", "relative_gap", "share_proven"]
 
 
 OPTIMAL_GAP = 1e-6
@@ -40,6 +40,17 @@ def relative_gap(energy: float, bound: float | None) -> float | None:
     if bound is None:
         return None
     return (energy - bound) / max(1.0, abs(energy))
+
+
+def share_proven(proven: npt.NDArray[np.bool_]) -> str:
+    """Return the share of proven pixels in per cent, rounded down.
+
+    Examples
+    --------
+    >>> share_proven(np.arange(10_000) > 0)
+    '99.9 %'
+    """
+    return f"{1000 * int(proven.sum()) // proven.size / 10:.1f} %"
 
 
 @dataclass
@@ -155,6 +166,12 @@ class Result:
         if self.possible is None:
             return np.zeros(self.labels.shape, bool)
         return np.asarray(self.possible == 1)
+
+    @property
+    def undecided(self) -> npt.NDArray[np.bool_] | None:
+        """The pixels that are not `proven`; None where none is."""
+        proven = self.proven
+        return ~proven if proven.any() else None
 
     @property
     def optimal(self) -> bool:
@@ -316,8 +333,8 @@ class Result:
             if self.proven.any():
                 verdict = "optimal; " if self.optimal else ""
                 lines.append(
-                    f"  pixels       {verdict}{100 * self.proven.mean():.1f} % of the pixels are "
-                    "proven to have the label of every optimum"
+                    f"  pixels       {verdict}{share_proven(self.proven)} of the pixels are "
+                    "proven optimal: every optimum has their label"
                 )
         label, constant = self.best_constant
         lines.append(f"  for scale    all pixels labelled {label}: {constant:,.3f}")

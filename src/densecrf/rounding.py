@@ -186,11 +186,14 @@ class Incumbent:
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every
         label, self.energy = problem.best_constant()
         self.labels = problem.constant(label)
+        self._iteration = 0
         self._rounded: Any = None
         self._descent: Descent | None = None
 
-    def update(self, y: Any, iteration: int) -> None:
+    def update(self, y: Any) -> None:
         """Round where it is this iteration's turn, and continue the incumbent's descent."""
+        self._iteration += 1
+        iteration = self._iteration
         if iteration % self.round_every == 0 or iteration == 1:
             self._round(y, iteration // self.round_every)
         if iteration % self.settle_every == 0:
@@ -201,7 +204,7 @@ class Incumbent:
         labels = problem.argmax(y)
         if self._rounded is None or not bool((labels == self._rounded).all()):
             self._rounded = labels
-            self._descend(labels)
+            self.consider(labels)
         undecided = problem.to_numpy((y * (1 - y)).sum(1))
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
         tried = []
@@ -214,9 +217,10 @@ class Incumbent:
         if tried:
             energy, labels = min(tried, key=lambda candidate: candidate[0])
             if energy < self.energy:
-                self._descend(labels)
+                self.consider(labels)
 
-    def _descend(self, labels: Any) -> None:
+    def consider(self, labels: Any) -> None:
+        """Let a labelling be a candidate, after its sweeps."""
         descent = Descent(self.problem, labels)
         descent.sweeps(self.polish)
         if descent.energy < self.energy:

@@ -148,6 +148,6 @@ def _histogram(bins: npt.NDArray[np.int64], channels: int) -> npt.NDArray[np.flo
     line = np.arange(BINS)
     blur = np.exp(-0.5 * ((line[:, None] - line[None, :]) / BLUR) ** 2)
     blur /= blur.sum(0)
-    for axis in range(channels):
-        histogram = np.moveaxis(np.tensordot(blur, histogram, (1, axis)), 0, axis)
+    for axis in range(channels):  # products of small matrices: no threads of BLAS are woken
+        histogram = np.moveaxis(np.moveaxis(histogram, axis, -1) @ blur.T, -1, axis)
     return np.asarray(histogram).ravel()

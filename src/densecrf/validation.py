@@ -37,6 +37,7 @@ __all__ = [
     "check_threads",
     "mention",
     "outside",
+    "physical_memory",
     "sigmas",
     "warn",
 ]
@@ -262,7 +263,7 @@ def check_fits(name: str, shape: Sequence[int]) -> None:
     Systems that overcommit would let the allocation pass and kill the process later.
     """
     needed = 4 * math.prod(shape)
-    memory = _memory()
+    memory = physical_memory()
     if memory is not None and needed > memory:
         raise MemoryError(
             f"{name}: {' × '.join(map(str, shape))} float32 numbers take {needed >> 30:,} "
@@ -271,7 +272,7 @@ def check_fits(name: str, shape: Sequence[int]) -> None:
 
 
 @cache
-def _memory() -> int | None:
+def physical_memory() -> int | None:
     """Return the bytes of memory of this machine, where the system tells."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

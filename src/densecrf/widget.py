@@ -18,7 +18,7 @@ import traitlets
 from densecrf.app.document import Document, Label, Settings, default_labels
 from densecrf.app.energy import Energies, Question
 from densecrf.app.live import Live
-from densecrf.app.store import Picture
+from densecrf.app.pictures import Picture
 from densecrf.app.strokes import MAX_LABELS, Stroke
 from densecrf.display import png
 from densecrf.layouts import color_range

@@ -11,12 +11,13 @@ from io import BytesIO
 
 import numpy as np
 import pytest
+from PIL import Image
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from densecrf import Result
+from densecrf.app import pictures, rooms
 from densecrf.app import server as module
-from densecrf.app import store
 from densecrf.app.exports import coco, run_lengths
 from densecrf.app.run import check_host
 from densecrf.app.security import new_token
@@ -256,6 +257,25 @@ def test_a_new_tab_finds_the_strokes_and_two_tabs_see_each_other(client):
             two.until("saved")
 
 
+def test_labels_are_written_beside_the_strokes_after_a_pause(client, folder):
+    with connected(client) as socket:
+        tab = Tab(socket)
+        tab.draw(*STROKES)
+        head: dict = {}
+        while head.get("revision") != 3:
+            head, planes = tab.until("answer", "certified")
+        tab.until("labelled")
+        kept = read_labels(folder / STATE / "first.png.labels.png")
+        assert sorted(np.unique(kept)) == [0, 1, 2]
+        assert (kept == planes[0]).mean() > 0.99  # a better answer may have come meanwhile
+        # Other names and colours: the same answer, written anew as soon as the image is left.
+        labels = [{"name": f"n{i}", "color": f"#00000{i}"} for i in range(4)]
+        tab.draw({"type": "edit", "edit": {"id": "r", "kind": "labels", "labels": labels}})
+        Tab(socket, "second.png")
+        with Image.open(folder / STATE / "first.png.labels.png") as file:
+            assert file.getpalette()[:12] == [0, 0, 0, 0, 0, 1, 0, 0, 2, 0, 0, 3]
+
+
 def test_two_servers_on_one_folder_keep_each_others_strokes(client, folder):
     other = TestClient(make_app(Store(folder), TOKEN, PORT), base_url=ORIGIN)
     with other, connected(client) as here, connected(other) as there:
@@ -397,8 +417,12 @@ def exported(client, folder):
     return read_labels(folder / "first.labels.png"), Result.load(folder / "first.npz").labels
 
 
-def test_a_reduced_image_is_exported_at_full_size_and_repeated(client, monkeypatch, tmp_path):
-    monkeypatch.setattr(store, "WORK_PIXELS", 4000)
+@pytest.mark.parametrize("memory", [2**40, 2**10])
+def test_a_reduced_image_is_exported_at_full_size_and_repeated(
+    client, folder, monkeypatch, tmp_path, memory
+):
+    monkeypatch.setattr(pictures, "WORK_PIXELS", 4000)
+    monkeypatch.setattr(rooms, "physical_memory", lambda: memory)
     with connected(client) as socket:
         tab = Tab(socket)
         assert (tab.document["height"], tab.document["width"]) == (48, 64)
@@ -406,8 +430,58 @@ def test_a_reduced_image_is_exported_at_full_size_and_repeated(client, monkeypat
         tab.until("saved")
     labels, solved = exported(client, tmp_path)
     assert labels.shape == (96, 128)
-    np.testing.assert_array_equal(labels[::2, ::2], solved)
+    (tmp_path / "first.png").write_bytes((folder / "first.png").read_bytes())
     np.testing.assert_array_equal(repeated(tmp_path, "first"), solved)
+    if memory == 2**40:  # solved once more, at full size
+        np.testing.assert_array_equal(labels, solved)
+        assert not (tmp_path / "first.reduced.png").exists()
+    else:
+        np.testing.assert_array_equal(labels[::2, ::2], solved)
+    state = json.loads((tmp_path / "first.strokes.json").read_text())
+    assert (state["height"], state["width"]) == (48, 64)  # as it was drawn, to go on with
+
+
+def volume():
+    """Return eight slices with a ball in the middle ones, and noise."""
+    z, y, x = np.mgrid[:8, :40, :48]
+    inside = ((z - 4) / 3) ** 2 + ((y - 20) / 12) ** 2 + ((x - 24) / 14) ** 2 < 1
+    noise = np.random.default_rng(0).normal(0, 60, inside.shape)
+    return np.where(inside, 900.0, 100.0) + noise
+
+
+@pytest.mark.parametrize("name", ["ball.npy", "ball.tif"])
+def test_a_volume_is_drawn_on_by_slices_and_solved_as_a_whole(tmp_path, name):
+    array = volume()
+    if name.endswith("npy"):
+        np.save(tmp_path / name, array.astype(np.int16))
+    else:
+        pages = [Image.fromarray(np.clip(page / 5, 0, 255).astype(np.uint8)) for page in array]
+        pages[0].save(tmp_path / name, save_all=True, append_images=pages[1:])
+    app = make_app(Store(tmp_path), TOKEN, PORT)
+    with TestClient(app, base_url=ORIGIN) as client:
+        with connected(client) as socket:
+            socket.send_json({"type": "open", "image": name})
+            tab = Tab(socket, name)
+            assert [tab.document[k] for k in ("depth", "height", "width")] == [8, 40, 48]
+            ball, around = brush(1, (20, 20), (28, 20)), brush(0, (3, 3), (44, 4))
+            ball["edit"]["stroke"]["slice"] = 4
+            around["edit"]["stroke"]["slice"] = 1
+            tab.draw(ball, around)
+            tab.until("saved")
+        for at, status in (("0", 200), ("7", 200), ("8", 422), ("-1", 422), ("x", 422)):
+            assert client.get(own(f"image?name={name}&slice={at}")).status_code == status
+        assert "volumes" in client.get(own(f"export/overlay?name={name}")).json()["error"]
+        answer = client.get(own(f"export/all?name={name}"))
+    with zipfile.ZipFile(BytesIO(answer.content)) as archive:
+        archive.extractall(tmp_path / "out")
+    labels = np.load(tmp_path / "out" / "ball.labels.npy")
+    assert (labels == (array > 500)).mean() > 0.97
+    assert labels[4, 20, 24] == 1
+    assert labels[1, 3, 20] == 0
+    (tmp_path / "out" / name).write_bytes((tmp_path / name).read_bytes())
+    program = [sys.executable, "ball.reproduce.py"]
+    subprocess.run(program, cwd=tmp_path / "out", check=True, capture_output=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "ball.repeated.npy"), labels)
 
 
 def test_strokes_correct_the_output_of_a_network(folder, tmp_path):

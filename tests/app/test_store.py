@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from densecrf.app import store as module
+from densecrf.app import pictures as module
 from densecrf.app.document import Document
 from densecrf.app.store import STATE, ChangedElsewhere, Store
 from densecrf.io import write_image

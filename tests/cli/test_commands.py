@@ -347,6 +347,19 @@ def test_all_commands_take_the_same_model_options(folder):
     assert certified["energy"] == pytest.approx(segmented["energy"], rel=1e-6)
 
 
+def test_what_is_proven_is_in_the_table_the_record_and_the_overlay(folder):
+    source = ["segment", "images/a.png", "--probs", "probs/a.npy", "--out", "out", "--gap", "1e-6"]
+    result = densecrf(*source)
+    assert "proven" in result.stdout
+    record = json.loads((folder / "out" / "a.json").read_text())
+    assert f"{int(1000 * record['proven_share']) / 10:.1f} %" in result.stdout
+    labels, image = "out/a.png", "images/a.png"
+    told = json.loads(
+        densecrf("certify", image, "--probs", "probs/a.npy", "--labels", labels, "--json").stdout
+    )
+    assert 0 <= told["proven_share"] <= 1
+
+
 def test_certify_bounds_anyones_labelling(folder):
     write_labels(folder / "mine.png", TRUTH)
     command = ["certify", "images/a.png", "--probs", "probs/a.npy", "--labels", "mine.png"]

@@ -270,6 +270,14 @@ def test_overlay_keeps_void_and_marks_borders(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_image(tmp_path / "o.png"), picture)
 
 
+def test_overlay_hatches_undecided_pixels() -> None:
+    undecided = np.array([[False, True, True, True, True, False]])
+    picture = overlay(np.full((1, 6), 100), np.ones((1, 6), int), undecided=undecided)
+    assert picture[0, :, 0].tolist() == [114, 0, 255, 255, 0, 114]
+    with pytest.raises(ValueError, match="undecided: int64 of shape"):
+        overlay([[9]], [[1]], undecided=[[1]])
+
+
 def test_only_png_names_and_real_images_are_written(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"o\.jpg: give a name that ends in \.png"):
         write_image(tmp_path / "o.jpg", COLOR)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.app.strokes import MAX_LABELS, Raster, Stroke, draw, rasterise
+from densecrf.app.strokes import MAX_LABELS, VOID, Raster, Stroke, draw, rasterise
+from densecrf.io import Palette
 from densecrf.plotting import label_colors
 from densecrf.presets import PRESETS
 
@@ -98,7 +99,7 @@ class Document:
     """What belongs to one image; every edit is one `apply`."""
 
     name: str
-    shape: tuple[int, int]
+    shape: tuple[int, ...]  # (H, W), or (depth, H, W)
     labels: list[Label] = field(default_factory=default_labels)
     settings: Settings = field(default_factory=Settings)
     strokes: list[Stroke] = field(default_factory=list)
@@ -176,14 +177,21 @@ class Document:
             self._raster = rasterise(self.strokes, self.shape)
         return np.array(self._raster)
 
+    @property
+    def palette(self) -> Palette:
+        """The labels' names and colours."""
+        names, colors = [x.name for x in self.labels], [x.rgb for x in self.labels]
+        return Palette("app", tuple(names), tuple(colors), void=VOID)
+
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         return {
             "format": FORMAT,
             "version": VERSION,
             "image": self.name,
-            "height": self.shape[0],
-            "width": self.shape[1],
+            "depth": 1 if len(self.shape) == 2 else self.shape[0],
+            "height": self.shape[-2],
+            "width": self.shape[-1],
             "labels": [asdict(label) for label in self.labels],
             "settings": asdict(self.settings),
             "strokes": [stroke.to_json() for stroke in self.strokes],
@@ -192,15 +200,15 @@ class Document:
         }
 
     @classmethod
-    def from_json(cls, value: Any, name: str, shape: tuple[int, int]) -> "Document":
+    def from_json(cls, value: Any, name: str, shape: tuple[int, ...]) -> "Document":
         """Return a document that `to_json` wrote, or raise ValueError."""
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise ValueError("is no file of strokes")
         if value.get("version") != VERSION:
             raise ValueError(f"has version {value.get('version')!r}; this densecrf reads {VERSION}")
-        size = (value.get("height"), value.get("width"))
-        if size != shape:
-            raise ValueError(f"is for an image of {size[1]} × {size[0]} pixels")
+        size = (value.get("depth", 1), value.get("height"), value.get("width"))
+        if size != (1, *shape)[-3:]:
+            raise ValueError(f"is for an image of {size[2]} × {size[1]} × {size[0]} pixels")
         try:
             document = cls(
                 name,

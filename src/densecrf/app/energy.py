@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.app.document import Document, Settings
-from densecrf.app.store import Picture
-from densecrf.app.strokes import VOID, Raster
+from densecrf.app.pictures import Picture
+from densecrf.app.strokes import VOID, Raster, rasterise
 from densecrf.label_costs import with_label_costs
 from densecrf.model import DenseCRF
 from densecrf.presets import PRESETS, Model
@@ -18,16 +18,22 @@ from densecrf.unaries import plant
 __all__ = ["Energies", "Question", "chosen_model"]
 
 
-def chosen_model(settings: Settings, file: Model | None) -> Model:
-    """Return the model that the sliders make of a preset, or of the model given at the start."""
+def chosen_model(settings: Settings, file: Model | None, enlarged: int = 1) -> Model:
+    """Return the model that the sliders make of a preset, or of the model given at the start.
+
+    For an image `enlarged` by a factor its standard deviations of positions grow, where they do
+    not follow the image's size anyway.
+    """
     model = file if settings.preset == "file" and file is not None else PRESETS.get(settings.preset)
     model = model or PRESETS["default"]
     if model.label_costs == "image":  # for the errors of networks; strokes have none
         model = replace(model, label_costs=None)
+    times = 1 if model.scale_sigmas else enlarged
     return replace(
         model.scaled(settings.strength),
+        sigma=model.sigma * times,
         sigma_color=model.sigma_color / settings.color,
-        sigma_xy=model.sigma_xy * settings.reach,
+        sigma_xy=model.sigma_xy * settings.reach * times,
     )
 
 
@@ -39,11 +45,18 @@ class Question:
     raster: Raster
     n_labels: int
     settings: Settings
+    factor: int = 1  # by which it is larger than what is drawn on
 
     @classmethod
     def of(cls, document: Document) -> "Question":
         """Return a document as it is now."""
         return cls(document.revision, document.raster(), len(document.labels), document.settings)
+
+    @classmethod
+    def enlarged(cls, document: Document, factor: int, shape: tuple[int, int]) -> "Question":
+        """Return a document as it is now, its strokes drawn on an image that is larger."""
+        raster = rasterise((stroke.enlarged(factor) for stroke in document.strokes), shape)
+        return cls(document.revision, raster, len(document.labels), document.settings, factor)
 
 
 class Energies:
@@ -70,7 +83,7 @@ class Energies:
 
     def labels(self, question: Question) -> list[int]:
         """Return the labels that the answer may have."""
-        model = chosen_model(question.settings, self.file)
+        model = chosen_model(question.settings, self.file, question.factor)
         if self.unary is not None or model.label_costs is not None:
             return list(range(question.n_labels if self.unary is None else len(self.unary)))
         return [int(label) for label in np.unique(question.raster) if label != VOID]
@@ -94,7 +107,7 @@ class Energies:
         return self._energy(question, question.raster, max(labels, default=0) + 1)
 
     def _energy(self, question: Question, raster: Raster, count: int) -> DenseCRF:
-        model = chosen_model(question.settings, self.file)
+        model = chosen_model(question.settings, self.file, question.factor)
         if self.unary is None:
             unary: Any = scribble_unary(self.picture.pixels, raster, count, void=VOID)
         else:

@@ -16,9 +16,9 @@ from densecrf import __version__
 from densecrf.app.document import Document
 from densecrf.app.energy import Question, chosen_model
 from densecrf.app.live import GAP
-from densecrf.app.store import Picture
+from densecrf.app.pictures import Picture
 from densecrf.app.strokes import VOID
-from densecrf.io import Palette, overlay, write_image, write_labels
+from densecrf.io import overlay, write_image, write_labels
 from densecrf.presets import Model, write_model
 from densecrf.result import Result
 
@@ -40,6 +40,7 @@ KINDS = {
     "command": ("reproduce.sh", "text/x-shellscript"),
     "all": ("zip", "application/zip"),
 }
+PLANE = ("overlay", "coco", "command")  # of images, not of volumes
 NEED_RESULT = ("labels", "overlay", "coco", "result", "all")
 
 
@@ -51,7 +52,9 @@ class Export:
     document : Document
         What was drawn.
     picture : Picture
-        The image.
+        The image or volume, at full size where it could be solved so.
+    question : Question
+        The strokes on that picture.
     result : Result, optional
         The answer from the strokes alone; strokes can be exported without one.
     file : Model, optional
@@ -64,20 +67,21 @@ class Export:
         self,
         document: Document,
         picture: Picture,
+        question: Question,
         result: Result | None,
         file: Model | None = None,
         probs: Path | None = None,
     ) -> None:
         self.document, self.picture, self.result, self.probs = document, picture, result, probs
-        self.question = Question.of(document)
-        self.model = chosen_model(document.settings, file)
-        names, colors = [x.name for x in document.labels], [x.rgb for x in document.labels]
-        self.palette = Palette("app", tuple(names), tuple(colors), void=VOID)
+        self.question = question
+        self.model = chosen_model(document.settings, file, question.factor)
+        self.palette = document.palette
         self.stem = Path(document.name).stem
 
     def name(self, kind: str) -> str:
         """Return the file name of an export."""
-        return f"{self.stem}.{KINDS[kind][0]}"
+        end = KINDS[kind][0]
+        return f"{self.stem}.{end.replace('.png', '.npy') if self.picture.depth else end}"
 
     def make(self, kind: str) -> bytes:
         """Return the bytes of an export."""
@@ -87,16 +91,18 @@ class Export:
             packed = io.BytesIO()
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
                 for each in KINDS:
-                    if each != "all":
+                    if each != "all" and not (self.picture.depth and each in PLANE):
                         path = self._write(each, Path(folder))
                         archive.write(path, path.name)
-                if self.picture.factor > 1:
+                if self.picture.factor > 1 and self.picture.depth is None:
                     reduced = Path(folder) / self._image()
                     write_image(reduced, self.picture.shown())
                     archive.write(reduced, reduced.name)
             return packed.getvalue()
 
     def _write(self, kind: str, folder: Path) -> Path:
+        if self.picture.depth and kind in PLANE:
+            raise ValueError("of volumes there are labels, arrays, strokes and the program")
         path = folder / self.name(kind)
         texts: dict[str, Callable[[], str]] = {
             "coco": lambda: json.dumps(self._coco()),
@@ -107,16 +113,22 @@ class Export:
         if kind in texts:
             path.write_text(texts[kind](), "utf-8")
         elif kind == "labels":
-            write_labels(path, self._labels(), self.palette)
+            self._write_labels(path, self._labels())
         elif kind == "overlay":
             write_image(path, self._overlay())
         elif kind == "result":
             self._solved().save(path)
         elif kind == "raster":
-            write_labels(path, self.question.raster, self.palette)
+            self._write_labels(path, self.question.raster)
         else:
             write_model(path, self.model)
         return path
+
+    def _write_labels(self, path: Path, labels: npt.NDArray[Any]) -> None:
+        if self.picture.depth is None:
+            write_labels(path, labels, self.palette)
+        else:
+            np.save(path, labels)
 
     def _solved(self) -> Result:
         if self.result is None:
@@ -136,7 +148,7 @@ class Export:
 
     def _image(self) -> str:
         """Return the name of the image that commands read."""
-        if self.picture.factor == 1:
+        if self.picture.factor == 1 or self.picture.depth:
             return self.picture.path.name
         return f"{self.stem}.reduced.png"
 
@@ -162,22 +174,34 @@ class Export:
                 "    image, scores.values, kind=scores.kind, axis=0, model=model, seeds=strokes\n"
                 ")\n"
             )
+        reading, drawn = "densecrf.io.read_image({})", "densecrf.io.read_labels({})"
+        writing = f"densecrf.io.write_labels({self.stem + '.repeated.png'!r}, result.labels)"
+        imports = ""
+        if self.picture.depth is not None:
+            imports = "from pathlib import Path\n\nimport numpy as np\n\n"
+            reading, drawn = (
+                "densecrf.app.pictures.read_picture(Path({0}), {0}).pixels",
+                "np.load({})",
+            )
+            writing = f"np.save({self.stem + '.repeated.npy'!r}, result.labels)"
         settings = json.dumps(asdict(replace(self.document.settings, compare=False)))
         return (
             f'"""Repeats {self.document.name}, labelled with densecrf {__version__}.\n\n'
             f"Run it beside {self._image()} and the exported files. Settings: {settings}\n"
             '"""\n\n'
+            f"{imports}"
+            "import densecrf.app.pictures\n"
             "import densecrf.io\n"
             "import densecrf.presets\n"
             "import densecrf.refinement\n"
             "import densecrf.scribbles\n\n"
-            f"image = densecrf.io.read_image({image})\n"
-            f"strokes = densecrf.io.read_labels({strokes})\n"
+            f"image = {reading.format(image)}\n"
+            f"strokes = {drawn.format(strokes)}\n"
             f"model = densecrf.presets.read_model({model})\n"
             f"{source}"
             f'result = crf.solve("lp", gap={GAP!r})\n'
             "print(result)\n"
-            f"densecrf.io.write_labels({self.stem + '.repeated.png'!r}, result.labels)\n"
+            f"{writing}\n"
         )
 
 

@@ -75,16 +75,32 @@ class Live:
             self._changed.notify()
         self._thread.join(timeout=10)
 
-    def settled(self, question: Question) -> Result:
+    def labels(self) -> tuple[int, npt.NDArray[np.uint8]] | None:
+        """Return the last certified labelling, and the revision that it belongs to."""
+        if self.result is None:
+            return None
+        revision, result, labels = self.result
+        return revision, np.asarray(labels, np.uint8)[result.labels]
+
+    def settled(self, question: Question, energies: Energies | None = None) -> Result:
         """Return the answer from the strokes alone, without a warm start: it can be repeated.
+
+        Parameters
+        ----------
+        question : Question
+            What to solve.
+        energies : Energies, optional
+            Those of the image at full size, where that is not what is drawn on.
 
         Raises
         ------
         ValueError
             Where there is nothing to solve yet.
         """
-        crf = self.energies.reproducible(question)
+        crf = (energies or self.energies).reproducible(question)
         result = crf.solve("lp", gap=GAP)
+        if energies is not None:
+            return result
         labels = list(range(crf.n_labels))
         self._show(question, "certified", result, labels, time.perf_counter())
         return result
@@ -145,6 +161,7 @@ class Live:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._wanted is not None, PAUSE)
         self._check()
+        self.emit({"type": "rest", "revision": question.revision})
         deadline = time.perf_counter() + LONGEST
         for gap in DEEPER:
             left = deadline - time.perf_counter()

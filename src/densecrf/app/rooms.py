@@ -8,17 +8,21 @@ import json
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.app.document import Document, default_labels
+from densecrf.app.document import Document, Label, default_labels
 from densecrf.app.energy import Energies, Question
 from densecrf.app.exports import Export
 from densecrf.app.live import Live
-from densecrf.app.store import ChangedElsewhere, Picture, Store
+from densecrf.app.pictures import Picture
+from densecrf.app.store import ChangedElsewhere, Store
 from densecrf.presets import Model
+from densecrf.validation import physical_memory
 
 if TYPE_CHECKING:
     from densecrf.result import Result
@@ -27,10 +31,11 @@ __all__ = ["Connection", "Room", "Rooms"]
 
 LOOK_AGAIN = 2.0  # seconds until a save is tried again, or what another server saved is looked for
 IDLE_ROOMS = 3  # images without a tab that stay open
+BYTES_A_PIXEL, BYTES_A_LABEL = 300, 60  # of a solve, rounded up: docs/performance.md
 MOST_WAITING = 200  # messages for a tab that does not read them
 
 Message = dict[str, Any] | bytes
-Probabilities = Callable[[str, tuple[int, int]], npt.NDArray[np.float32] | None]
+Probabilities = Callable[[str, tuple[int, ...]], npt.NDArray[np.float32] | None]
 
 
 class Connection:
@@ -55,6 +60,16 @@ class Connection:
             await self._some.wait()
         message = self._waiting.popleft()
         return message if isinstance(message, bytes) else json.dumps(message)
+
+
+@dataclass
+class Final:
+    """What is exported of a document: the image, the strokes on it, and their answer."""
+
+    picture: Picture
+    question: Question
+    energies: Energies | None = None  # where not those that are drawn on
+    result: "Result | None" = None
 
 
 class Room:
@@ -89,12 +104,18 @@ class Room:
             self.document.labels = default_labels(len(unary))
         self.connections: set[Connection] = set()
         self.last: bytes | None = None
-        self.settled: tuple[int, Result] | None = None
+        self.settled: Final | None = None
         self._loop = asyncio.get_running_loop()
+        self._kept: tuple[int, list[Label]] | None = None  # what the label PNG on disk is of
+        self._tasks: set[asyncio.Task[None]] = set()
         self._unsaved: list[dict[str, Any]] = []
         self._dirty = asyncio.Event()
         self._saving = asyncio.create_task(self._save())
         self.live = Live(Energies(picture, unary, file), self._from_thread)
+        self._solve()
+
+    def _solve(self) -> None:
+        self._asked = self.document.revision
         self.live.ask(Question.of(self.document))
 
     def _from_thread(self, message: Message) -> None:
@@ -104,6 +125,10 @@ class Room:
     def _broadcast(self, message: Message, but: Connection | None = None) -> None:
         if isinstance(message, bytes):
             self.last = message
+        elif message["type"] == "rest":
+            self._tasks.add(task := self._loop.create_task(self.keep_labels()))
+            task.add_done_callback(self._tasks.discard)
+            return
         for connection in self.connections:
             if connection is not but:
                 connection.put(message)
@@ -124,6 +149,7 @@ class Room:
                 "revision": self.document.revision,
                 "full": {"height": self.picture.full[0], "width": self.picture.full[1]},
                 "factor": self.picture.factor,
+                "depth": self.picture.depth or 1,
                 "notice": self.notice,
             }
         )
@@ -143,7 +169,7 @@ class Room:
         if changed:
             self._broadcast({"type": "edit", "edit": edit, "revision": revision}, but=connection)
             if edit["kind"] != "labels" or self.live.result is None:
-                self.live.ask(Question.of(self.document))
+                self._solve()
 
     async def _save(self) -> None:
         """Save whenever something changed; edits meanwhile are saved together, next."""
@@ -186,7 +212,7 @@ class Room:
                     theirs.apply(edit)
             theirs.revision += self.document.revision + 1
             self.document = theirs
-            self.live.ask(Question.of(theirs))
+            self._solve()
             merged = {"type": "edit", "edit": {"kind": "merge"}, "revision": theirs.revision}
             self._broadcast(merged)  # the tabs then ask for the whole document
         text = notice or "Another densecrf app works on this image: its strokes are shown as well."
@@ -194,15 +220,46 @@ class Room:
         if self._unsaved:
             self._dirty.set()
 
+    async def keep_labels(self) -> None:
+        """Write the label PNG beside the strokes, where the last answer is not there yet."""
+        answer = self.live.labels()
+        if answer is None or answer[0] != self._asked:
+            return
+        state = answer[0], list(self.document.labels)
+        if state == self._kept:
+            return
+        labels = self.picture.enlarged(answer[1])
+        with suppress(OSError, ValueError):  # as it is said of the strokes
+            await asyncio.to_thread(
+                self.store.save_labels, self.name, labels, self.document.palette
+            )
+            self._kept = state
+            self._broadcast({"type": "labelled", "revision": state[0]})
+
     async def export(self, kind: str, needs_result: bool) -> tuple[str, bytes]:
         """Return the name and bytes of an export, solved from the strokes alone."""
-        question = Question.of(self.document)
-        if needs_result and (self.settled is None or self.settled[0] != question.revision):
-            self.settled = question.revision, await asyncio.to_thread(self.live.settled, question)
-        result = self.settled[1] if needs_result and self.settled else None
         document = Document.from_json(self.document.to_json(), self.name, self.picture.shape)
-        export = Export(document, self.picture, result, self.file, self.store.probs(self.name))
+        document.revision = self.document.revision
+        if self.settled is None or self.settled.question.revision != document.revision:
+            self.settled = await asyncio.to_thread(self._final, document)
+        final = self.settled
+        if needs_result and final.result is None:
+            solve = self.live.settled
+            final.result = await asyncio.to_thread(solve, final.question, final.energies)
+        probs = self.store.probs(self.name)
+        export = Export(document, final.picture, final.question, final.result, self.file, probs)
         return export.name(kind), await asyncio.to_thread(export.make, kind)
+
+    def _final(self, document: Document) -> "Final":
+        """Return what is exported: of a reduced image, where memory allows, its full size."""
+        picture = self.picture
+        needed = prod(picture.full) * (BYTES_A_PIXEL + BYTES_A_LABEL * len(document.labels))
+        if picture.factor == 1 or picture.depth or needed > (physical_memory() or 2**32) / 2:
+            return Final(picture, Question.of(document))
+        full = picture.at_full_size()
+        question = Question.enlarged(document, picture.factor, full.full)
+        energies = Energies(full, self.store.unary(self.name, full.full), self.file)
+        return Final(full, question, energies)
 
     async def close(self) -> None:
         """Save what is unsaved and end the threads."""
@@ -214,6 +271,7 @@ class Room:
                 except ChangedElsewhere:
                     await self._merge()
                     await self._write(again=False)
+        await self.keep_labels()
         await asyncio.to_thread(self.live.close)
 
 

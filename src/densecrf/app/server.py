@@ -111,8 +111,12 @@ async def _room(request: Request) -> Room:
 
 
 async def _image(request: Request) -> Response:
-    room = await _room(request)
-    return Response(await asyncio.to_thread(_png, room.picture.shown()), media_type="image/png")
+    picture = (await _room(request)).picture
+    text = request.query_params.get("slice", "0")
+    at = int(text) if text.isdecimal() and len(text) < 9 else -1
+    if not 0 <= at < (picture.depth or 1):
+        raise ValueError(f"slice: {text[:20]!r} is not between 0 and {(picture.depth or 1) - 1}")
+    return Response(await asyncio.to_thread(_png, picture.shown(at)), media_type="image/png")
 
 
 def _png(pixels: Any) -> bytes:
@@ -169,6 +173,7 @@ async def _heard(
     if kind == "open" and isinstance(message.get("image"), str):
         if room is not None:
             room.connections.discard(connection)
+            await room.keep_labels()
         try:
             room = await socket.app.state.rooms.get(message["image"])
         except (ValueError, OSError) as error:

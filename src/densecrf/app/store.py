@@ -6,8 +6,6 @@ so that no path of the page's is ever opened.
 
 import json
 import re
-from dataclasses import dataclass
-from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +14,24 @@ import numpy.typing as npt
 from filelock import FileLock
 
 from densecrf.app.document import Document
+from densecrf.app.pictures import Picture, read_picture
 from densecrf.app.strokes import MAX_LABELS
-from densecrf.io import FileFormatError, read_image, read_scores, write_json
+from densecrf.io import (
+    Palette,
+    atomic_writer,
+    read_scores,
+    write_json,
+    write_labels,
+)
 from densecrf.io.opening import open_regular
 
-__all__ = ["IMAGE_SUFFIXES", "STATE", "ChangedElsewhere", "Picture", "Stamp", "Store"]
+__all__ = ["IMAGE_SUFFIXES", "STATE", "ChangedElsewhere", "Stamp", "Store"]
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".npy")
 SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
 STATE = "densecrf-app"  # the folder of strokes and uploads, inside the one that is opened
 MAX_LISTED = 10_000
 MAX_UPLOAD = 64 * 2**20  # bytes
-MAX_PIXELS = 64_000_000  # of an image
-WORK_PIXELS = 1_000_000  # larger images are reduced by a whole factor, and their labels enlarged
 LONGEST_LOCK = 10.0  # seconds to wait for another server that is writing
 
 Stamp = tuple[int, int, int]  # of a file: each version has another
@@ -36,33 +39,6 @@ Stamp = tuple[int, int, int]  # of a file: each version has another
 
 class ChangedElsewhere(Exception):  # noqa: N818 - it is no error
     """Another server has written an image's strokes since they were read or written here."""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An image as it is worked on: colours from 0 to 255, reduced by `factor`."""
-
-    path: Path
-    pixels: npt.NDArray[Any]  # (H, W) or (H, W, 3), as `read_image` returns it, or reduced
-    factor: int
-    full: tuple[int, int]  # height and width of the file
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Height and width of what is worked on."""
-        return self.pixels.shape[0], self.pixels.shape[1]
-
-    def shown(self) -> npt.NDArray[np.uint8]:
-        """Return the picture for display, (H, W, 3)."""
-        colors = np.clip(self.pixels, 0, 255).astype(np.uint8)
-        return np.stack([colors] * 3, -1) if colors.ndim == 2 else colors
-
-    def enlarged(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return labels at the size of the file."""
-        if self.factor == 1:
-            return labels
-        large = labels.repeat(self.factor, 0).repeat(self.factor, 1)
-        return large[: self.full[0], : self.full[1]]
 
 
 class Store:
@@ -129,7 +105,7 @@ class Store:
         files = [self.scores / f"{stem}{suffix}" for suffix in SCORE_SUFFIXES]
         return next((path for path in files if path.is_file()), None)
 
-    def unary(self, name: str, shape: tuple[int, int]) -> npt.NDArray[np.float32] | None:
+    def unary(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32] | None:
         """Return the energies of a network's output for an image, at its working size."""
         path = self.probs(name)
         if path is None:
@@ -143,7 +119,7 @@ class Store:
         """Return where a listed image's strokes are kept."""
         return self.state / f"{name}.json"
 
-    def load(self, name: str, shape: tuple[int, int]) -> tuple[Document, str | None]:
+    def load(self, name: str, shape: tuple[int, ...]) -> tuple[Document, str | None]:
         """Return an image's document, and what to tell the user where it could not be read.
 
         A file that cannot be read is put aside, not overwritten.
@@ -186,6 +162,14 @@ class Store:
             write_json(self.state_path(name), state, indent=None)
             return self.stamp(name)
 
+    def save_labels(self, name: str, labels: npt.NDArray[Any], palette: Palette) -> None:
+        """Write an image's labels beside its strokes: a PNG, or a volume's ``.npy``."""
+        if labels.ndim == 2:
+            write_labels(self.state / f"{name}.labels.png", labels, palette)
+        else:
+            with atomic_writer(self.state / f"{name}.labels.npy") as file:
+                np.save(file, labels)
+
     def upload(self, name: str, data: bytes) -> str:
         """Keep a dropped or pasted image; return its name in the listing."""
         stem, suffix = Path(_safe(name)).stem, Path(_safe(name)).suffix.lower()
@@ -204,39 +188,6 @@ class Store:
             path.unlink()
             raise
         return chosen
-
-
-def read_picture(path: Path, name: str) -> Picture:
-    """Read an image, reduced where it is large; ValueError names it by `name`."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with open_regular(path) as file, Image.open(file) as header:
-            width, height = header.size
-    except FileFormatError:
-        raise
-    except OSError as error:
-        if isinstance(error, UnidentifiedImageError):
-            raise ValueError(f"{name}: not an image of a known format") from error
-        raise ValueError(f"{name}: {error.strerror or error}") from error
-    except Exception as error:  # Pillow: bombs, and what else its decoders raise
-        raise ValueError(f"{name}: cannot be read ({error})") from error
-    if width * height > MAX_PIXELS:
-        raise ValueError(
-            f"{name}: {width} × {height} pixels are more than {MAX_PIXELS / 1e6:.0f} million; "
-            "crop or shrink it first"
-        )
-    try:
-        pixels = read_image(path)
-    except FileFormatError as error:
-        raise ValueError(f"{name}: {error.reason}") from error
-    factor = max(1, ceil(sqrt(width * height / WORK_PIXELS)))
-    if factor > 1:
-        shown = np.clip(pixels, 0, 255).astype(np.uint8)
-        pixels = np.asarray(Image.fromarray(shown).reduce(factor))
-    if min(pixels.shape[:2]) < 2:
-        raise ValueError(f"{name}: {width} × {height} pixels are too few")
-    return Picture(path, pixels, factor, (height, width))
 
 
 def _safe(name: str) -> str:

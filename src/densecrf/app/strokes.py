@@ -7,7 +7,7 @@ solved.
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ TOOLS = ("brush", "eraser", "line", "box", "fill", "clear")
 MAX_POINTS = 20_000
 MAX_SIZE = 500.0
 MAX_COORDINATE = 100_000.0
+MAX_SLICES = 100_000
 
 Raster = npt.NDArray[np.uint8]
 
@@ -30,7 +31,7 @@ class Stroke:
     """One stroke: a tool, a label, a width in pixels and the points, x before y.
 
     Pixel (0, 0) covers the square from (0, 0) to (1, 1). Pixels that have a `protected` label
-    when it is drawn keep it.
+    when it is drawn keep it. `slice` says which slice of a volume it is in.
     """
 
     tool: str
@@ -38,6 +39,7 @@ class Stroke:
     size: float
     points: tuple[tuple[float, float], ...]
     protected: tuple[int, ...] = ()
+    slice: int = 0
 
     @classmethod
     def parse(cls, value: Any) -> "Stroke":
@@ -59,7 +61,15 @@ class Stroke:
         protected = value.get("protected", [])
         if not isinstance(protected, list) or not all(map(_label, protected)):
             raise ValueError(f"protected {protected!r} are no labels")
-        return cls(tool, label, float(size), tuple(map(_point, points)), tuple(protected))
+        at = value.get("slice", 0)
+        if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < MAX_SLICES:
+            raise ValueError(f"slice {at!r} is not between 0 and {MAX_SLICES - 1}")
+        return cls(tool, label, float(size), tuple(map(_point, points)), tuple(protected), at)
+
+    def enlarged(self, factor: int) -> "Stroke":
+        """Return the same stroke on an image that is larger by a factor."""
+        points = tuple((factor * x, factor * y) for x, y in self.points)
+        return replace(self, size=factor * self.size, points=points)
 
     def to_json(self) -> dict[str, Any]:
         """Return the stroke as JSON values."""
@@ -84,8 +94,8 @@ def _point(value: Any) -> tuple[float, float]:
     return float(value[0]), float(value[1])
 
 
-def rasterise(strokes: Iterable[Stroke], shape: tuple[int, int]) -> Raster:
-    """Return the label under each pixel, `VOID` where there is no stroke."""
+def rasterise(strokes: Iterable[Stroke], shape: tuple[int, ...]) -> Raster:
+    """Return the label under each pixel or voxel, `VOID` where there is no stroke."""
     raster = np.full(shape, VOID, np.uint8)
     for stroke in strokes:
         draw(raster, stroke)
@@ -93,7 +103,11 @@ def rasterise(strokes: Iterable[Stroke], shape: tuple[int, int]) -> Raster:
 
 
 def draw(raster: Raster, stroke: Stroke) -> None:
-    """Draw a stroke into a raster, over what is there and not protected."""
+    """Draw a stroke into a raster (H, W) or its slice of (depth, H, W), over what is there."""
+    if raster.ndim == 3 and stroke.tool != "clear":
+        if stroke.slice < len(raster):
+            draw(raster[stroke.slice], stroke)
+        return
     before = raster.copy() if stroke.protected else raster
     _draw(raster, stroke)
     if stroke.protected:

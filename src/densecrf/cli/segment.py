@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Interrupted, Watch, run_batch
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
+from densecrf.cli.large import Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
@@ -57,6 +58,8 @@ def segment(
     device: o.Device = None,
     overlays: o.Overlays = True,
     marginals: o.Marginals = False,
+    tile: Tile = None,
+    scheduler: Scheduler = None,
     jobs: o.Jobs = 1,
     force: o.Force = False,
     as_json: o.Json = False,
@@ -76,7 +79,24 @@ def segment(
     densecrf segment images/ --probs logits/ --axis last --preset deeplab --out results/ --jobs 2
 
     densecrf segment photo.jpg --scribbles strokes.png --void 0
+
+    densecrf segment scene.tif --probs scene.zarr --out labels.tif --tile 2048
     """
+    if is_large(images, out, tile):
+        own = o.SolveOptions(method, gap, time_limit, max_iterations, threads, device)
+        segment_large(
+            images[0],
+            Sources(probs, labels, scribbles),
+            out,
+            model,
+            own,
+            tile=tile,
+            scheduler=scheduler,
+            force=force,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        return
     todo = find_jobs(images, Sources(probs, labels, scribbles), _earlier_results(out))
     per_image = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
     solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image, device)
@@ -92,9 +112,15 @@ def segment(
             model = model if found is None else replace(model, chosen=found)
         task = _Segment(model, solver, out, overlays, marginals, force, heard_here)
         task.check_outputs(todo)
-        batch = run_batch(
-            todo, lambda job: job.name, task, jobs=jobs, progress=not (quiet or as_json)
-        )
+        with connected(scheduler) as client:
+            batch = run_batch(
+                todo,
+                lambda job: job.name,
+                task if client is None else replace(task, heard_here=None),
+                jobs=jobs,
+                progress=not (quiet or as_json),
+                client=client,
+            )
     if as_json:
         results = [{"name": name, **record} for name, record in batch.results.items()]
         print_json({"results": results, "failures": batch.failures})
@@ -122,7 +148,8 @@ class _Segment:
     overlays: bool
     marginals: bool
     force: bool
-    heard_here: Callable[[], AbstractContextManager[list[str]]]
+    #: Where this process collects warnings; None on workers, which do so themselves.
+    heard_here: Callable[[], AbstractContextManager[list[str]]] | None
 
     def check_outputs(self, jobs: list[Job]) -> None:
         """Refuse jobs that would write onto an input, or onto each other's files."""
@@ -142,13 +169,17 @@ class _Segment:
         if not self.force and (before := _done_before(paths, settings)) is not None:
             return {**before, "skipped": True}
         watch.say(f"{job.name}: reading")
-        with self.heard_here() as heard:
+        with ExitStack() as stack:
+            hearing = self.heard_here or stack.enter_context(collecting_warnings())
+            heard = stack.enter_context(hearing())
             loaded = load(job, self.model)
             result = self._solve(job, loaded, watch)
         # The record comes last: where it is, the other files are whole.
         write_labels(paths["labels"], result.labels, self.model.palette)
         if self.overlays:
-            write_image(paths["overlay"], overlay(loaded.image, result.labels, self.model.palette))
+            palette, undecided = self.model.palette, result.undecided
+            shown = overlay(loaded.image, result.labels, palette, undecided=undecided)
+            write_image(paths["overlay"], shown)
         if self.marginals:
             write_npz(paths["marginals"], {"marginals": result.marginals})
         record = _record(result, heard)
@@ -241,6 +272,7 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
             {
                 "image": name,
                 **solved_columns(record),
+                "proven": _share_proven(record),
                 "labels": str(len(record["pixels_by_label"])),
                 "changed": percent(record["changes"]["changed"] / record["changes"]["pixels"]),
                 "seconds": f"{record['seconds']:.2f}",
@@ -252,6 +284,11 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
     console.print(f"Written: {_written(results)}", soft_wrap=True, markup=False)
     for name, record in results.items():
         print_notes(name, record["warnings"])
+
+
+def _share_proven(record: dict[str, Any]) -> str:
+    share = record["proven_share"]  # rounded down: all is all
+    return f"{int(1000 * share) / 10:.1f} %" if share else "-"
 
 
 def _written(results: dict[str, dict[str, Any]]) -> str:

@@ -119,8 +119,9 @@ def _decode(path: PathLike, page: int | None, as_labels: bool) -> tuple[NDArray[
         except pillow.DecompressionBombError as error:
             raise FileFormatError(
                 path,
-                f"has more than {2 * (pillow.MAX_IMAGE_PIXELS or 0):,} pixels; cut the image into "
-                "tiles, or raise PIL.Image.MAX_IMAGE_PIXELS when you trust the file",
+                f"has more than {2 * (pillow.MAX_IMAGE_PIXELS or 0):,} pixels; use "
+                "densecrf.large.refine or densecrf segment --tile, or raise "
+                "PIL.Image.MAX_IMAGE_PIXELS when you trust the file",
             ) from error
         except pillow.UnidentifiedImageError as error:
             raise FileFormatError(path, "not an image of a known format") from error
@@ -256,7 +257,12 @@ def write_labels(path: PathLike, labels: Any, palette: str | Palette | None = No
 
 
 def overlay(
-    image: Any, labels: Any, palette: str | Palette | None = None, *, alpha: float = 0.5
+    image: Any,
+    labels: Any,
+    palette: str | Palette | None = None,
+    *,
+    alpha: float = 0.5,
+    undecided: Any = None,
 ) -> NDArray[np.uint8]:
     """Tint an image by its labels and draw their borders; void pixels keep their colour.
 
@@ -270,6 +276,8 @@ def overlay(
         Class colours, by name or as a `Palette`; Pascal VOC colours by default.
     alpha
         The weight of the tint, 0 to 1.
+    undecided
+        Booleans ``(H, W)``: pixels to hatch in black and white, such as `Result.undecided`.
 
     Examples
     --------
@@ -295,6 +303,15 @@ def overlay(
     edge[:, 1:] |= index[:, 1:] != index[:, :-1]
     edge[1:] |= index[1:] != index[:-1]
     blend[edge] = 255
+    if undecided is not None:
+        hatched = np.asarray(undecided)
+        if hatched.shape != index.shape or hatched.dtype != bool:
+            raise ValueError(
+                f"undecided: {hatched.dtype} of shape {hatched.shape}; give booleans "
+                f"{index.shape}, one for each pixel"
+            )
+        stripes = np.indices(index.shape).sum(0) // 2 % 2
+        blend[hatched] = 255 * stripes[hatched][:, None]
     return np.asarray(blend, np.uint8)
 
 

@@ -22,6 +22,7 @@ __all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 PROVABLE = 1e-4  # gap from which on single pixels can be proven
 ROUNDING = 2.0**-24  # gap of what rounding the unaries to float32 changes: no smaller one is asked
+SINGLE = 1e-6  # gap that estimates in single precision cannot tell from 0
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
 Finish = Callable[[ProblemBase, Any], tuple[Any, float]]
@@ -132,6 +133,7 @@ class Outcome:
     _evaluated_energy: float = float("inf")
     _duals: tuple[Dual, ...] = ()
     _trial: float | None = None
+    _next_trial: int = 0
     _scored: Any = None
     _scored_energy: float = float("inf")
 
@@ -215,7 +217,10 @@ class Outcome:
         estimate, gap = self.gap, max(gap, ROUNDING)
         if self._trial is None:
             self._trial = gap
-        if estimate is None or estimate > self._trial or not self._duals:
+        if estimate is None or not self._duals:
+            return False
+        blind = estimate <= SINGLE and self.iterations >= self._next_trial
+        if estimate > self._trial and not blind:
             return False
         proven = self.prove(problem)
         if proven is None or proven <= gap:
@@ -223,6 +228,7 @@ class Outcome:
         # The ratio of proof and estimate says when the next trial is worth its time.
         self._costs = None  # large
         self._trial = 0.95 * gap * estimate / proven if estimate > 0 else -np.inf
+        self._next_trial = self.iterations + 5 + self.iterations // 5
         return False
 
     def certify(self, problem: ProblemBase, limits: Limits) -> None:

@@ -10,10 +10,11 @@ from potentials, :math:`\sigma_{abi} = s(u_{ai} - u_{bi})` with s a sign rounded
 *cell*, needs only u, and one ordered filter call computes :math:`r_{ai} = \tfrac12\sum_b K_{ab}
 \sigma_{abi}`. Whatever u is, :math:`\sum_a \min_i(\phi_{ai} + r_{ai})` is a lower bound.
 
-Two ways to find potentials follow: the primal-dual hybrid gradient method
-(`densecrf.solvers.primal_dual`), and where pairwise weights dominate, as they do without
-normalisation, the method of multipliers with accelerated inner iterations
-(`densecrf.solvers.multipliers`).
+Two ways to find potentials alternate, each until its progress is slow: the primal-dual hybrid
+gradient method (`densecrf.solvers.primal_dual`), which is the faster one where flows saturate, and
+the method of multipliers with accelerated inner iterations (`densecrf.solvers.multipliers`), where
+they do not. Where pairwise weights dominate, as they do without normalisation, the latter is used
+alone.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from densecrf.rounding import SWEEPS, Incumbent, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.multipliers import multipliers
-from densecrf.solvers.primal_dual import primal_dual
+from densecrf.solvers.primal_dual import DAMPED, primal_dual
 from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
 
 __all__ = ["lp", "lp_finish", "lp_start"]
@@ -98,17 +99,25 @@ def lp(
         raise ArgumentError("cells", cells, f"at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
     incumbent = Incumbent(problem, round_every, polish, settle_every)
+    options = {"cells": cells, "accuracy": accuracy, "least_inner": least_inner}
+    return islice(_alternate(problem, y, incumbent, options), iterations)
+
+
+def _alternate(
+    problem: ProblemBase, y: Any, incumbent: Incumbent, options: dict[str, Any]
+) -> Iterator[Step]:
     if _dominant(problem):
-        steps = multipliers(
-            problem, y, incumbent, cells=cells, accuracy=accuracy, least_inner=least_inner
-        )
-    else:
-        steps = primal_dual(problem, y, incumbent)
-    return islice(steps, iterations)
+        yield from multipliers(problem, y, None, incumbent, to_the_end=True, **options)
+    y, levels = yield from primal_dual(problem, y, incumbent)
+    while True:
+        y, levels = yield from multipliers(problem, y, levels, incumbent, **options)
+        y, levels = yield from primal_dual(problem, y, incumbent, levels / DAMPED, cells=DAMPED)
 
 
 def _dominant(problem: ProblemBase) -> bool:
-    """Whether pairwise weights dominate the unaries."""
+    """Whether pairwise weights dominate the unaries of more than two labels."""
+    if problem.n_labels == 2:
+        return False
     gain = problem.best_constant()[1] - problem.lower_bound(0 * problem.unary)
     return problem.total_mass_double > DOMINANT * gain
 

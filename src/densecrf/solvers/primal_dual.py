@@ -16,14 +16,14 @@ around the saddle point, and the method restarts from their average, if its boun
 20 iterations the dual step is halved and the primal one doubled, which damps such circles.
 """
 
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Generator
 from typing import Any
 
 from densecrf.certificates import Potentials
 from densecrf.problem_base import ProblemBase
 from densecrf.rounding import Incumbent
 from densecrf.solvers.loop import Step
+from densecrf.solvers.pace import Pace
 
 __all__ = ["primal_dual"]
 
@@ -33,26 +33,56 @@ SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and
 STALLED, LEAST = 3, 4  # iterations without a better bound, and in an average, before a restart
 
 
-def primal_dual(problem: ProblemBase, y: Any, incumbent: Incumbent) -> Iterator[Step]:
-    """Yield the iterations of the primal-dual hybrid gradient method."""
-    cells, step = 1.0, STEP / problem.lipschitz
-    z: Any = None
-    v, best, stalled, average = y, -float("inf"), 0, _Average()
-    for iteration in count(1):
+def primal_dual(
+    problem: ProblemBase,
+    y: Any,
+    incumbent: Incumbent,
+    z: Any = None,
+    *,
+    cells: float = 1.0,
+    restarts: bool = True,
+) -> Generator[Step, None, tuple[Any, Any]]:
+    """Yield iterations of the primal-dual hybrid gradient method until they are slow.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    incumbent : Incumbent
+        The best labelling, updated by each iteration.
+    z : array, (nodes, n), optional
+        Potentials of earlier iterations, to go on from.
+    cells : float
+        Cells per unit of them.
+    restarts : bool
+        Whether to restart from averages; without, it goes on for ever.
+
+    Returns
+    -------
+    y, levels : array
+        The marginals, and the potentials in levels.
+    """
+    step: Any = STEP / (cells * problem.lipschitz)
+    v, best, stalled, average, pace = y, -float("inf"), 0, _Average(), Pace(incumbent)
+    iteration = 0
+    while True:
+        iteration += 1
         r: Any = problem.flow(v, z, cells)
         dual: Any = Potentials(v, z, cells)
         previous = y
         y, bound, _, _ = problem.descend(y, r, step, y)
         r = None  # large: let it go before the next one is made
-        incumbent.update(y, iteration)
+        incumbent.update(y)
         yield _step(y, bound, dual, incumbent)
         z = problem.update_multipliers(z, v, SPAN / cells, EDGE / cells)
         v = problem.extrapolate(y, previous, 1.0)
         dual = previous = None
+        if restarts and pace.slow(bound):
+            return y, z * cells
         average.add(y, z)
         stalled = 0 if bound > best else stalled + 1
         best = max(best, bound)
-        if stalled >= STALLED and average.count >= LEAST:
+        if restarts and stalled >= STALLED and average.count >= LEAST:
             mean, dual = average.y, Potentials(0 * y, average.z, cells)
             r = problem.flow(dual.scores, dual.offsets, cells)
             mean, of_average, _, _ = problem.descend(mean, r, step, mean)
@@ -61,7 +91,7 @@ def primal_dual(problem: ProblemBase, y: Any, incumbent: Incumbent) -> Iterator[
             best, stalled, average = max(best, of_average), 0, _Average()
             yield _step(y, of_average, dual, incumbent)
             r = mean = dual = None
-        if iteration == SLOW:  # the same flow, in potentials of which a unit has fewer cells
+        if iteration == SLOW and cells > DAMPED:  # the same flow, in longer potentials
             cells, step, z = DAMPED, step / DAMPED, z / DAMPED
             average = _Average()
 

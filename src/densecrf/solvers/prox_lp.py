@@ -2,7 +2,7 @@ r"""PROX-LP: proximal minimisation of the linear program (Algorithm 1 of the pap
 
 Each proximal step minimises :math:`\tilde E(y) + \tfrac1{2\lambda}\lVert y - y^k\rVert^2` (Eq. 5)
 over the product of simplices through its dual (Eq. 8), with blocks α (by Frank-Wolfe) and β, γ
-(exactly). Line by line::
+(exactly). Line by line:
 
     Algorithm 1                                  here
     1  for k ← 0 … K                             proximal_steps: for k in range(K)

@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 const TOOLS = { b: "brush", e: "eraser", l: "line", r: "box", f: "fill" };
 const TOGGLES = { o: "outlines", s: "show-strokes", h: "hatch" };
 
-// `on`: tool, label, size, undo, redo, zoom, fit, step, space.
+// `on`: tool, label, size, undo, redo, zoom, fit, step, slice, space.
 export function listen(on) {
   const press = (event) => {
     if (event.target.matches?.("input[type=text], select, textarea")) return;
@@ -21,6 +21,7 @@ export function listen(on) {
     else if (key === "[" || key === "]") on.size(key === "]" ? 1 : -1);
     else if (key === "+" || key === "=" || key === "-") on.zoom(key === "-" ? 0.8 : 1.25);
     else if (key === "pageup" || key === "pagedown") on.step(key === "pagedown" ? 1 : -1);
+    else if (key === "," || key === ".") on.slice(key === "." ? 1 : -1);
     else if (key === "?") $("help").click();
     else if (key === " ") on.space(true);
     else return;

@@ -20,6 +20,7 @@ const meter = new Meter();
 let layer = null;
 let settings = {};
 let best = null; // energy of the certified answer
+let depth = 1; // slices of a volume
 let behind = false; // another tab's edit came while ours were on the way
 
 const socket = new Socket({ message: heard, answer: answered, state: connected });
@@ -51,13 +52,16 @@ async function open(name) {
 
 async function show(message) {
   const { document: state, notice, factor, full } = message;
+  depth = message.depth;
   const fresh = !layer || layer.width !== state.width || layer.height !== state.height || !view.image;
   if (fresh) {
-    const image = new Image();
-    image.src = `image?name=${encodeURIComponent(state.image)}`;
-    await image.decode();
+    const image = await picture(state.image, 0);
     layer = new StrokeLayer(state.width, state.height);
     view.setImage(image, state.width, state.height);
+    Object.assign($("slice"), { max: depth - 1, value: 0 });
+    $("slices").hidden = depth === 1;
+    document.body.dataset.slice = 0;
+    $("slice-shown").textContent = `slice 1 of ${depth}`;
     if (notice) say(notice, "error");
     if (factor > 1) say(`${full.width} × ${full.height} pixels: worked on at ${state.width} × ${state.height}; labels are exported at full size.`);
   }
@@ -70,6 +74,27 @@ async function show(message) {
   view.colors = colorTable(state.labels);
   document.body.dataset.image = state.image;
   view.repaint();
+  drawn();
+}
+
+async function picture(name, slice) {
+  const image = new Image();
+  image.src = `image?name=${encodeURIComponent(name)}&slice=${slice}`;
+  await image.decode();
+  return image;
+}
+
+// Of a volume: show another slice. The newest wish counts, whichever picture comes first.
+async function go(slice) {
+  if (!layer || slice < 0 || slice >= depth) return;
+  const name = socket.image;
+  $("slice").value = slice;
+  const image = await picture(name, slice);
+  if (socket.image !== name || Number($("slice").value) !== slice) return;
+  layer.show(slice);
+  view.setSlice(image, slice);
+  $("slice-shown").textContent = `slice ${slice + 1} of ${depth}`;
+  document.body.dataset.slice = slice;
   drawn();
 }
 
@@ -100,6 +125,7 @@ function undo() {
   socket.edit("undo");
   saving();
   drawn();
+  follow(layer.undone.at(-1));
 }
 
 function redo() {
@@ -107,6 +133,11 @@ function redo() {
   socket.edit("redo");
   saving();
   drawn();
+  follow(layer.strokes.at(-1));
+}
+
+function follow({ slice = 0 }) {
+  if (slice !== layer.slice) go(slice);
 }
 
 function relabelled(list) {
@@ -148,6 +179,10 @@ const hear = {
     document.body.dataset.saved = "yes";
     if (behind) catchUp();
   },
+  labelled({ revision }) {
+    if (!socket.pending.length) $("saved").textContent = "strokes and labels saved";
+    document.body.dataset.labelled = revision;
+  },
   unsaved({ text }) {
     $("saved").textContent = "not saved";
     $("saved").className = "saved bad";
@@ -180,7 +215,7 @@ function catchUp() {
 }
 
 function answered(head, [answer, proven]) {
-  if (!layer || answer.length !== layer.raster.length) return;
+  if (!layer || answer.length !== depth * layer.raster.length) return;
   if (head.stage === "meanfield") {
     view.setAnswer("meanfield", { labels: answer });
     meter.compared(head, best);
@@ -251,6 +286,7 @@ for (const button of document.querySelectorAll("[data-tool]")) {
 choose("brush");
 model.set({ preset: "default", strength: 1, color: 1, reach: 1 });
 $("size").addEventListener("input", () => resize(Number($("size").value)));
+$("slice").addEventListener("input", () => go(Number($("slice").value)));
 $("undo").addEventListener("click", undo);
 $("redo").addEventListener("click", redo);
 $("fit").addEventListener("click", () => view.fit());
@@ -278,6 +314,7 @@ listen({
   zoom: (factor) => view.image && view.zoom(factor),
   fit: () => view.fit(),
   step: (by) => files.step(by),
+  slice: (by) => layer && go(layer.slice + by),
   space: (down) => {
     tools.space = down;
   },

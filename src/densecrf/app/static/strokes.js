@@ -7,7 +7,13 @@ export class StrokeLayer {
   constructor(width, height) {
     this.width = width;
     this.height = height;
+    this.slice = 0; // of a volume: the raster is that of one slice
     this.reset([], []);
+  }
+
+  show(slice) {
+    this.slice = slice;
+    this.reset(this.strokes, this.undone);
   }
 
   reset(strokes, undone) {
@@ -43,7 +49,8 @@ export class StrokeLayer {
   }
 
   #paint(stroke, count) {
-    draw(this.raster, this.width, this.height, stroke);
+    const here = (stroke.slice ?? 0) === this.slice || stroke.tool === "clear";
+    if (here) draw(this.raster, this.width, this.height, stroke);
     if (count % KEYFRAME_EVERY === 0) {
       this.keyframes.length = count / KEYFRAME_EVERY - 1;
       this.keyframes.push(this.raster.slice());

@@ -61,6 +61,7 @@ export class Tools {
       size: this.size,
       points: [point],
       protected: this.hooks.locked(),
+      slice: layer.slice,
     };
     this.before = layer.raster.slice();
     this.#show();

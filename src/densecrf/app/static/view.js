@@ -9,7 +9,8 @@ export class View {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
     this.image = null;
-    this.answers = {}; // by stage: { labels, proven }
+    this.answers = {}; // by stage: { labels, proven }, of all slices
+    this.slice = 0;
     this.options = { opacity: 0.5, outlines: false, hatch: true, strokes: true, divider: null };
     this.colors = [];
     this.pointer = null; // { x, y, radius } in image pixels
@@ -20,7 +21,7 @@ export class View {
 
   setImage(image, width, height) {
     const same = this.image && this.width === width && this.height === height;
-    Object.assign(this, { image, width, height, answers: {} });
+    Object.assign(this, { image, width, height, answers: {}, slice: 0 });
     this.layers = {};
     for (const name of ["certified", "meanfield", "strokes"]) {
       const layer = document.createElement("canvas");
@@ -30,6 +31,11 @@ export class View {
     }
     if (same) this.draw();
     else this.fit();
+  }
+
+  setSlice(image, slice) {
+    Object.assign(this, { image, slice });
+    this.repaint();
   }
 
   setAnswer(stage, answer) {
@@ -58,7 +64,9 @@ export class View {
     const answer = this.answers[stage];
     layer.context.clearRect(0, 0, this.width, this.height);
     if (!answer) return;
-    paintAnswer(layer.picture, answer.labels, answer.proven, this.colors, this.options);
+    const [from, size] = [this.slice * this.width * this.height, this.width * this.height];
+    const here = (plane) => plane?.subarray(from, from + size);
+    paintAnswer(layer.picture, here(answer.labels), here(answer.proven), this.colors, this.options);
     layer.context.putImageData(layer.picture, 0, 0);
   }
 

@@ -1,0 +1,193 @@
+"""``densecrf segment`` for an image larger than memory: tile by tile, here or on a cluster."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from densecrf import __version__, large
+from densecrf.cli.inputs import Sources
+from densecrf.cli.options import OUTPUT, SOLVER, ModelOptions, SolveOptions
+from densecrf.cli.outputs import check_outputs
+from densecrf.cli.progress import progress_bar
+from densecrf.cli.reports import console, percent, print_json, print_table, solved_columns
+from densecrf.io import write_json
+from densecrf.large.outputs import SUFFIXES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Scheduler", "Tile", "connected", "is_large", "segment_large"]
+
+LARGE = 1 << 26  # pixels from which on an image is cut into tiles
+SIDE = 2048  # of a tile
+
+Tile = Annotated[
+    int | None,
+    typer.Option(
+        help="Cut the image into tiles of this side, so that it need not fit into memory; by "
+        f"itself from {LARGE >> 20} megapixels on, with {SIDE}. The bound is the whole image's.",
+        min=64,
+        rich_help_panel=OUTPUT,
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a Dask scheduler whose workers do the work, such as tcp://host:8786.",
+        metavar="ADDRESS",
+        rich_help_panel=SOLVER,
+    ),
+]
+
+
+def is_large(images: "Sequence[str]", out: Path, tile: int | None) -> bool:
+    """Return whether an image is to be cut: as asked, by the output's kind, or by its size."""
+    if tile is not None or out.suffix.lower() in SUFFIXES:
+        if len(images) != 1 or (Path(images[0]).is_dir() and not _is_zarr(images[0])):
+            raise typer.BadParameter("--tile and such outputs are for one image: give one")
+        return True
+    if len(images) != 1:
+        return False
+    return _is_zarr(images[0]) or (Path(images[0]).is_file() and _pixels(images[0]) > LARGE)
+
+
+def _is_zarr(path: str) -> bool:
+    return path.rstrip("/").lower().endswith(".zarr")
+
+
+def _pixels(path: str) -> int:
+    """Return the size of an image by its header; 0 where that cannot be read, as is said later."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return cast("int", image.width * image.height)
+    except Image.DecompressionBombError:
+        return LARGE + 1
+    except Exception:  # Pillow's decoders raise many kinds
+        return 0
+
+
+def segment_large(
+    image: str,
+    sources: Sources,
+    out: Path,
+    model: ModelOptions,
+    solver: SolveOptions,
+    *,
+    tile: int | None,
+    scheduler: str | None,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Solve one image tile by tile; the parameters are those of ``densecrf segment``."""
+    sources.check()
+    if sources.scribbles is not None:
+        raise typer.BadParameter("--scribbles: not for images that are cut into tiles")
+    if solver.method not in ("lp", "mf5"):
+        raise typer.BadParameter(f"--method {solver.method}: tiles are solved by lp or mf5")
+    if solver.device is not None or solver.time_limit is not None:
+        raise typer.BadParameter("--device and --time-limit: not for images cut into tiles")
+    known = cast("str", sources.probs or sources.labels)
+    labels = out if out.suffix.lower() in SUFFIXES else out / f"{Path(image).stem}.tif"
+    record_path = labels.with_name(labels.name + ".json")
+    inputs = [Path(image), Path(known)]
+    check_outputs([(path, Path(image)) for path in (labels, record_path)], inputs, "choose another")
+    settings = _settings(inputs, model, solver, tile)
+    most: dict[str, Any] = (
+        {} if solver.max_iterations is None else {"max_iterations": solver.max_iterations}
+    )
+    record = None if force else _done_before(labels, record_path, settings)
+    if record is None:
+        with connected(scheduler) as client, progress_bar("tiles", not (quiet or as_json)) as tell:
+            result = large.refine(
+                image,
+                known,
+                out=labels,
+                tile=tile or SIDE,
+                gap=solver.gap,
+                **{**model.model_keywords(), "scale_sigmas": model.scale_sigmas or False},
+                kind="labels" if sources.labels else model.kind,
+                axis=model.axis,
+                n_labels=model.n_labels,
+                void=list(model.void),
+                image_range=model.image_range,
+                method=solver.method,
+                **most,
+                threads=solver.threads,
+                client=client,
+                progress=lambda stage, done, count: tell(done, count, stage),
+            )
+        record = {**result.to_dict(), "files": {"labels": str(labels)}}
+        write_json(record_path, {**record, "settings": settings})
+    else:
+        record["skipped"] = True
+    if as_json:
+        print_json({"results": [{"name": Path(image).stem, **record}], "failures": {}})
+    elif not quiet:
+        _print(image, record)
+
+
+def _settings(
+    inputs: list[Path], model: ModelOptions, solver: SolveOptions, tile: int | None
+) -> dict[str, Any]:
+    """Return all that the result depends on; files by size and time, as they are large."""
+    stamps = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in inputs}
+    own = {key: value for key, value in asdict(solver).items() if key != "threads"}
+    settings = {"version": __version__, "inputs": stamps, "solver": own, "tile": tile}
+    settings["model"] = asdict(replace(model, params=None))
+    return cast("dict[str, Any]", json.loads(json.dumps(settings)))
+
+
+def _done_before(
+    labels: Path, record_path: Path, settings: dict[str, Any]
+) -> dict[str, Any] | None:
+    if not (labels.exists() and record_path.is_file()):
+        return None
+    try:
+        record = json.loads(record_path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    same = isinstance(record, dict) and record.pop("settings", None) == settings
+    return cast("dict[str, Any]", record) if same else None
+
+
+@contextmanager
+def connected(address: str | None) -> "Iterator[Any]":
+    """Connect to a scheduler, where there is one."""
+    if address is None:
+        yield None
+        return
+    from densecrf.large.sources import needs
+
+    distributed = needs("distributed", "--scheduler")
+    try:
+        client = distributed.Client(address)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(
+            f"no scheduler at {address} ({error}); start one by: dask scheduler",
+            param_hint="--scheduler",
+        ) from error
+    with client:
+        yield client
+
+
+def _print(image: str, record: dict[str, Any]) -> None:
+    print_table(
+        [
+            {
+                "image": Path(image).stem,
+                **solved_columns(record),
+                "tiles": str(len(record["tiles"])),
+                "proven": percent(record["proven_share"]),
+                "seconds": f"{record['seconds']:.1f}",
+                "": "done before" if record.get("skipped") else "",
+            }
+        ]
+    )
+    console.print(f"Written: {record['files']['labels']}", soft_wrap=True, markup=False)

@@ -1,0 +1,98 @@
+"""Who runs the tasks: this process, or the workers of a Dask cluster."""
+
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from itertools import islice
+from secrets import token_hex
+from typing import Any, TypeVar
+
+__all__ = ["run_tasks"]
+
+RETRIES = 3  # of a task that raises an OSError: a network file system may recover
+DEATHS = 30  # of workers, for each task, before it is held responsible
+
+Answer = TypeVar("Answer")
+
+
+def run_tasks(
+    task: Callable[..., Answer], arguments: Iterable[tuple[Any, ...]], client: Any, name: str
+) -> Iterator[tuple[int, Answer]]:
+    """Run tasks; yield the number and the answer of each as it is done.
+
+    Arguments are taken from the iterable as workers become free, a few tasks ahead.
+
+    Parameters
+    ----------
+    task : callable
+        What to run; it may run more than once.
+    arguments : iterable of tuple
+        Of each task; small.
+    client : dask.distributed.Client or None
+        Whose workers run them; None: this process, one after the other, each with all threads of
+        the compiled core.
+    name : str
+        What the dashboard shows.
+    """
+    if client is None:
+        for number, given in enumerate(arguments):
+            yield number, task(*given)
+        return
+    try:
+        yield from _Distributed(task, client, name).run(arguments)
+    except GeneratorExit:
+        raise
+    except BaseException as error:
+        if client.status == "running":
+            raise
+        raise ConnectionError(
+            "the scheduler is gone; what is finished is kept: run again with another one to go on"
+        ) from error
+
+
+class _Distributed:
+    """Tasks on their way through a cluster."""
+
+    def __init__(self, task: Callable[..., Any], client: Any, name: str) -> None:
+        self.task, self.client, self.name = task, client, name
+        self.library: Any = import_module("distributed")
+        self.given: dict[int, tuple[Any, ...]] = {}
+        self.numbers: dict[str, int] = {}
+        self.failed: dict[int, int] = {}
+
+    def run(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """Yield answers, in the order in which they come."""
+        left = iter(enumerate(arguments))
+        ahead = max(2, 2 * len(self.client.nthreads()))  # enough to keep workers busy
+        running = self.library.as_completed([self.submit(*each) for each in islice(left, ahead)])
+        for future in running:
+            number = self.numbers.pop(future.key)
+            try:
+                answer = future.result()
+            except (OSError, self.library.KilledWorker, self.library.CancelledError) as error:
+                self.count_failure(number, error)
+                running.add(self.submit(number, self.given[number]))
+                continue
+            del self.given[number], future
+            yield number, answer
+            for following in islice(left, 1):
+                running.add(self.submit(*following))
+
+    def submit(self, number: int, given: tuple[Any, ...]) -> Any:
+        """Give a task to the scheduler."""
+        key = f"{self.name}-{token_hex(4)}-{number}"
+        self.given[number], self.numbers[key] = given, number
+        return self.client.submit(self.task, *given, pure=False, key=key)
+
+    def count_failure(self, number: int, error: BaseException) -> None:
+        """Raise where a task has failed too often, or will fail for good."""
+        if self.client.status != "running":
+            raise error
+        self.failed[number] = self.failed.get(number, 0) + 1
+        if isinstance(error, OSError):
+            if self.failed[number] > RETRIES:
+                raise error
+        elif self.failed[number] > DEATHS:
+            raise RuntimeError(
+                f"{self.name}, task {number}: {DEATHS} workers died at it; give workers more "
+                "memory, or smaller tiles. What is finished is kept: run again to go on"
+            ) from error

@@ -1,0 +1,205 @@
+"""What a run is: its inputs, its energy, how it is cut. Small, and the same on every worker."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.compatibility import LabelTree
+from densecrf.filters import LatticeFilter
+from densecrf.large.reach import lattice_reach
+from densecrf.large.sources import Source
+from densecrf.large.store import Store
+from densecrf.large.tiles import Box, Tiling, around, flat, shape_of
+from densecrf.layouts import Reading, color_range
+from densecrf.model import DenseCRF
+from densecrf.pairwise import Pairwise
+from densecrf.unaries import energies
+from densecrf.validation import ArgumentError, FloatArray, IntArray, check_finite
+
+__all__ = ["Gaussian", "Job", "Local"]
+
+
+class Gaussian(NamedTuple):
+    """A kernel: standard deviations along the grid's axes, and of colours where they count."""
+
+    weight: float
+    positions: tuple[float, ...]
+    colors: tuple[float, ...] | None = None
+
+
+class Local(NamedTuple):
+    """A tile with the margin that its sums need.
+
+    Attributes
+    ----------
+    box, outer : Box
+        The tile, and the tile with its margin.
+    pixels : ndarray of int
+        The pixels of the model, flat within `outer`: all, or those inside the mask.
+    core : ndarray of int
+        Which of these lie in the tile.
+    """
+
+    box: Box
+    outer: Box
+    pixels: IntArray
+    core: IntArray
+
+    def gather(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return an array (channels, *outer) at the model's pixels, (channels, n)."""
+        return np.ascontiguousarray(values.reshape(len(values), -1)[:, self.pixels])
+
+    def scatter(self, values: npt.NDArray[Any], fill: float = 0) -> npt.NDArray[Any]:
+        """Return values (channels, core) as an array (channels, *box); `fill` outside the mask."""
+        sides = shape_of(self.box)
+        out = np.full((len(values), math.prod(sides)), fill, values.dtype)
+        whole = flat(self.box, self.outer)
+        out[:, np.searchsorted(whole, self.pixels[self.core])] = values
+        return out.reshape(len(values), *sides)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run.
+
+    Attributes
+    ----------
+    folder : Path
+        Of the working files.
+    tiling : Tiling
+        How the grid is cut.
+    image : Source or None
+        The image, (*grid, channels).
+    scores : Source
+        What is known of the pixels: (labels, *grid), or (*grid) for labels and maps.
+    mask : Source or None
+        Which pixels belong to the model.
+    content, kind
+        As for `densecrf.layouts.Reading` and `densecrf.unaries.energies`.
+    n_labels : int
+        Number of labels.
+    kernels : tuple of Gaussian
+        The kernels.
+    settings : dict
+        Options of the unaries: void, confidence, clip.
+    image_range : (float, float) or None
+        Black and white.
+    method : str
+        ``"lp"``, ``"mf"`` or ``"mf5"``.
+    inner : int
+        Iterations of a tile before its neighbours' are read again.
+    threads : int
+        Of the compiled core, for each task.
+    label_costs : tuple of float or None
+        The costs of labels; None: Potts.
+    """
+
+    folder: Path
+    tiling: Tiling
+    image: Source | None
+    scores: Source
+    mask: Source | None
+    content: Any
+    kind: str
+    n_labels: int
+    kernels: tuple[Gaussian, ...]
+    settings: dict[str, Any]
+    image_range: tuple[float, float] | None
+    normalization: str
+    method: str
+    inner: int
+    threads: int = 0
+    label_costs: tuple[float, ...] | None = None
+
+    @property
+    def store(self) -> Store:
+        """The working files."""
+        return Store(self.folder, self.tiling)
+
+    @cached_property
+    def margin(self) -> tuple[int, ...]:
+        """How far sums reach along each axis."""
+        reaches = [lattice_reach(kernel.positions) for kernel in self.kernels]
+        none = (0,) * len(self.tiling.shape)
+        return tuple(max(axis) for axis in zip(none, *reaches, strict=True))
+
+    def local(self, box: Box) -> Local:
+        """Return a tile with its margin."""
+        outer = around(box, self.margin, self.tiling.shape)
+        core = flat(box, outer)
+        if self.mask is None:
+            return Local(box, outer, np.arange(math.prod(shape_of(outer))), core)
+        held = np.asarray(self.mask.read(outer)).ravel().astype(bool)
+        pixels = np.flatnonzero(held)
+        return Local(box, outer, pixels, np.searchsorted(pixels, core[held[core]]))
+
+    def features(self, local: Local) -> list[npt.NDArray[np.float64]]:
+        """Return the features of each kernel, with the whole grid's positions.
+
+        In double precision: single is not enough far from the origin.
+        """
+        colors = None
+        if any(kernel.colors is not None for kernel in self.kernels):
+            colors = self._colors(local)
+        where = np.unravel_index(local.pixels, shape_of(local.outer))
+        out = []
+        for kernel in self.kernels:
+            d, channels = len(where), 0 if kernel.colors is None else len(kernel.colors)
+            features = np.empty((len(local.pixels), d + channels))
+            for axis, (part, sigma) in enumerate(zip(local.outer, kernel.positions, strict=True)):
+                features[:, d - 1 - axis] = (part.start + where[axis]) / sigma
+            if kernel.colors is not None and colors is not None:
+                features[:, d:] = (colors / kernel.colors).astype(np.float32)
+            out.append(features)
+        return out
+
+    def _colors(self, local: Local) -> npt.NDArray[np.float64]:
+        if self.image is None:
+            raise ArgumentError("image", ..., "is needed by a kernel of colours")
+        values = self.image.read((*local.outer, slice(0, self.image.shape[-1])))
+        given = values.reshape(-1, values.shape[-1])[local.pixels]
+        return np.asarray(color_range(given, self.image_range)[0], np.float64)
+
+    def filters(self, local: Local) -> list[LatticeFilter]:
+        """Return the filters without weights and normalisation."""
+        return [LatticeFilter(each, threads=self.threads or None) for each in self.features(local)]
+
+    def unary(self, local: Local) -> FloatArray:
+        """Return the energies (labels, n) of the model's pixels in tile and margin."""
+        named = (slice(0, self.n_labels),) if self.content == "scores" else ()
+        values = self.scores.read((*named, *local.outer))
+        values = values.reshape(*values.shape[: len(named)], -1)[..., local.pixels]
+        if values.size == 0:
+            return np.zeros((self.n_labels, 0), np.float32)
+        low, high = check_finite("probabilities", values)
+        reading = Reading(self.content, values, None, "")  # type: ignore[arg-type]
+        return energies(reading, low, high, kind=self.kind, n_labels=self.n_labels, **self.settings)
+
+    def crf(self, local: Local, filters: Sequence[LatticeFilter] | None = None) -> DenseCRF:
+        """Return the model of tile and margin, normalised as in the whole image."""
+        unary = self.unary(local)
+        unary.setflags(write=False)
+        costs, factor = self.label_costs, 1.0
+        if costs is not None and len(costs) == 2:  # a Potts model with other weights
+            factor, costs = sum(costs) / 2, None
+        tree = None if costs is None else LabelTree(self.n_labels, leaf=costs)
+        crf = DenseCRF(unary, (), compatibility=tree, _finite=True)
+        parts = list(filters or self.filters(local))
+        if self.normalization == "symmetric":
+            scales = local.gather(self.store.read("scales", local.outer))
+            parts = [part.rescaled(scale) for part, scale in zip(parts, scales, strict=True)]
+        weights = [factor * kernel.weight for kernel in self.kernels]
+        vars(crf)["pairwise"] = Pairwise(
+            list(zip(weights, parts, strict=True)), len(local.pixels), "none"
+        )
+        return crf
+
+    def with_costs(self, costs: Sequence[float] | None) -> "Job":
+        """Return the run with costs of labels."""
+        return replace(self, label_costs=None if costs is None else tuple(costs))

@@ -1,0 +1,250 @@
+"""From what a user gives to a `Job`: axes found, sizes compared, numbers checked."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from densecrf.large.job import Gaussian, Job
+from densecrf.large.sources import Moved, Source, open_source
+from densecrf.large.tiles import Tiling
+from densecrf.layouts import COLOR_CHANNELS
+from densecrf.presets import Model
+from densecrf.unaries import KINDS, sums_to_one
+from densecrf.validation import (
+    ArgumentError,
+    check_choice,
+    check_integer,
+    check_non_negative,
+    sigmas,
+)
+
+__all__ = ["plan", "scratch_of", "settings_of"]
+
+
+def plan(
+    image: Any,
+    probs: Any,
+    *,
+    folder: Path,
+    tile: Any,
+    margin: Any,
+    mask: Any,
+    model: Model,
+    scale_sigmas: bool | float,
+    kind: str | None,
+    axis: int | None,
+    channel_axis: int | None,
+    n_labels: int | None,
+    void: Any,
+    clip: float,
+    image_range: tuple[float, float] | None,
+    normalization: str,
+    method: str,
+    inner: int,
+    threads: int,
+) -> Job:
+    """Return the run of `densecrf.large.refine`, whose parameters these are."""
+    picture, scores, content = _layout(
+        open_source("image", image), open_source("probabilities", probs), kind, axis, channel_axis
+    )
+    grid = picture.shape[:-1]
+    found = _kind(scores, content, kind, grid)
+    count = _label_count(scores, content, n_labels)
+    held = None if mask is None else _mask(mask, grid)
+    if picture.dtype != np.uint8 and picture.dtype != bool and image_range is None:
+        raise ArgumentError(
+            "image_range",
+            image_range,
+            f"an image of {picture.dtype} is not scanned for its range; give the values that mean "
+            "black and white, for example (0, 1) or (0, 65535)",
+        )
+    job = Job(
+        folder,
+        Tiling.of(grid, _sides("tile", tile, len(grid))),
+        picture,
+        scores,
+        held,
+        content,
+        found,
+        count,
+        _kernels(model.sized(grid, scale_sigmas), len(grid), picture.shape[-1]),
+        {"void": void, "confidence": model.confidence, "clip": clip},
+        image_range,
+        check_choice("normalization", normalization, ("symmetric", "none")),
+        check_choice("method", method, ("lp", "mf5")),
+        check_integer("inner", inner, at_least=1, at_most=19),
+        threads,
+    )
+    if margin is not None:
+        asked = _sides("margin", margin, len(grid))
+        if any(own > given for own, given in zip(job.margin, asked, strict=True)):
+            raise ArgumentError(
+                "margin",
+                margin,
+                f"the kernels reach {job.margin} pixels, and with less the sums would not be those "
+                "of the whole image; leave it out",
+            )
+    return job
+
+
+def _layout(
+    image: Source, scores: Source, kind: str | None, axis: int | None, channel_axis: int | None
+) -> tuple[Source, Source, str]:
+    """Return the image with channels last, the scores with labels first, and what they are."""
+    fitting = [
+        (picture, known, content)
+        for picture in _images(image, channel_axis)
+        for known, content in _scores(scores, picture.shape[:-1], kind, axis)
+    ]
+    if len(fitting) == 1:
+        return fitting[0]
+    shapes = f"shape {scores.shape} with an image of shape {image.shape}"
+    if not fitting:
+        remedy = "give (labels, *pixels), (*pixels, labels), or one number per pixel"
+        raise ArgumentError("probabilities", ..., f"{shapes} does not fit; {remedy}")
+    remedy = "can be read in several ways; name the label axis by axis, the image's by channel_axis"
+    raise ArgumentError("probabilities", ..., f"{shapes} {remedy}")
+
+
+def _images(image: Source, channel_axis: int | None) -> list[Source]:
+    axes = tuple(range(len(image.shape)))
+    if channel_axis is not None:
+        if not -len(axes) <= channel_axis < len(axes):
+            raise ArgumentError("channel_axis", channel_axis, f"the image has {len(axes)} axes")
+        which = channel_axis % len(axes)
+        return [Moved(image, (*axes[:which], *axes[which + 1 :], which))]
+    found: list[Source] = [_Grey(image)]
+    if len(axes) > 2 and image.shape[-1] <= 16:
+        found.append(image)
+    if len(axes) > 2 and image.shape[0] in COLOR_CHANNELS:
+        found.append(Moved(image, (*axes[1:], 0)))
+    return found
+
+
+class _Grey(Moved):
+    """A source with a channel axis of one at its end."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source, tuple(range(len(source.shape))))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return (*self.source.shape, 1)
+
+    def read(self, box: Any) -> Any:
+        """Return a window."""
+        return self.source.read(box[:-1])[..., None]
+
+
+def _scores(
+    scores: Source, grid: tuple[int, ...], kind: str | None, axis: int | None
+) -> list[tuple[Source, str]]:
+    axes = tuple(range(len(scores.shape)))
+    if scores.shape == grid:
+        whole = kind == "labels" or (kind is None and scores.dtype.kind in "bui")
+        return [(scores, "labels" if whole else "map")]
+    named = {0, len(axes) - 1} if axis is None else {axis % len(axes)}
+    found: list[tuple[Source, str]] = []
+    for which in sorted(named):
+        order = (which, *axes[:which], *axes[which + 1 :])
+        if tuple(scores.shape[each] for each in order[1:]) == grid and scores.shape[which] > 1:
+            found.append((Moved(scores, order), "scores"))
+    return found
+
+
+def _kind(scores: Source, content: str, kind: str | None, grid: tuple[int, ...]) -> str:
+    """Return what the scores are, as named or as a few pixels show."""
+    if kind is not None:
+        return check_choice("kind", kind, KINDS)
+    if content == "labels":
+        return "labels"
+    sample = tuple(slice(0, min(side, 32)) for side in grid)
+    if content == "map":
+        return "probabilities"
+    values = np.nan_to_num(scores.read((slice(0, scores.shape[0]), *sample)), nan=0.0)
+    if sums_to_one(values):
+        return "probabilities"
+    raise ArgumentError(
+        "kind",
+        kind,
+        "scores that do not add up to 1 over the labels; say whether they are 'logits' (the higher "
+        "the likelier), 'energies' (the lower the likelier) or 'probabilities'",
+    )
+
+
+def _label_count(scores: Source, content: str, n_labels: int | None) -> int:
+    own = {"scores": scores.shape[0], "map": 2}.get(content)
+    if own is None:
+        if n_labels is None:
+            raise ArgumentError("n_labels", n_labels, "give the number of labels")
+        return check_integer("n_labels", n_labels, at_least=2, at_most=65534)
+    if n_labels is not None and n_labels != own:
+        raise ArgumentError("n_labels", n_labels, f"the scores are of {own} labels")
+    return own
+
+
+def _mask(mask: Any, grid: tuple[int, ...]) -> Source:
+    held = open_source("mask", mask)
+    if held.shape == (*grid, 1):
+        held = Moved(held, tuple(range(len(grid) + 1)))
+    elif held.shape != grid:
+        raise ArgumentError("mask", ..., f"shape {held.shape} for a grid of {grid} pixels")
+    return held
+
+
+def _kernels(model: Model, axes: int, channels: int) -> tuple[Gaussian, ...]:
+    positions = tuple(map(float, sigmas("sigma", model.sigma, axes, "axes of the image")))
+    wide = tuple(map(float, sigmas("sigma_xy", model.sigma_xy, axes, "axes of the image")))
+    colors = sigmas("sigma_color", model.sigma_color, channels, "channels of the image")
+    kernels = (
+        Gaussian(check_non_negative("weight", model.weight), positions),
+        Gaussian(
+            check_non_negative("bilateral_weight", model.bilateral_weight),
+            wide,
+            tuple(map(float, colors)),
+        ),
+    )
+    return tuple(kernel for kernel in kernels if kernel.weight > 0)
+
+
+def _sides(name: str, given: Any, axes: int) -> tuple[int, ...]:
+    sides = tuple(given) if isinstance(given, (tuple, list)) else (given,) * axes
+    if len(sides) != axes:
+        raise ArgumentError(name, given, f"give one number, or one for each of {axes} axes")
+    return tuple(check_integer(name, side, at_least=2 if name == "tile" else 0) for side in sides)
+
+
+def settings_of(job: Job, model: Model, gap: float) -> dict[str, Any]:
+    """Return all that the files of a run depend on."""
+    from densecrf import __version__
+
+    sources = {"image": job.image, "probabilities": job.scores, "mask": job.mask}
+    inputs = {name: None if each is None else each.identity for name, each in sources.items()}
+    return {
+        "version": __version__,
+        **inputs,
+        "kind": [job.content, job.kind, job.n_labels],
+        "tile": [job.tiling.shape, job.tiling.block],
+        "model": [list(job.kernels), model.label_costs, model.tolerated, job.normalization],
+        "unaries": {key: _plain(value) for key, value in job.settings.items()},
+        "image_range": job.image_range,
+        "method": [job.method, job.inner, gap],
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def scratch_of(out: Path | None, scratch: Any) -> Path:
+    """Return the folder of the working files."""
+    if scratch is not None:
+        return Path(os.fspath(scratch))
+    if out is None:
+        from tempfile import mkdtemp
+
+        return Path(mkdtemp(prefix="densecrf-"))
+    return out.with_name(out.name + ".parts")

@@ -1,0 +1,192 @@
+"""One call from an image that does not fit into memory, and what is known of it, to its labels."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from densecrf.large.outputs import SUFFIXES, label_dtype, open_output, write_output
+from densecrf.large.planning import plan, scratch_of, settings_of
+from densecrf.large.result import LargeResult
+from densecrf.large.run import Progress, Run
+from densecrf.presets import Model, get_model
+from densecrf.solvers.registry import LP_GAP
+from densecrf.validation import ArgumentError, check_gap, check_integer, check_threads
+
+__all__ = ["refine"]
+
+
+def refine(
+    image: Any,
+    probs: Any,
+    *,
+    out: Any = None,
+    tile: Any = 2048,
+    margin: Any = None,
+    gap: float | None = None,
+    mask: Any = None,
+    model: str | Model = "default",
+    strength: float = 1.0,
+    sigma: Any = None,
+    weight: float | None = None,
+    sigma_xy: Any = None,
+    sigma_color: Any = None,
+    bilateral_weight: float | None = None,
+    scale_sigmas: bool | float = False,
+    normalization: str = "symmetric",
+    kind: str | None = None,
+    axis: int | None = None,
+    channel_axis: int | None = None,
+    n_labels: int | None = None,
+    void: Any = 255,
+    confidence: float | None = None,
+    clip: float = 1e-5,
+    image_range: tuple[float, float] | None = None,
+    method: str = "lp",
+    max_iterations: int = 200,
+    inner: int = 5,
+    client: Any = None,
+    threads: int | None = None,
+    scratch: Any = None,
+    progress: Progress | None = None,
+) -> LargeResult:
+    """Sharpen a network's output along the edges of an image that does not fit into memory.
+
+    The energy is that of `densecrf.refine` and `DenseCRF` for the whole image, and so is the bound.
+    An interrupted call, made again, goes on where it stopped.
+
+    Parameters
+    ----------
+    image : path-like or array
+        The image or volume: ``.npy``, ``.zarr`` (OME-Zarr: its full resolution), GeoTIFF and what
+        else rasterio reads, ``.nii``, ``file.h5:dataset``, or anything with shape, dtype and
+        slices: np.memmap, Zarr, Dask and xarray arrays.
+    probs : path-like or array
+        What is known of the pixels, likewise: scores with the label axis first or last, one
+        integer label per pixel, or one foreground probability per pixel; of the image's size.
+    out : path-like, optional
+        Where the labels go: ``.npy``, ``.zarr``, or ``.tif`` with the image's place on Earth and
+        overviews. It appears when it is whole. Working files are in the folder ``OUT.parts``
+        beside it until then. Without it, labels are returned in memory.
+    tile : int or sequence of int
+        Sides of a tile in pixels; memory is proportional to a tile with its margin.
+    margin : int or sequence of int, optional
+        By default as many pixels as the kernels reach (4 standard deviations), which is what makes
+        all sums those of the whole image; less is refused.
+    gap : float, optional
+        Relative gap at which to stop; that of `densecrf.solve` by default.
+    mask : path-like or array, optional
+        Which pixels belong to the model. The others have no part in the energy, and are labelled
+        255 (65535 with 255 labels or more); tiles without any are skipped.
+    model, strength, sigma, weight, sigma_xy, sigma_color, bilateral_weight
+        As for `densecrf.refine`.
+    scale_sigmas : bool or float
+        As for `densecrf.refine`, but False by default: standard deviations are in pixels.
+    normalization : {"symmetric", "none"}
+        As for `densecrf.DenseCRF`.
+    kind, axis, channel_axis, n_labels, void, confidence, clip, image_range
+        As for `densecrf.refine`; nothing is scanned beforehand, so that images of other dtypes
+        than uint8 need `image_range`, and scores that are not probabilities their `kind`.
+    method : {"lp", "mf5"}
+        The certified linear program, or five iterations of mean field.
+    max_iterations : int
+        Most iterations of each tile.
+    inner : int
+        Iterations of a tile before its neighbours' are read again, 1 to 19.
+    client : dask.distributed.Client, optional
+        Whose workers run the tiles; by default this process, one tile after the other, each with
+        all threads. Inputs must then be paths, or Zarr, Dask or xarray arrays, and inputs, `out`
+        and `scratch` on a file system that all workers have.
+    threads : int, optional
+        Threads of the compiled core for each tile; all by default, with a client 1.
+    scratch : path-like, optional
+        The folder of the working files.
+    progress : callable, optional
+        Called with a stage's name, the number of its tiles that are done, and of all.
+
+    Returns
+    -------
+    LargeResult
+        Labels are read from `out` when they are sliced.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> image = np.zeros((8, 12, 3), np.uint8)
+    >>> image[:, 6:] = 200
+    >>> p = np.where(image[..., :2] < 100, (0.9, 0.1), (0.1, 0.9))
+    >>> result = refine(image, p, tile=8, sigma_xy=2, bilateral_weight=5)
+    >>> result.labels[0], result.gap < 0.01
+    (array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1], dtype=uint8), True)
+    """
+    started = time.perf_counter()
+    path = _checked_out(out, image, probs, mask)
+    chosen = get_model(
+        model,
+        sigma=sigma,
+        weight=weight,
+        sigma_xy=sigma_xy,
+        sigma_color=sigma_color,
+        bilateral_weight=bilateral_weight,
+        confidence=confidence,
+    )
+    job = plan(
+        image,
+        probs,
+        folder=scratch_of(path, scratch),
+        tile=tile,
+        margin=margin,
+        mask=mask,
+        model=chosen.scaled(strength),
+        scale_sigmas=scale_sigmas,
+        kind=kind,
+        axis=axis,
+        channel_axis=channel_axis,
+        n_labels=n_labels,
+        void=void,
+        clip=clip,
+        image_range=image_range,
+        normalization=normalization,
+        method=method,
+        inner=inner,
+        threads=check_threads(1 if client is not None and threads is None else threads),
+    )
+    run = Run(job, client, progress)
+    run.check_client()
+    gap = LP_GAP if gap is None else check_gap(gap)
+    job.store.begin(settings_of(job, chosen, gap))
+    run.prepare(chosen.scaled(strength))
+    limit = check_integer("max_iterations", max_iterations, at_least=1)
+    result = run.linear_program(gap, limit) if method == "lp" else run.mean_field()
+    _write(run, result, path, image)
+    result.seconds = time.perf_counter() - started
+    job.store.remove()
+    return result
+
+
+def _checked_out(out: Any, *inputs: Any) -> Path | None:
+    if out is None:
+        return None
+    path = Path(out)
+    if path.suffix.lower() not in SUFFIXES:
+        raise ArgumentError("out", str(out), f"give a name that ends in {', '.join(SUFFIXES)}")
+    for given in inputs:
+        if isinstance(given, (str, Path)) and Path(given).resolve() == path.resolve():
+            raise ArgumentError("out", str(out), "is an input; give another name")
+    return path
+
+
+def _write(run: Run, result: LargeResult, path: Path | None, image: Any) -> None:
+    tiling = run.job.tiling
+    if path is None:
+        whole = tuple(slice(0, side) for side in tiling.shape)
+        labels = np.empty(tiling.shape, label_dtype(run.job.n_labels))
+        for box in tiling.blocks(whole):
+            labels[box] = run.block(box)
+        result.labels = labels
+        return
+    like = str(image) if isinstance(image, (str, Path)) else None
+    raster = like is not None and like.lower().endswith((".tif", ".tiff", ".vrt"))
+    write_output(path, tiling, run.block, run.job.n_labels, like if raster else None)
+    result.labels = open_output(path)

@@ -1,0 +1,137 @@
+"""The working files of a run: blocks of arrays, a record for each finished task, a manifest.
+
+Every file appears whole or not at all, and tasks write nothing that another task of their stage
+reads: a task may run twice, or die, and the files are the same. A stage is finished when all of its
+records are there.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib import format as npy
+
+from densecrf.io.atomic import atomic_writer, write_json
+from densecrf.large.tiles import Box, Tiling, channels, inside, shape_of
+
+__all__ = ["IncompatibleRunError", "Store"]
+
+MANIFEST = "manifest.json"
+
+
+class IncompatibleRunError(ValueError):
+    """The folder holds the working files of a run with other settings or inputs."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """The folder of a run.
+
+    Attributes
+    ----------
+    folder : Path
+        Where.
+    tiling : Tiling
+        How arrays are cut into files, one a block.
+    """
+
+    folder: Path
+    tiling: Tiling
+
+    def begin(self, settings: dict[str, Any]) -> None:
+        """Start or go on with a run; another run's files are refused."""
+        path = self.folder / MANIFEST
+        settings = json.loads(json.dumps(settings))
+        if not path.exists():
+            write_json(path, settings)
+            return
+        before = json.loads(path.read_text("utf-8"))
+        if before != settings:
+            other = [key for key in settings if before.get(key) != settings[key]]
+            raise IncompatibleRunError(
+                f"out: {self.folder} holds an unfinished run with other {', '.join(other)}; remove "
+                "that folder to start anew, or repeat the call that began it"
+            )
+
+    def remove(self) -> None:
+        """Remove all working files."""
+        shutil.rmtree(self.folder)
+
+    def forget(self, stage: str) -> None:
+        """Remove the arrays of a stage that is not needed any more."""
+        shutil.rmtree(self.folder / "arrays" / stage, ignore_errors=True)
+
+    # --- records ------------------------------------------------------------------------------
+
+    def finish(self, stage: str, task: int, record: dict[str, Any]) -> dict[str, Any]:
+        """Mark a task as finished, last of all that it writes; returns the record."""
+        write_json(self._record(stage, task), record, indent=None)
+        return record
+
+    def record(self, stage: str, task: int) -> dict[str, Any] | None:
+        """Return what a finished task found out, None where it is not finished."""
+        try:
+            return cast("dict[str, Any]", json.loads(self._record(stage, task).read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def _record(self, stage: str, task: int) -> Path:
+        return self.folder / "records" / stage / f"{task}.json"
+
+    # --- arrays ---------------------------------------------------------------------------------
+
+    def write(self, stage: str, box: Box, values: npt.NDArray[Any]) -> None:
+        """Write an array (channels, *box) whose box is made of whole blocks."""
+        for block in self.tiling.blocks(box):
+            part = np.ascontiguousarray(values[channels(inside(block, box))])
+            with atomic_writer(self._file(stage, block)) as file:
+                npy.write_array(file, part, allow_pickle=False)
+
+    def read(self, stage: str, box: Box, picked: slice = slice(None)) -> npt.NDArray[Any]:
+        """Read some channels of a box from the blocks that it touches."""
+        out: npt.NDArray[Any] | None = None
+        for block in self.tiling.blocks(box):
+            common = _common(block, box)
+            part = _rows(self._file(stage, block), inside(common, block), picked)
+            if out is None:
+                out = np.empty((len(part), *shape_of(box)), part.dtype)
+            out[channels(inside(common, box))] = part
+        if out is None:
+            raise ValueError("an empty box")
+        return out
+
+    def _file(self, stage: str, block: Box) -> Path:
+        name = "_".join(str(part.start) for part in block)
+        return self.folder / "arrays" / stage / f"{name}.npy"
+
+
+def _common(a: Box, b: Box) -> Box:
+    return tuple(
+        slice(max(p.start, q.start), min(p.stop, q.stop)) for p, q in zip(a, b, strict=True)
+    )
+
+
+def _rows(path: Path, box: Box, wanted: slice) -> npt.NDArray[Any]:
+    """Read a box of an array (channels, *block) from its file, no more rows than needed."""
+    with path.open("rb") as file:
+        npy.read_magic(file)
+        shape, _, dtype = npy.read_array_header_1_0(file)
+        start = file.tell()
+        plane = int(np.prod(shape[1:], dtype=np.int64))
+        row = plane // shape[1]
+        rows = box[0]
+        picked = range(*wanted.indices(shape[0]))
+        out = np.empty((len(picked), *shape_of(box)), dtype)
+        count = (rows.stop - rows.start) * row
+        for i, channel in enumerate(picked):
+            file.seek(start + dtype.itemsize * (channel * plane + rows.start * row))
+            values = np.frombuffer(file.read(dtype.itemsize * count), dtype)
+            if len(values) != count:
+                raise OSError(f"{path}: is cut short; remove its folder and run again")
+            block = values.reshape(rows.stop - rows.start, *shape[2:])
+            out[i] = block[channels(box[1:])]
+    return out

@@ -1,0 +1,98 @@
+"""Tiles: how a grid of pixels is cut, and what surrounds each piece."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from densecrf.validation import IntArray
+
+__all__ = ["Box", "Tiling", "around", "channels", "flat", "inside", "shape_of"]
+
+#: A part of a grid: a slice for each axis, with start and stop.
+Box: TypeAlias = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A grid cut into blocks, and into tiles of two blocks along each axis.
+
+    Tiles of odd turns are moved by one block along each axis, so that what was at a border in one
+    turn is in the middle in the next.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The grid.
+    block : tuple of int
+        Sides of a block.
+
+    Examples
+    --------
+    >>> tiling = Tiling((6,), (2,))
+    >>> [(t.start, t.stop) for (t,) in tiling.tiles(0)]
+    [(0, 4), (4, 6)]
+    >>> [(t.start, t.stop) for (t,) in tiling.tiles(1)]
+    [(0, 2), (2, 6)]
+    """
+
+    shape: tuple[int, ...]
+    block: tuple[int, ...]
+
+    @staticmethod
+    def of(shape: Sequence[int], tile: Sequence[int]) -> "Tiling":
+        """Return the tiling with tiles of this size."""
+        return Tiling(tuple(shape), tuple(max(1, math.ceil(side / 2)) for side in tile))
+
+    def tiles(self, turn: int) -> list[Box]:
+        """Return the tiles of a turn, the last axis fastest."""
+        axes = []
+        for length, block in zip(self.shape, self.block, strict=True):
+            moved = turn % 2 and length > 2 * block
+            starts = [0, *range(block if moved else 2 * block, length, 2 * block)]
+            axes.append([slice(a, b) for a, b in itertools.pairwise([*starts, length])])
+        return list(itertools.product(*axes))
+
+    def blocks(self, box: Box) -> list[Box]:
+        """Return the blocks that a box touches, whole."""
+        axes = []
+        for part, length, side in zip(box, self.shape, self.block, strict=True):
+            first = part.start // side * side
+            starts = range(first, part.stop, side)
+            axes.append([slice(a, min(length, a + side)) for a in starts])
+        return list(itertools.product(*axes))
+
+
+def shape_of(box: Box) -> tuple[int, ...]:
+    """Return the sides of a box."""
+    return tuple(part.stop - part.start for part in box)
+
+
+def around(box: Box, margin: Sequence[int], shape: Sequence[int]) -> Box:
+    """Return the box with a margin, within the grid."""
+    return tuple(
+        slice(max(0, part.start - wide), min(length, part.stop + wide))
+        for part, wide, length in zip(box, margin, shape, strict=True)
+    )
+
+
+def inside(box: Box, outer: Box) -> Box:
+    """Return where a box lies within another one."""
+    return tuple(
+        slice(part.start - whole.start, part.stop - whole.start)
+        for part, whole in zip(box, outer, strict=True)
+    )
+
+
+def channels(box: Box) -> tuple[slice, ...]:
+    """Return the box with all channels before it."""
+    return (slice(None), *box)
+
+
+def flat(box: Box, outer: Box) -> IntArray:
+    """Return the flat indices of a box's pixels within another one."""
+    sides = shape_of(outer)
+    return np.arange(math.prod(sides)).reshape(sides)[inside(box, outer)].ravel()

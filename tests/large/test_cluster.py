@@ -1,0 +1,111 @@
+"""Runs on a real Dask cluster of processes: the same files, whatever happens to the workers."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from densecrf import refine_many
+from densecrf.large import refine
+from large_scenes import MODEL, crowd
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit="1GiB",
+            dashboard_address=":0",
+            processes=True,
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    image, p = crowd()
+    np.save(tmp_path / "image.npy", image)
+    np.save(tmp_path / "p.npy", p)
+    return tmp_path / "image.npy", tmp_path / "p.npy"
+
+
+OPTIONS = {"tile": 30, "model": MODEL, "axis": 0, "gap": 5e-3}
+
+
+def test_workers_write_the_same_files_as_one_process(tmp_path, inputs, cluster):
+    alone = refine(*inputs, **OPTIONS, out=tmp_path / "alone.npy")
+    shared = refine(*inputs, **OPTIONS, out=tmp_path / "shared.npy", client=cluster)
+    assert (tmp_path / "alone.npy").read_bytes() == (tmp_path / "shared.npy").read_bytes()
+    assert (alone.energy, alone.lower_bound) == (shared.energy, shared.lower_bound)
+    assert not (tmp_path / "shared.npy.parts").exists()
+
+
+def test_killed_workers_lose_nothing(tmp_path, inputs, cluster):
+    expected = refine(*inputs, **OPTIONS)
+    killed = []
+
+    def kill(stage, done, count):
+        if done in (1, 4) and len(killed) < 4:
+            pids = list(cluster.run(os.getpid).values())
+            killed.append(pids[len(killed) % len(pids)])
+            os.kill(killed[-1], signal.SIGKILL)
+
+    out = tmp_path / "labels.npy"
+    result = refine(*inputs, **OPTIONS, out=out, client=cluster, progress=kill)
+    assert len(killed) == 4
+    np.testing.assert_array_equal(np.load(out), expected.labels)
+    assert (result.energy, result.lower_bound) == (expected.energy, expected.lower_bound)
+
+
+def test_arrays_in_memory_do_not_travel(cluster):
+    image, p = crowd()
+    with pytest.raises(ValueError, match=r"image.*workers.*path"):
+        refine(image, p, **OPTIONS, client=cluster)
+
+
+def test_a_lost_scheduler_is_named_and_the_run_goes_on(tmp_path, inputs):
+    out = tmp_path / "labels.npy"
+    local = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0", processes=True
+    )
+    client = distributed.Client(local, timeout=2)
+    closed = []
+
+    def close(stage, done, count):
+        if stage == "iterates-0" and not closed:
+            closed.append(stage)
+            ending = threading.Thread(target=local.close)
+            ending.start()
+            ending.join()
+
+    with pytest.raises(ConnectionError, match="what is finished is kept"):
+        refine(*inputs, **OPTIONS, out=out, client=client, progress=close)
+    client.close()
+    made = []
+    refine(*inputs, **OPTIONS, out=out, progress=lambda stage, *_: made.append(stage))
+    np.testing.assert_array_equal(np.load(out), refine(*inputs, **OPTIONS).labels)
+    assert "masses" not in made
+
+
+def test_many_images_in_batches(tmp_path, cluster):
+    image, p = crowd((12, 14), 2)
+    images, probs = [image] * 23, [p] * 23
+    probs[7] = np.full_like(p, np.nan)
+    np.save(tmp_path / "p.npy", p)
+    probs[9] = str(tmp_path / "p.npy")
+    options = {"axis": 0, "method": "mf5"}
+    found = list(refine_many(images, probs, client=cluster, batch=4, **options))
+    assert [type(each).__name__ for each in found] == [
+        "Failure" if index == 7 else "Result" for index in range(23)
+    ]
+    assert found[7].index == 7
+    expected = next(refine_many([image], [p], **options)).labels
+    assert all((each.labels == expected).all() for each in found if each)
