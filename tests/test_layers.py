@@ -44,7 +44,6 @@ LATE = {
     ("certificates", "densecrf"): "the version, in an error that reports a defect",
     ("certificates", "problem"): "certify makes the problem of a model",
     ("problem_base", "solvers"): "subproblems of the problem",
-    ("result", "certificates"): "Result.verify",
     ("result", "verification"): "Result.verify",
     ("result", "io"): "Result.save and load",
     ("certificates", "display"): "what notebooks show",

@@ -171,3 +171,9 @@ def test_nothing_known_is_refused() -> None:
 def test_one_image_is_enough() -> None:
     model = fit([sample(0)], model=START)
     assert "verdict" not in model.provenance
+
+
+@pytest.mark.parametrize("gap", [-1e-3, 1.0, float("nan"), "much"])
+def test_the_accuracy_of_the_inference_is_a_fraction(gap) -> None:
+    with pytest.raises(ValueError, match="gap="):
+        fit([sample(0)], gap=gap)

@@ -78,7 +78,8 @@ def refine(
         Relative gap at which to stop; that of `densecrf.solve` by default.
     mask : path-like or array, optional
         Which pixels belong to the model. The others have no part in the energy, and are labelled
-        255 (65535 with 255 labels or more); tiles without any are skipped.
+        255 (65535 with 255 labels or more); tiles without any are skipped. Pixels of a
+        raster's nodata value are outside.
     model, strength, sigma, weight, sigma_xy, sigma_color, bilateral_weight
         As for `densecrf.refine`.
     scale_sigmas : bool or float

@@ -2,7 +2,8 @@ r"""The rounds of a run: the whole image's energy and certificate, tile by tile.
 
 Row masses come first, as the kernels are normalised by them. Then rounds over all tiles: each makes
 some iterations of `lp` with its neighbours held fixed, and tiles of every second round are moved by
-half a tile, so that errors at their borders do not stay. Where the sums of the tiles' own bounds
+half a tile, so that errors at their borders do not stay. Where the bound has stalled, all restart
+from the average of a round's iterations. Where the sums of the tiles' own bounds
 and energies promise the asked gap, energy and bound of the whole image are evaluated in double
 precision, with margins as wide as the filters reach: they are those that `DenseCRF.solve` would
 report for the same labels and potentials.
@@ -99,10 +100,11 @@ class Run:
     def linear_program(self, gap: float, limit: int) -> LargeResult:
         """Iterate `lp` in rounds over all tiles until the gap is proven."""
         before, cells, turn, done = None, 1.0, 0, 0
-        best, trials, following, trace = -float("inf"), 0, 0, []
+        best, trials, following, averaged = -float("inf"), 0, 0, False
+        trace: Records = []
         while True:
             name = f"iterates-{turn}"
-            records = self.stage(name, visits.iterate, turn, (turn, before, cells))
+            records = self.stage(name, visits.iterate, turn, (turn, before, cells, averaged))
             self._forget(turn)
             done += self.job.inner
             damped = done >= SLOW and cells != DAMPED
@@ -111,6 +113,9 @@ class Run:
             energy, bound = (sum(each[key] for each in records) for key in ("energy", "bound"))
             promised = (relative_gap(energy, bound) or 0.0) <= gap and turn >= following
             trace.append({"iterations": done, "energy": energy, "bound": bound})
+            # Tiles of every second round are the same, and so is what their bounds leave out.
+            stalled = len(trace) > 2 and bound <= trace[-3]["bound"]
+            averaged = stalled and not averaged
             last = done >= limit
             if promised or last:
                 result = self._certified(turn, before, best, done)
@@ -131,7 +136,7 @@ class Run:
         before = None
         for turn in range(MEAN_FIELD):
             name = f"iterates-{turn}"
-            self.stage(name, visits.iterate, turn, (turn, before, 1.0))
+            self.stage(name, visits.iterate, turn, (turn, before, 1.0, False))
             self._forget(turn)
             before = Before(name, (), (), 1.0)
         assert before is not None

@@ -11,7 +11,13 @@ from densecrf.learning.held_out import held_out
 from densecrf.learning.oracle import Oracle
 from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
 from densecrf.presets import Model, get_model
-from densecrf.validation import ArgumentError, ArgumentWarning, check_integer, check_positive
+from densecrf.validation import (
+    ArgumentError,
+    ArgumentWarning,
+    check_gap,
+    check_integer,
+    check_positive,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -130,6 +136,7 @@ def fit_examples(
     """
     check_positive("strength", strength)
     check_positive("tolerance", tolerance)
+    check_gap(gap)
     check_integer("folds", folds, at_least=0)
     check_integer("max_passes", max_passes, at_least=1)
     check_integer("jobs", jobs, at_least=1)

@@ -297,7 +297,7 @@ def _within_range(problem: ProblemBase, v: Any, lam: float) -> Any:
 
 
 def _step(part: Part, iterate: Iterate, history: dict[str, list[float]]) -> Step:
-    labels, energy = part.rounded(iterate.y)
+    labels, estimate = part.rounded(iterate.y)
     alpha = iterate.alpha
     bounds = [b for b in (part.bound(iterate.r), part.bound(-alpha.w)) if b is not None]
     duals = part.duals(alpha.parts)
@@ -309,6 +309,6 @@ def _step(part: Part, iterate: Iterate, history: dict[str, list[float]]) -> Step
         bound=max(bounds, default=None),
         duals=duals,
         labels=labels,
-        energy=energy,
+        estimate=estimate,
         info={**history, **part.info()},
     )
