@@ -305,4 +305,4 @@ def test_progress_keeps_one_line_and_ends_it(crf, capsys):
     assert shown.count("\n") == 1
     assert shown.endswith("\n")
     assert shown.count("\r") == 5
-    assert "mf5: iteration 5" in shown
+    assert "mf5 ················ iteration 5" in shown

@@ -16,7 +16,7 @@ from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
 from densecrf.solvers.limits import Calls, Limits
 
-__all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
+__all__ = ["ROUNDING", "Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 
 PROVABLE = 1e-4  # gap from which on single pixels can be proven
