@@ -63,7 +63,7 @@ soak: $(VENV)/.native $(VENV)/.extra-test
 bench: $(VENV)/.native $(VENV)/.extra-bench
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
-docs: $(VENV)/.native $(VENV)/.extra-docs
+docs: $(VENV)/.native $(VENV)/.extra-docs $(VENV)/.torch
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(PY) tools/check_site.py site
 

@@ -50,7 +50,7 @@ class Running:
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
-            self.process.communicate(timeout=20)
+            self.process.communicate(timeout=600)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()
@@ -67,7 +67,7 @@ class Page:
 
     def open(self, url):
         self.tab.goto(url)
-        self.tab.wait_for_selector("body[data-image]", timeout=30000)
+        self.tab.wait_for_selector("body[data-image]", timeout=300_000)
         return self
 
     def at(self, x, y):
@@ -96,7 +96,7 @@ class Page:
     def wait(self, **values):
         """Wait until the page says so of itself."""
         selector = "body" + "".join(f'[data-{name}="{value}"]' for name, value in values.items())
-        self.tab.wait_for_selector(selector, timeout=60000)
+        self.tab.wait_for_selector(selector, timeout=300_000)
 
     def raster(self):
         return np.array(self.tab.evaluate("Array.from(window.densecrf.layer().raster)"), np.uint8)

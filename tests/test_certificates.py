@@ -213,20 +213,73 @@ def test_certify_uses_the_same_bound():
     assert certificate.lower_bound <= smallest_energy(crf)[0] + 1e-9 * abs(certificate.energy)
 
 
+COSTS = {
+    "potts": None,
+    "tree": densecrf.LabelTree(3, [([0, 1], 0.7)], leaf=[0.3, 0.5, 0.2]),
+    "matrix": [[0.3, 1.0, -0.4], [1.0, -0.2, 0.7], [-0.4, 0.7, 0.0]],
+}
+
+
+@pytest.mark.parametrize("normalization", ["symmetric", "none"])
 @pytest.mark.parametrize("engine", ["lattice", "exact", "grid"])
 @pytest.mark.parametrize("blur", ["symmetric", "forward"])
-def test_an_independent_check_agrees(engine, blur):
+@pytest.mark.parametrize("costs", COSTS)
+def test_an_independent_check_agrees(costs, engine, blur, normalization):
+    """To the last digits: both are sums over the same numbers, rounded as they are stored."""
     rng = np.random.default_rng(5)
     kernels = [Spatial(1.5, 0.8)]
     if engine != "grid":
         kernels.append(Bilateral(rng.integers(0, 255, (6, 7, 3)), 3.0, 60.0, 1.2))
-    crf = DenseCRF(rng.normal(size=(3, 6, 7)), kernels, filter=engine, blur=blur)
-    for method in ("lp", "prox-lp", "cg-lp"):
+    crf = DenseCRF(
+        rng.normal(size=(3, 6, 7)),
+        kernels,
+        normalization,
+        filter=engine,
+        blur=blur,
+        compatibility=COSTS[costs],
+    )
+    for method in ("qp",) if costs == "matrix" else ("lp", "prox-lp", "cg-lp", "qp"):
         result = crf.solve(method, keep_dual=True)
         check = result.verify()
-        tolerance = 2e-3 if engine == "grid" else 1e-6  # the grid cuts its Gaussians
-        assert check.energy == pytest.approx(result.energy, rel=tolerance)
-        assert check.lower_bound == pytest.approx(result.lower_bound, rel=tolerance)
-        assert check.gap == pytest.approx(result.gap, abs=2 * tolerance)
+        assert check.disagreements(result.energy, result.lower_bound) == []
+        single = engine == "lattice" and blur == "forward" and normalization == "symmetric"
+        assert check.tolerance <= (0.05 if single else 1e-7)
+        off = 1e-5 if single else 1e-11  # the forward order's masses are in single precision
+        assert check.energy == pytest.approx(result.energy, rel=off)
+        assert check.lower_bound == pytest.approx(result.lower_bound, rel=off)
+        wrong = result.lower_bound + 2 * check.tolerance
+        assert len(check.disagreements(result.energy, wrong)) == 1
+
+
+@pytest.mark.parametrize("labels", [2, 4])
+def test_an_independent_check_of_an_image(labels):
+    rng = np.random.default_rng(6)
+    image = rng.integers(0, 255, (6, 8, 3)).repeat(5, 0).repeat(5, 1)  # flat: many equal features
+    kernels = [Spatial(3.0, 3.0), Bilateral(image, 30.0, 13.0, 10.0)]
+    crf = DenseCRF(rng.normal(size=(labels, 30, 40)), kernels)
+    for method, options in (("lp", {}), ("prox-lp-l", {"label_threshold": 0.6}), ("qp", {})):
+        result = crf.solve(method, keep_dual=True, **options)
+        check = result.verify()
+        assert check.disagreements(result.energy, result.lower_bound) == []
+        assert check.tolerance <= 1e-6 * abs(result.energy)
+        assert check.lower_bound == pytest.approx(result.lower_bound, rel=1e-10)
+
+
+def test_an_independent_check_of_a_result_on_tensors():
+    pytest.importorskip("torch")
+    crf = tiny(2)
+    result = crf.solve("lp", keep_dual=True, device="cpu")
+    assert result.verify().disagreements(result.energy, result.lower_bound) == []
+
+
+def test_a_matrix_with_a_diagonal_is_checked_for_small_problems():
+    crf = DenseCRF(np.zeros((3, 70, 70)), [Spatial(1.0)], compatibility=COSTS["matrix"])
+    result = crf.solve("qp", max_iterations=1, keep_dual=True)
+    with pytest.raises(ValueError, match="4900 pixels"):
+        result.verify()
+
+
+def test_a_check_needs_the_dual_point():
+    crf = tiny(1)
     with pytest.raises(ValueError, match="keep_dual"):
         crf.solve("lp").verify()

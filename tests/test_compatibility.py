@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from densecrf import DenseCRF, LabelTree, Spatial
+from densecrf import ArgumentError, DenseCRF, LabelTree, Spatial
 from densecrf.compatibility import compatibility_matrix
 
 
@@ -17,6 +17,7 @@ def test_leaves_alone_are_potts():
 
 @given(st.lists(st.floats(0, 10), min_size=4, max_size=4), st.floats(0, 10), st.floats(0, 10))
 def test_a_tree_gives_a_metric(leaf, inner, outer):
+    assume(max(*leaf, inner, outer) > 1e-30)
     d = LabelTree(4, [([0, 1], inner), ([0, 1, 2], outer)], leaf=leaf).matrix()
     np.testing.assert_array_equal(d, d.T)
     assert (np.diag(d) == 0).all()
@@ -78,3 +79,10 @@ def test_energy_is_the_sum_over_pairs(compatibility, normalization):
         constant = np.full((4, 5), label)
         assert energy == pytest.approx(brute_force_energy(crf, costs, constant), rel=1e-5)
         assert crf.energy(constant) == pytest.approx(energy, rel=1e-5)
+
+
+@pytest.mark.parametrize("leaf", [0.0, [0.0, 0.0, 0.0], 1e-60])
+def test_a_tree_without_lengths_is_refused(leaf):
+    with pytest.raises(ArgumentError, match=r"leaf=.*all lengths are 0"):
+        LabelTree(3, [([0, 1], 0.0)], leaf=leaf)
+    assert LabelTree(3, [([0, 1], 1.0)], leaf=leaf).matrix().max() == 0.5

@@ -91,15 +91,15 @@ def crash_or_hang(pipe):
         if seed == 1:
             os._exit(11)
         if seed == 2:
-            time.sleep(60)
+            time.sleep(3000)
         pipe.send(({"solves": 1}, []))
 
 
 def test_crashes_and_hangs_are_findings_and_the_rest_goes_on(modules, monkeypatch, capsys):
     main = modules["main"]
     monkeypatch.setattr(main, "work", crash_or_hang)
-    monkeypatch.setattr(main, "HANG", 10.0)
-    supervisor = main.Supervisor(0, 5, 100.0)
+    monkeypatch.setattr(main, "HANG", 30.0)
+    supervisor = main.Supervisor(0, 5, 3000.0)
     supervisor.serve()
     assert supervisor.done == {"cases": 5, "solves": 3}
     assert [text.split(":")[0] for text in supervisor.findings] == ["seed 1", "seed 2"]

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "src" / "densecrf"
 # From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
 LAYERS = (
     ("validation", "cached", "deadline", "_pyinstaller"),
-    ("native", "resample", "changes"),
+    ("native", "resample", "changes", "label_prior"),
     ("kernels", "compatibility", "projections", "filters", "unaries"),
     ("pairwise", "layouts"),
     ("label_costs", "result"),
@@ -39,11 +39,11 @@ LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 # Imports inside functions that go upwards all the same, and why.
 LATE = {
+    ("refinement", "large"): "refine_many(client=...)",
     ("large", "densecrf"): "the version, among the settings of a run",
     ("certificates", "densecrf"): "the version, in an error that reports a defect",
     ("certificates", "problem"): "certify makes the problem of a model",
     ("problem_base", "solvers"): "subproblems of the problem",
-    ("result", "certificates"): "Result.verify",
     ("result", "verification"): "Result.verify",
     ("result", "io"): "Result.save and load",
     ("certificates", "display"): "what notebooks show",

@@ -57,7 +57,7 @@ def test_results_come_back_from_a_process_pool(start):
     expected = solved(crf)
     context = multiprocessing.get_context(start)
     with ProcessPoolExecutor(2, mp_context=context) as pool:
-        for result in pool.map(solved, [crf, model()], timeout=120):
+        for result in pool.map(solved, [crf, model()], timeout=600):
             same(result, expected)
 
 
@@ -94,7 +94,7 @@ for _ in range(40):
 going = False
 for thread in threads:
     thread.join()
-late = time.monotonic() + 60
+late = time.monotonic() + 600
 wrong = hung = 0
 for child in children:
     done, status = 0, 0
@@ -113,6 +113,6 @@ print(hung, wrong)
 @pytest.mark.skipif("fork" not in STARTS, reason="no fork on this system")
 def test_children_forked_while_other_threads_solve_go_on_and_solve():
     command = [sys.executable, "-W", "ignore", "-c", FORKS]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["0", "0"]

@@ -155,6 +155,20 @@ void bind_pixelwise(nb::module_& m) {
       },
       "u"_a, "v"_a.none(), "out"_a.noconvert(), "threads"_a);
   m.def(
+      "compress_potentials",
+      [](std::optional<In> z, In y, In extents, float span, float edge, Out out, int threads) {
+        if (z) check_same_shape(y, *z);
+        check_same_shape(y, out);
+        require(extents.shape(0) == y.shape(0) && extents.shape(1) == 2,
+                "extents: not (labels, 2)");
+        parallel(threads, [&](Team& team) {
+          compress_potentials(planes_of(y), data_of(z), y.data(), extents.data(), span, edge,
+                              out.data(), team);
+        });
+      },
+      "z"_a.none(), "y"_a, "extents"_a, nb::kw_only(), "span"_a, "edge"_a, "out"_a.noconvert(),
+      "threads"_a);
+  m.def(
       "balance",
       [](Out r, Column mass, double total_mass, float factor, int threads) {
         check_columns(r, mass);

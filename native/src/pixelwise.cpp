@@ -155,6 +155,26 @@ void extents(Planes planes, const float* u, const float* v, float* out, Team& te
   });
 }
 
+void compress_potentials(Planes planes, const float* z, const float* y, const float* extents,
+                         float span, float edge, float* out, Team& team) {
+  team.run(planes.labels, 1, [&](std::int64_t i, std::int64_t, int) {
+    const float least = extents[2 * i], top = extents[2 * i + 1] - least;
+    const float slope = (span - 2 * edge) / std::max(top - 2 * edge, 1e-6f);
+    const float* own = y + i * planes.n;
+    const float* before = from(z, i * planes.n);
+    float* after = out + i * planes.n;
+    const auto compressed = [=](float u) {
+      if (top <= span) return u;
+      const float upper = u - (top - span), middle = edge + (u - edge) * slope;
+      return u <= edge ? u : u >= top - edge ? upper : middle;
+    };
+    if (before)
+      for (std::int64_t a = 0; a < planes.n; ++a) after[a] = compressed(before[a] + own[a] - least);
+    else
+      for (std::int64_t a = 0; a < planes.n; ++a) after[a] = compressed(own[a] - least);
+  });
+}
+
 void balance(Planes planes, float* r, const float* mass, double total_mass, float factor,
              Team& team) {
   team.run(planes.labels, 1, [&](std::int64_t i, std::int64_t, int) {

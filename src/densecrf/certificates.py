@@ -14,8 +14,9 @@ While a method iterates, its bounds are estimates in single precision. What a re
 operator, less a bound on all rounding errors: docs/mathematics.md derives it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,6 @@ __all__ = [
     "certify",
     "checked_bound",
     "lower_bound",
-    "on_host",
 ]
 
 UNIT = 2.0**-53  # of rounding, in double precision
@@ -68,6 +68,8 @@ class Potentials(NamedTuple):
         Whether potentials are floored to levels.
     labels : sequence of int, optional
         The labels that the scores are of, where not of all; the others have r = 0.
+    of_nodes : bool
+        Whether the scores are sums over the labels below each node of the tree already.
     """
 
     scores: Any
@@ -76,6 +78,7 @@ class Potentials(NamedTuple):
     levels: int = 10
     hard: bool = False
     labels: Any = None
+    of_nodes: bool = False
 
 
 class Mixture(NamedTuple):
@@ -94,6 +97,10 @@ class Mixture(NamedTuple):
                 out.append((share, some))
         return tuple(out)
 
+    def largest(self) -> "Mixture":
+        """Return the part of the largest share, alone."""
+        return Mixture(tuple((1.0, part) for _, part in sorted(self.parts, key=itemgetter(0))[-1:]))
+
 
 class Tangent(NamedTuple):
     """The convex quadratic program's tangent at the marginals y, a lower bound by convexity."""
@@ -102,17 +109,6 @@ class Tangent(NamedTuple):
 
 
 Dual = Potentials | Mixture | Tangent
-
-
-def on_host(problem: "ProblemBase", dual: Dual) -> Dual:
-    """Return a dual point with NumPy's arrays."""
-    if isinstance(dual, Tangent):
-        return Tangent(problem.to_numpy(dual.y))
-    if isinstance(dual, Mixture):
-        parts = ((share, on_host(problem, part)) for share, part in dual.parts)
-        return Mixture(tuple(parts))  # type: ignore[arg-type]
-    offsets = None if dual.offsets is None else problem.to_numpy(dual.offsets)
-    return dual._replace(scores=problem.to_numpy(dual.scores), offsets=offsets)
 
 
 def lower_bound(problem: "ProblemBase", dual: Dual) -> float:
@@ -129,21 +125,30 @@ class Costs:
         The problem, on whatever arrays.
     dual : Potentials, Mixture or Tangent
         The dual point.
+    another : callable, optional
+        Whether there is time for a filter call more; parts for which there is none are left out.
 
     Attributes
     ----------
+    dual : Potentials, Mixture or Tangent
+        The dual point, of the parts that were evaluated.
     bound : float
         No labelling's energy is below it: :math:`\sum_a \min_i c_{ai}` and the dual point's
         constant, less what rounding may have added.
     """
 
-    def __init__(self, problem: "ProblemBase", dual: Dual) -> None:
-        self._unary = problem.unary
+    def __init__(
+        self, problem: "ProblemBase", dual: Dual, another: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._unary, self.dual = problem.unary, dual
         if isinstance(dual, Tangent):
             self._r, constant, mass = problem.tangent(dual.y)
         else:
             parts = dual.parts if isinstance(dual, Mixture) else ((1.0, dual),)
-            self._r, constant = _combination(problem, parts), 0.0
+            self._r, evaluated = _combination(problem, parts, another)
+            constant = 0.0
+            if evaluated < len(parts):
+                self.dual = Mixture(parts[:evaluated])
             mass = problem.reach * problem.total_mass_double
         rows = self._rows()
         self._least = next(rows)
@@ -183,17 +188,23 @@ class Costs:
         return (phi + own for phi, own in zip(self._unary, self._r, strict=True))
 
 
-def _combination(problem: "ProblemBase", parts: tuple[tuple[float, Potentials], ...]) -> Any:
-    """Return the dual point of a mixture."""
+def _combination(
+    problem: "ProblemBase",
+    parts: tuple[tuple[float, Potentials], ...],
+    another: Callable[[], bool],
+) -> tuple[Any, int]:
+    """Return the dual point of a mixture, as far as there is time, and of how many parts it is."""
     if not parts:
-        return problem.zeros_like(problem.mass_double, problem.n_labels)
+        return problem.zeros_like(problem.mass_double, problem.n_labels), 0
     (share, potentials), *others = parts
     r = problem.dual_point_double(potentials)
     if share != 1:
         r *= share
-    for share, potentials in others:
+    for evaluated, (share, potentials) in enumerate(others, 1):
+        if not another():
+            return r, evaluated
         r += share * problem.dual_point_double(potentials)
-    return r
+    return r, len(parts)
 
 
 def gamma(n: int) -> float:

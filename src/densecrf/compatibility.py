@@ -80,6 +80,10 @@ class LabelTree:
             lengths.append(check_non_negative(f"{name} length", length))
         self.members: npt.NDArray[np.float32] = np.array(members, np.float32)
         self.lengths: npt.NDArray[np.float32] = np.array(lengths, np.float32)
+        if not self.lengths.any():
+            raise ArgumentError(
+                "leaf", leaf, "all lengths are 0, so that no two labels cost anything; give some"
+            )
 
     def _members_of(self, name: str, below: Sequence[int]) -> npt.NDArray[np.bool_]:
         """Return which labels a group holds."""

@@ -11,9 +11,14 @@ from contextvars import ContextVar
 from math import inf
 from time import perf_counter
 
-__all__ = ["OutOfTime", "check_deadline", "deadline"]
+__all__ = ["OutOfTime", "check_deadline", "deadline", "now"]
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
+
+
+def now() -> float:
+    """Return the time on the clock that deadlines are of."""
+    return perf_counter()
 
 
 class OutOfTime(Exception):  # noqa: N818 - a limit, not an error

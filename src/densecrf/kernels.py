@@ -94,6 +94,26 @@ class Spatial:
         return _positions(shape, self.axis_sigmas(shape))
 
 
+def largest_value(
+    image: npt.NDArray[Any],
+    sigma: npt.NDArray[np.floating[Any]],
+    name: str = "image",
+    sigma_name: str = "sigma_color",
+) -> float:
+    """Return the largest absolute value of a finite image; warn of one from 0 to 1.
+
+    The names are those of the image and of the colours' standard deviations in a user's terms.
+    """
+    low, high = check_finite(name, image)
+    if image.dtype.kind == "f" and 0 <= low < high <= 1 and (sigma >= 1).all():
+        warn(
+            name,
+            f"values from {low:g} to {high:g}, for which {mention(sigma_name)} of "
+            f"{sigma.min():g} sees no edges: give 255 * {name}, or divide {sigma_name} by 255",
+        )
+    return max(-low, high)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Bilateral:
     """Appearance: nearby pixels of similar colour like equal labels.
@@ -142,15 +162,7 @@ class Bilateral:
         channels = as_real_array("sigma_color", self.sigma_color).size
         colors = sigmas("sigma_color", self.sigma_color, channels, "channels")
         if largest is None:
-            low, high = check_finite("image", image)
-            largest = max(-low, high)
-            if image.dtype.kind == "f" and 0 <= low < high <= 1 and (colors >= 1).all():
-                warn(
-                    "image",
-                    f"values from {low:g} to {high:g}, for which {mention('sigma_color')} of "
-                    f"{colors.min():g} sees no edges: give 255 * image, or divide sigma_color by "
-                    "255",
-                )
+            largest = largest_value(image, colors)
         object.__setattr__(self, "_largest", largest)
 
     def _repr_html_(self) -> str:

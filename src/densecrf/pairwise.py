@@ -202,6 +202,7 @@ class Pairwise:
         r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + offsets."""
         if self.lattice_sum is None:
             u = y.astype(np.float64) if offsets is None else y.astype(np.float64) + offsets
+            u = np.clip(u, extents[:, :1], extents[:, 1:])  # which were rounded, as in lattices
             return np.asarray(ordered_by_ramps(np, self.apply_double, self.mass_double, u, levels))
         out = np.empty(y.shape)
         self.lattice_sum.ordered_double(

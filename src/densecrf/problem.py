@@ -164,8 +164,16 @@ class Problem(ProblemBase):
         r"""Return an estimate of :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`."""
         return float(core().lower_bound(self.unary, _floats(r), 1.0, self.threads))
 
-    def _rows_in_use(self, nodes: FloatArray) -> Any:
-        return np.flatnonzero(nodes.any(1))
+    def update_multipliers(
+        self, z: FloatArray | None, y: FloatArray, span: float, edge: float
+    ) -> FloatArray:
+        """Return the potentials z + `y`, compressed; see `ProblemBase.update_multipliers`."""
+        nodes = _floats(self.nodes(y))
+        out, extents = np.empty_like(nodes), self._extents(nodes, z)
+        core().compress_potentials(
+            z, nodes, extents, span=span, edge=edge, out=out, threads=self.threads
+        )
+        return out
 
     def project(self, z: FloatArray) -> FloatArray:
         """Return the nearest point in the product of simplices."""

@@ -81,7 +81,8 @@ class ProblemBase(ProblemSteps):
     def dual_point_double(self, potentials: Potentials) -> Any:
         """Return the dual point r of potentials, (labels, n), in double precision."""
         scores, offsets = potentials.scores, potentials.offsets
-        nodes = scores if potentials.labels is not None else self.nodes(scores)
+        summed = potentials.labels is not None or potentials.of_nodes
+        nodes = scores if summed else self.nodes(scores)
         extents, levels = self.levels_of(nodes, potentials)
         if potentials.labels is None and not levels.hard and self._mirrored(nodes):
             some = None if offsets is None else offsets[:1]
@@ -151,10 +152,10 @@ class ProblemBase(ProblemSteps):
     def constant_energies(self) -> Any:
         """Return the energy of each constant labelling, (labels,), NumPy's."""
         sums = self.to_numpy(self.unary.sum(1, dtype=self.xp.float64))
-        if self.compatibility is None or self.tree:
+        own = None if self.tree else np.diag(self.costs_double)
+        if own is None or not own.any():
             return sums
-        pairs = self.total_mass_double - float(self.diagonal_double.sum())
-        return sums + 0.5 * pairs * np.diag(self.to_numpy(self.compatibility)).astype(np.float64)
+        return sums + 0.5 * own * (self.total_mass_double - float(self.diagonal_double.sum()))
 
     def best_constant(self) -> tuple[int, float]:
         """Return the best constant labelling's label and energy."""

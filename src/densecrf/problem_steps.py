@@ -254,17 +254,9 @@ class ProblemSteps(ABC):
         pixels at different ends stay fully apart, those at the same end keep their differences.
         `z` is None at first, and is not changed.
         """
-        nodes = self.nodes(y)
-        rows = self._rows_in_use(nodes)
-        out = self.zeros_like(nodes, len(nodes)) if z is None else self.copy(z)
-        u = out[rows] + nodes[rows]
+        u = self.nodes(y) if z is None else z + self.nodes(y)
         u = u - self.xp.amin(u, 1)[:, None]
-        out[rows] = compressed(self.xp, u, self.xp.amax(u, 1)[:, None], span, edge)
-        return out
-
-    def _rows_in_use(self, nodes: Any) -> Any:  # noqa: ARG002 - for those who can tell cheaply
-        """Return the rows that are not all zero, or more."""
-        return slice(None)
+        return compressed(self.xp, u, self.xp.amax(u, 1)[:, None], span, edge)
 
     @abstractmethod
     def project(self, z: Any) -> Any:

@@ -1,12 +1,16 @@
 """One call from an image and a network's output, or an annotation, to a labelling."""
 
 import inspect
+import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count, islice, zip_longest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from densecrf.layouts import color_range, read, without_alpha
 from densecrf.model import DenseCRF
@@ -261,6 +265,9 @@ def refine_many(
     probabilities: Iterable[Any],
     *,
     workers: int = 2,
+    processes: bool = False,
+    client: Any = None,
+    batch: int = 64,
     **options: Any,
 ) -> "Iterator[Result | Failure]":
     """Refine many images at a time; yields a result for each, in their order.
@@ -275,6 +282,15 @@ def refine_many(
         What `refine` takes, one each per item; they must be of one length.
     workers : int
         Items that are worked on at a time, each by one thread unless `threads` says otherwise.
+    processes : bool
+        Whether the workers are processes: for options that hold Python's lock, such as a callback
+        that computes. Arguments and results are then copied between them, and a script needs
+        ``if __name__ == "__main__":``. Threads are otherwise as fast, and share memory.
+    client : dask.distributed.Client, optional
+        Whose workers do the work, in the place of threads of this process. Items may then also be
+        paths of ``.npy`` files that all workers have, which travel instead of their arrays.
+    batch : int
+        With a client: items in one task, so that 100,000 small images do not choke its scheduler.
     **options
         Passed to `refine`.
 
@@ -288,18 +304,28 @@ def refine_many(
     ['Result', 'Failure', 'Result']
     """
     check_integer("workers", workers, at_least=1)
+    check_integer("batch", batch, at_least=1)
     inspect.signature(refine).bind(None, None, **options)  # a wrong keyword fails here, once
-    return _in_order(iter(images), iter(probabilities), workers, {"threads": 1} | options)
+    options = {"threads": 1} | options
+    if client is not None:
+        return _on_cluster(_pairs(iter(images), iter(probabilities)), client, batch, options)
+    pool: Executor
+    if processes:  # a fork would copy the state of threads that are not there
+        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    else:
+        pool = ThreadPoolExecutor(workers)
+    return _in_order(iter(images), iter(probabilities), workers, pool, options)
 
 
 def _in_order(
     images: Iterator[Any],
     probabilities: Iterator[Any],
     workers: int,
+    pool: Executor,
     options: dict[str, Any],
 ) -> "Iterator[Result | Failure]":
     ahead: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
+    with pool:
         try:
             pairs = _pairs(images, probabilities)
             for index in count():
@@ -315,6 +341,39 @@ def _in_order(
         finally:
             for future in ahead:
                 future.cancel()
+
+
+def _on_cluster(
+    pairs: Iterator[tuple[Any, Any]], client: Any, batch: int, options: dict[str, Any]
+) -> "Iterator[Result | Failure]":
+    from densecrf.large.engines import run_tasks
+
+    batches = iter(lambda: list(islice(pairs, batch)), [])
+    tasks = ((batch * number, items, options) for number, items in enumerate(batches))
+    early: dict[int, list[Result | Failure]] = {}
+    following = 0
+    for number, found in run_tasks(_refine_batch, tasks, client, "refine"):
+        early[number] = found
+        while following in early:
+            yield from early.pop(following)
+            following += 1
+
+
+def _refine_batch(
+    first: int, items: list[tuple[Any, Any]], options: dict[str, Any]
+) -> "list[Result | Failure]":
+    """Refine some items on a worker."""
+    return [_refined(index, item, options) for index, item in enumerate(items, first)]
+
+
+def _refined(index: int, item: tuple[Any, Any], options: dict[str, Any]) -> "Result | Failure":
+    try:
+        image, known = (np.load(x) if isinstance(x, (str, Path)) else x for x in item)
+        result = refine(image, known, **options)
+    except Exception as error:
+        return Failure(index, error)
+    result.crf = None  # as large as the input
+    return result
 
 
 def _pairs(images: Iterator[Any], probabilities: Iterator[Any]) -> Iterator[tuple[Any, Any]]:

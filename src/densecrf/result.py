@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.changes import Changes, compare
+from densecrf.label_prior import given_unary
 from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Result:
         """How the labelling differs from what the unaries alone say."""
         if self.crf is None:
             raise ArgumentError("result", ..., "has no model to compare with; solve it again")
-        return compare(self.crf.unary, self.labels)
+        return compare(given_unary(self.crf), self.labels)
 
     @property
     def gap(self) -> float | None:
@@ -245,8 +246,8 @@ class Result:
     def verify(self, crf: "DenseCRF | None" = None) -> "Verification":
         """Recompute energy and lower bound by another path, in plain NumPy and float64.
 
-        Needs the model and the dual potentials: a result of ``solve(..., keep_dual=True)`` by a
-        method on the linear program. See `densecrf.verification`.
+        Needs the model and the dual point: a result of ``solve(..., keep_dual=True)`` by a method
+        that has a bound. See `densecrf.verification`.
 
         Parameters
         ----------
@@ -262,15 +263,14 @@ class Result:
         >>> bool(abs(result.verify().energy - result.energy) < 1e-6)
         True
         """
-        from densecrf.certificates import Tangent
         from densecrf.verification import declared, verify
 
         model = self.crf if crf is None else crf
-        if self.dual is None or isinstance(self.dual, Tangent):
+        if self.dual is None:
             remedy = (
-                "this result has no dual potentials; solve with keep_dual=True and a method on "
+                "this result has no dual point; solve with keep_dual=True and a method that has "
             )
-            raise ArgumentError("dual", ..., remedy + "the linear program")
+            raise ArgumentError("dual", ..., remedy + "a bound")
         if model is None:
             raise ArgumentError("crf", ..., "a loaded result has no model; give result.verify(crf)")
         if self.declared is not None:
@@ -280,7 +280,7 @@ class Result:
                     raise ArgumentError(
                         "crf", ..., f"its {name} is {own.get(name)}, that of the result {value}"
                     )
-        return verify(model, self.labels, self.dual)
+        return verify(model, self.labels, self.dual, device="device" in self.info)
 
     def plot(self, image: Any = None, path: Any = None, *, ax: Any = None) -> "Figure | Axes":
         """Draw the labels over the image, and energy and bound against time.
@@ -336,7 +336,8 @@ class Result:
                     "proven optimal: every optimum has their label"
                 )
         label, constant = self.best_constant
-        lines.append(f"  for scale    all pixels labelled {label}: {constant:,.3f}")
+        if isfinite(constant):
+            lines.append(f"  for scale    all pixels labelled {label}: {constant:,.3f}")
         last = len(self.trace) - 1
         lines.append(
             f"  effort       {self.seconds:.3f} s, {self.iterations} iterations, "

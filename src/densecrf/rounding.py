@@ -8,7 +8,7 @@ import numpy.typing as npt
 from densecrf.problem_base import ProblemBase
 from densecrf.validation import ArgumentError, IntArray, as_real_array, check_finite, check_integer
 
-__all__ = ["SWEEPS", "Descent", "Incumbent", "argmax", "icm", "interval"]
+__all__ = ["SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"]
 
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 UNDECIDED = 3  # labels whose level sets are tried in a rounding
@@ -226,16 +226,43 @@ class Incumbent:
         """Let a labelling be a candidate, after its sweeps."""
         descent = Descent(self.problem, labels)
         descent.sweeps(self.polish)
-        if descent.energy < self.energy:
-            self._keep(descent)
+        self._keep(descent)
 
     def _settle(self) -> None:
         if self._descent is not None and self._descent.sweeps(SWEEPS):
             self._keep(self._descent)
 
     def _keep(self, descent: Descent) -> None:
-        self._descent = descent
-        self.labels, self.energy = descent.labels, descent.energy
+        """Keep a labelling that is better; one that is by its descent's estimate is evaluated."""
+        if descent.energy < self.energy:
+            energy = self.problem.energy(descent.labels)
+            if energy < self.energy:
+                self._descent, self.labels, self.energy = descent, descent.labels, energy
+
+
+class Pace:
+    """Tells when the gap between the best energy and a method's bound has stopped halving.
+
+    Parameters
+    ----------
+    incumbent : Incumbent
+        The best labelling.
+    """
+
+    LEAST, WINDOW, SHARE = 20, 10, 0.5
+
+    def __init__(self, incumbent: Incumbent) -> None:
+        self._incumbent = incumbent
+        self._best = -float("inf")
+        self._gaps: list[float] = []
+
+    def slow(self, bound: float) -> bool:
+        """Take an iteration's bound in; return whether the last ten did not halve the gap."""
+        self._best = max(self._best, bound)
+        self._gaps.append(self._incumbent.energy - self._best)
+        if len(self._gaps) <= self.LEAST:
+            return False
+        return self._gaps[-1] > self.SHARE * self._gaps[-1 - self.WINDOW]
 
 
 def _scores(y: Any) -> npt.NDArray[Any]:

@@ -1,9 +1,10 @@
 r"""An independent check of a result: energy and bound once more, in plain NumPy and float64.
 
 Nothing here is shared with what made the result: filters are their explicit definitions (a matrix
-over all pairs, or the permutohedral lattice of Adams, Baek and Davis 2010 as arrays), built again
-from the features in double precision. Stored single-precision weights are not used, so numbers
-agree to about 1e-7, not to the last bit.
+over all pairs, Gaussians along axes, or the permutohedral lattice of Adams, Baek and Davis 2010 as
+arrays), built again from the features. What the definitions round, weights and normalising factors
+to float32, is rounded here, too, so that both are sums over the same numbers; docs/mathematics.md
+derives how far apart they can be.
 """
 
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.certificates import CertificateError, Mixture, Potentials, gamma
+from densecrf.certificates import CertificateError, Mixture, Potentials, Tangent, gamma
 from densecrf.filters.base import Levels
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ __all__ = ["Verification", "declared", "verify"]
 
 Doubles = npt.NDArray[np.float64]
 
-SINGLE, GRID = 1e-5, 2e-3  # of an energy's size: weights in single precision; cut-off Gaussians
+SINGLE = 2.0**-24  # unit of rounding, in single precision
+DEVICE = 1e-5  # of an energy's size: torch locates pixels by other roundings
+SMALLEST_MASS = 1e-20
+CUT = 1e-4  # where the Gaussians of the grid end
+MOST_PIXELS = 4096  # of a matrix with a diagonal, whose self terms are found one by one
 
 
 class Verification(NamedTuple):
@@ -34,9 +39,9 @@ class Verification(NamedTuple):
     lower_bound : float
         What the dual potentials prove.
     tolerance : float
-        How far these numbers may be from those of a result: 1e-5 of the numbers that they are sums
-        of, for weights stored in single precision (2e-3 for ``filter="grid"``, whose Gaussians are
-        cut off).
+        How far these numbers may be from those of a result: rounding errors in double precision,
+        and normalising factors that round either way (1e-5 of the numbers that they are sums of for
+        a result of ``device=``, whose operator is another in its last digits).
     """
 
     energy: float
@@ -80,8 +85,8 @@ def declared(crf: "DenseCRF") -> dict[str, Any]:
     }
 
 
-def verify(crf: "DenseCRF", labels: Any, dual: Any) -> Verification:
-    """Recompute the energy of a labelling and the bound of dual potentials.
+def verify(crf: "DenseCRF", labels: Any, dual: Any, *, device: bool = False) -> Verification:
+    """Recompute the energy of a labelling and the bound of a dual point.
 
     Parameters
     ----------
@@ -89,35 +94,65 @@ def verify(crf: "DenseCRF", labels: Any, dual: Any) -> Verification:
         The model.
     labels : array_like of int, (*spatial)
         The labelling.
-    dual : Potentials or Mixture
+    dual : Potentials, Mixture or Tangent
         The dual point, of a result with ``keep_dual=True``.
+    device : bool
+        Whether the result was computed on tensors.
     """
     x = crf.check_labels(labels)
     kernel = _Reference(crf)
     phi = crf.unary.astype(np.float64)
-    members, lengths = _nodes(crf)
-    unary = float(phi[x, np.arange(crf.n)].sum())
-    pairs = 0.0
-    for member, length in zip(members, lengths, strict=True):
-        inside = member[x]
-        pairs += 0.5 * length * float(((1 - inside) * kernel.apply(inside[None])[0]).sum())
-    r = np.zeros_like(phi)
-    parts = dual.parts if isinstance(dual, Mixture) else ((1.0, dual),)
-    for share, part in parts:
-        r += share * _dual_point(kernel, part, members, lengths, crf.n_labels)
+    costs, own = _costs(crf), phi[x, np.arange(crf.n)]
+    diagonal = kernel.diagonal() if np.diag(costs).any() else np.zeros(crf.n)
+    indicator = (np.arange(crf.n_labels)[:, None] == x).astype(np.float64)
+    pairs = float((indicator * kernel.apply(costs @ indicator)).sum())
+    energy = float(own.sum()) + 0.5 * (pairs - float((costs[x, x] * diagonal).sum()))
+    if isinstance(dual, Tangent):
+        r, constant, size = _tangent(crf, kernel, dual.y, costs, diagonal)
+    else:
+        members, lengths = _nodes(crf)
+        r, constant, size = np.zeros_like(phi), 0.0, float((members.T @ lengths).max())
+        for share, part in dual.parts if isinstance(dual, Mixture) else ((1.0, dual),):
+            r += share * _dual_point(kernel, part, members, lengths, crf.n_labels)
     least = (phi + r).min(0)
-    reach = float((members.T @ lengths).max())
-    mass = reach * float(kernel.mass.sum())
-    given = 2 * gamma(crf.n) * (mass + float(np.abs(least).sum()))
-    bound = float(least.sum()) - given
-    energy = unary + pairs
-    size = mass + float(np.abs(phi[x, np.arange(crf.n)]).sum())
-    tolerance = (GRID if crf.filter == "grid" else SINGLE) * size
+    mass, sums = size * float(kernel.mass.sum()), float(np.abs(least).sum()) + abs(constant)
+    rounding = 2 * gamma(crf.n) * (mass + sums)
+    bound = float(least.sum()) + constant - rounding
+    total = mass + float(np.abs(own).sum()) + sums
+    off = DEVICE * total if device else size * float((kernel.doubt * kernel.mass).sum())
+    tolerance = 4 * gamma(crf.n) * total + off
     if bound > energy + tolerance:
         raise CertificateError(
             f"the check found a bound of {bound!r} above an energy of {energy!r}"
         )
     return Verification(energy, bound, tolerance)
+
+
+def _costs(crf: "DenseCRF") -> Doubles:
+    """Return what two labels cost."""
+    if crf.tree is None and crf.compatibility is not None:
+        return np.asarray(crf.compatibility, np.float64)
+    members, lengths = _nodes(crf)
+    apart = np.abs(members[:, :, None] - members[:, None, :])
+    return np.asarray(0.5 * np.einsum("t,tij->ij", lengths, apart))
+
+
+def _tangent(
+    crf: "DenseCRF", kernel: "_Reference", y: Any, costs: Doubles, diagonal: Doubles
+) -> tuple[Doubles, float, float]:
+    """Return r, the constant and the size of the costs of the convex program's tangent at `y`."""
+    y, mass = y.astype(np.float64), kernel.mass
+    if crf.compatibility is None:
+        r = mass * y - kernel.apply(y)
+        return r, -0.5 * float((y * r).sum()), 4 * max(1.0, float(np.abs(y).max())) ** 2
+    y = y / y.sum(0)
+    size = float(np.abs(costs).sum(1).max())
+    centre = np.eye(crf.n_labels) - 1 / crf.n_labels  # onto vectors that add up to 0
+    spectrum = float(np.abs(np.linalg.eigvalsh(centre @ costs @ centre)).max())
+    c = (spectrum + 1e-9 * size) * (1 + 2 * gamma(crf.n)) * mass
+    product = costs @ kernel.apply(y) + c * y
+    r = product - 0.5 * c - 0.5 * np.diag(costs)[:, None] * diagonal
+    return r, -0.5 * float((y * product).sum()), 16 * size
 
 
 def _nodes(crf: "DenseCRF") -> tuple[Doubles, Doubles]:
@@ -133,63 +168,129 @@ def _dual_point(
     kernel: "_Reference", part: Potentials, members: Doubles, lengths: Doubles, labels: int
 ) -> Doubles:
     """Return r, (labels, n), of potentials, from the definition of the levels' order."""
-    scores = np.zeros((labels, kernel.n))
-    scores[slice(None) if part.labels is None else part.labels] = part.scores
     used = lengths > 0
-    nodes = members[used] @ scores
-    u = nodes if part.offsets is None else nodes + part.offsets
-    low, high = float(u.min()), float(u.max())
+    nodes = part.scores
+    if part.labels is None and not part.of_nodes:
+        nodes = (members[used] @ part.scores.astype(np.float64)).astype(np.float32)
+    u, rough = nodes.astype(np.float64), nodes
+    if part.offsets is not None:
+        u, rough = u + part.offsets, nodes + part.offsets
+    extents = np.stack([rough.min(1), rough.max(1)], 1)  # in single precision
     if part.cells is not None:
-        levels = Levels(max(2, int(np.ceil((high - low) * part.cells)) + 1), low, part.cells, False)
+        levels = Levels.by_cells(extents, part.cells)
     else:
-        levels = Levels.spanning(u, part.levels, hard=part.hard)
+        levels = Levels.spanning(extents, part.levels, hard=part.hard)
+    u = np.clip(u, extents[:, :1], extents[:, 1:])
+    mirrored = labels == 2 and len(lengths) == 2 == len(u) and not levels.hard
     out = np.zeros_like(u)
-    for row, scores_of in zip(out, u, strict=True):
-        t = levels.of(scores_of)
+    for row, potentials in zip(out, u[: 1 if mirrored else None], strict=False):
+        t = levels.of(potentials)
         near = [np.maximum(0, 1 - np.abs(t - h)) for h in range(levels.count)]
         filtered = kernel.apply(np.stack(near))
         for h, own in enumerate(near):
             row += own * (filtered[:h].sum(0) - filtered[h + 1 :].sum(0))
+    if mirrored:  # of two labels the first one's potentials count
+        out[1] = -out[0]
+    if part.labels is not None:
+        r = np.zeros((labels, kernel.n))
+        r[part.labels] = 0.5 * out
+        return r
     return np.asarray(members[used].T @ (0.5 * lengths[used][:, None] * out))
 
 
 class _Reference:
-    """The matrix K of a model, symmetrised, from its kernels' features."""
+    """The matrix K of a model, symmetrised, from its kernels' features.
+
+    Attributes
+    ----------
+    mass : ndarray, (n,)
+        Its row sums.
+    doubt : ndarray, (n,)
+        By what share entries of a row and its column may be off, for normalising factors in single
+        precision that round either way.
+    """
 
     def __init__(self, crf: "DenseCRF") -> None:
-        self.n = crf.n
-        exact = crf.filter in ("exact", "grid")
-        self._parts: list[tuple[float, Any, Doubles]] = []
+        self.n, self._shape = crf.n, crf.shape
+        self.doubt = np.zeros(crf.n)
+        self._parts: list[tuple[float, Any]] = []
         for kernel in crf.kernels:
             features = kernel.features(crf.shape).astype(np.float64)
-            part = _Pairs(features) if exact else _Lattice(features)
-            scale = np.ones(crf.n)
+            if crf.filter == "grid":
+                part: Any = _Grid(crf.shape, kernel.axis_sigmas(crf.shape))  # type: ignore[attr-defined]
+            else:
+                part = _Pairs(features) if crf.filter == "exact" else _Lattice(features)
             if crf.normalization == "symmetric":
-                mass = part.apply(np.ones((1, crf.n)), crf.blur == "forward")[0]
-                scale = 1 / np.sqrt(np.maximum(mass, 1e-20))
-            self._parts.append((kernel.weight, part, scale))
+                self._normalize(part, crf.blur == "forward")
+            self._parts.append((kernel.weight, part))
         self.mass = self.apply(np.ones((1, crf.n)))[0]
+
+    def _normalize(self, part: Any, forward: bool) -> None:
+        """Weigh a part by its masses' inverse square roots, as they are stored: in float32."""
+        mass = part.apply(np.ones((1, self.n)), forward)[0]
+        off = 2 * gamma(self.n)
+        ambiguous = (mass * (1 - off)).astype(np.float32) != (mass * (1 + off)).astype(np.float32)
+        doubt = np.where(ambiguous, 14 * SINGLE, 0.0)
+        if forward and isinstance(part, _Lattice):  # whose mass is summed in single precision
+            doubt = np.full(self.n, (part.longest_sum + 14) * SINGLE)
+        self.doubt = np.maximum(self.doubt, doubt)
+        stored = np.maximum(mass.astype(np.float32), np.float32(SMALLEST_MASS))
+        part.weigh(np.float32(1) / np.sqrt(stored))
 
     def apply(self, values: Doubles) -> Doubles:
         """Return values (channels, n) times K."""
         out = np.zeros_like(values)
-        for weight, part, scale in self._parts:
-            out += weight * scale * part.apply(scale * values)
+        for weight, part in self._parts:
+            out += weight * part.apply(values)
         return out
+
+    def diagonal(self) -> Doubles:
+        """Return the self terms, found one by one."""
+        if self.n > MOST_PIXELS:
+            raise ValueError(
+                f"verify: {self.n} pixels with a compatibility that has a diagonal; at most "
+                f"{MOST_PIXELS} can be checked"
+            )
+        unit = np.eye(self.n)
+        return np.array([self.apply(unit[a : a + 1])[0, a] for a in range(self.n)])
 
 
 class _Pairs:
     """All pairs of pixels."""
 
     def __init__(self, features: Doubles) -> None:
-        self._features = features
+        self._features, self._scale = features, np.ones(len(features))
+
+    def weigh(self, scale: Any) -> None:
+        self._scale = scale.astype(np.float64)
 
     def apply(self, values: Doubles, _forward: bool = False) -> Doubles:
         out = np.empty_like(values)
+        values = values * self._scale
         for a, row in enumerate(self._features):
             k = np.exp(-0.5 * np.square(self._features - row).sum(1))
-            out[:, a] = values @ k
+            out[:, a] = self._scale[a] * (values @ k)
         return out
+
+
+class _Grid:
+    """Gaussians along the axes of a grid, cut off."""
+
+    def __init__(self, shape: tuple[int, ...], sigmas: Any) -> None:
+        self._shape, self._scale = shape, np.ones(int(np.prod(shape)))
+        self._axes = []
+        for length, sigma in zip(shape, sigmas, strict=True):
+            apart = np.abs(np.arange(length)[:, None] - np.arange(length))
+            gaussian = np.exp(-0.5 * (apart / sigma) ** 2)
+            self._axes.append(gaussian * (apart <= np.ceil(sigma * np.sqrt(-2 * np.log(CUT)))))
+
+    weigh = _Pairs.weigh
+
+    def apply(self, values: Doubles, _forward: bool = False) -> Doubles:
+        out: Any = (values * self._scale).reshape(len(values), *self._shape)
+        for axis, matrix in enumerate(self._axes, 1):
+            out = np.moveaxis(np.tensordot(matrix, out, (1, axis)), 0, axis)
+        return np.asarray(out.reshape(values.shape) * self._scale)
 
 
 class _Lattice:
@@ -197,7 +298,8 @@ class _Lattice:
 
     def __init__(self, features: Doubles) -> None:
         n, d = features.shape
-        keys, self._weight = _corners(features)  # (n, d+1, d), (n, d+1)
+        keys, weight = _corners(features)  # (n, d+1, d), (n, d+1)
+        self._weight = weight.astype(np.float32)  # as they are stored
         low = keys.min((0, 1)) - d - 2
         sizes = keys.max((0, 1)) + d + 3 - low
         if float(np.prod(sizes.astype(np.float64))) > 2.0**62:
@@ -207,6 +309,8 @@ class _Lattice:
         vertices, corner = np.unique(codes, return_inverse=True)
         self._corner = corner.reshape(n, d + 1)
         self._count, self._scale = len(vertices), 1 / (1 + 2.0**-d)
+        #: Roundings on the way of a number through the filter.
+        self.longest_sum = int(np.bincount(self._corner.ravel()).max()) + 3 * d + 8
         steps = [-int(stride.sum()) + (d + 1) * int(stride[j]) for j in range(d)]
         steps.append(-int(stride.sum()))
         self._neighbours = [
@@ -220,15 +324,20 @@ class _Lattice:
         place = np.minimum(np.searchsorted(vertices, wanted), len(vertices) - 1)
         return np.where(vertices[place] == wanted, place, len(vertices))
 
+    def weigh(self, scale: Any) -> None:
+        self._weight = self._weight * scale[:, None]
+
     def apply(self, values: Doubles, forward: bool = False) -> Doubles:
         return np.stack([self._filtered(row, forward) for row in values])
 
     def _filtered(self, values: Doubles, forward: bool) -> Doubles:
-        entries = (self._weight * values[:, None]).ravel()
-        splat: Any = np.bincount(self._corner.ravel(), entries, minlength=self._count)
+        weight = self._weight.astype(np.float64)
+        splat: Any = np.bincount(
+            self._corner.ravel(), (weight * values[:, None]).ravel(), minlength=self._count
+        )
         orders = (self._neighbours,) if forward else (self._neighbours, self._neighbours[::-1])
         blurred: Any = sum(self._blurred(splat, order) for order in orders) / len(orders)
-        return np.asarray(self._scale * (self._weight * blurred[self._corner]).sum(1))
+        return np.asarray(self._scale * (weight * blurred[self._corner]).sum(1))
 
     @staticmethod
     def _blurred(values: Doubles, axes: Any) -> Any:
@@ -239,13 +348,16 @@ class _Lattice:
 
 
 def _corners(features: Doubles) -> tuple[Any, Doubles]:
-    """Return the keys and barycentric weights of each point's enclosing simplex."""
+    """Return the keys and barycentric weights of each point's enclosing simplex.
+
+    The order of the operations is part of the definition: it decides between simplices that touch.
+    """
     n, d = features.shape
     scaled = features * (np.sqrt(2 / 3) * (d + 1) / np.sqrt(_products(d)))
     x = np.zeros((n, d + 1))
-    for i in range(d):
-        x[:, : i + 1] += scaled[:, i, None]
-        x[:, i + 1] -= (i + 1) * scaled[:, i]
+    for i in range(d, 0, -1):
+        x[:, i] = x[:, 0] - i * scaled[:, i - 1]
+        x[:, 0] += scaled[:, i - 1]
     zero = np.floor(x / (d + 1) + 0.5) * (d + 1)
     rank = np.argsort(np.argsort(zero - x, 1, kind="stable"), 1, kind="stable")
     rank += np.rint(zero.sum(1) / (d + 1)).astype(np.int64)[:, None]

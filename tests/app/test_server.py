@@ -169,7 +169,7 @@ def test_only_loopback_is_served(host):
         check_host(host)
     done = subprocess.run(
         [sys.executable, "-m", "densecrf", "app", "--host", host or " ", "--no-browser"],
-        check=False, capture_output=True, text=True, timeout=60,
+        check=False, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 1
     assert "this machine alone" in done.stderr

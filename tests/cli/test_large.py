@@ -3,11 +3,12 @@
 import json
 
 import dask
+import distributed
 import numpy as np
 import pytest
 from PIL import Image
 
-from command_line import densecrf, said
+from command_line import densecrf, said, write_examples
 from densecrf.cli import large
 from large_scenes import crowd
 
@@ -70,3 +71,21 @@ def test_inputs_are_never_written(tmp_path, inputs):
     result = densecrf("segment", *inputs, "--out", inputs[0], "--tile", "64")
     assert result.exit_code == 2
     assert np.asarray(Image.open(inputs[0])).shape == (70, 90, 3)
+
+
+def test_a_folder_on_a_cluster(tmp_path):
+    write_examples(tmp_path)
+    (tmp_path / "probs" / "b.npy").unlink()
+    arguments = ("segment", tmp_path / "images", "--probs", tmp_path / "probs", "--no-adapt")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0", processes=True
+    ) as cluster:
+        address = cluster.scheduler_address
+        result = densecrf(*arguments, "--out", tmp_path / "out", "--scheduler", address, "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert [each["name"] for each in found["results"]] == ["a", "c"]
+    assert list(found["failures"]) == ["b"]
+    densecrf(*arguments, "--out", tmp_path / "here")
+    for name in ("a.png", "c.png"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -96,15 +98,28 @@ if __name__ == "__main__":
 """
 
 
+def _complete(storage):
+    """Return how many trials a search has completed."""
+    if not storage.exists():
+        return 0
+    with contextlib.closing(sqlite3.connect(storage)) as base:
+        try:
+            rows = base.execute("select count(*) from trials where state = 'COMPLETE'")
+            return rows.fetchone()[0]
+        except sqlite3.OperationalError:  # not yet made, or being written
+            return 0
+
+
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_a_killed_search_goes_on(tiny, tmp_path):
     script, storage = tmp_path / "run.py", tmp_path / "t.sqlite"
     script.write_text(SCRIPT)
-    process = subprocess.Popen([sys.executable, str(script), str(tiny), str(storage)])
-    time.sleep(6)
-    process.send_signal(signal.SIGKILL)
+    command = [sys.executable, str(script), str(tiny), str(storage)]
+    process = subprocess.Popen(command, start_new_session=True)
+    while process.poll() is None and not _complete(storage):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)  # its workers, too
     process.wait()
-    time.sleep(1.5)  # the worker sees that it is alone after its trial
     tuned = tune(target_of(tiny), storage, trials=1)
     before = len([t for t in tuned.trials if t[2] in ("complete", "pruned")])
     assert before >= 1

@@ -84,7 +84,7 @@ def test_solve_with_unusual_standard_deviations():
 
 
 def test_images_from_zero_to_one_are_warned_of():
-    with pytest.warns(UserWarning, match="give 255") as caught:
+    with pytest.warns(UserWarning, match="rgbim: values .* give 255 . rgbim, .* srgb") as caught:
         model(rgbim=IMAGE / 255)
     assert [each.filename for each in caught] == [__file__]
 

@@ -7,7 +7,8 @@ import threading
 import numpy as np
 import pytest
 
-from densecrf.large import refine
+from densecrf import refine_many
+from densecrf.large import engines, refine
 from large_scenes import MODEL, crowd
 
 distributed = pytest.importorskip("distributed")
@@ -85,10 +86,36 @@ def test_a_lost_scheduler_is_named_and_the_run_goes_on(tmp_path, inputs):
             ending.start()
             ending.join()
 
-    with pytest.raises(ConnectionError, match="finished tiles are kept"):
+    with pytest.raises(ConnectionError, match="what is finished is kept"):
         refine(*inputs, **OPTIONS, out=out, client=client, progress=close)
     client.close()
     made = []
     refine(*inputs, **OPTIONS, out=out, progress=lambda stage, *_: made.append(stage))
     np.testing.assert_array_equal(np.load(out), refine(*inputs, **OPTIONS).labels)
     assert "masses" not in made
+
+
+def test_many_images_in_batches(tmp_path, cluster):
+    image, p = crowd((12, 14), 2)
+    images, probs = [image] * 23, [p] * 23
+    probs[7] = np.full_like(p, np.nan)
+    np.save(tmp_path / "p.npy", p)
+    probs[9] = str(tmp_path / "p.npy")
+    options = {"axis": 0, "method": "mf5"}
+    found = list(refine_many(images, probs, client=cluster, batch=4, **options))
+    assert [type(each).__name__ for each in found] == [
+        "Failure" if index == 7 else "Result" for index in range(23)
+    ]
+    assert found[7].index == 7
+    expected = next(refine_many([image], [p], **options)).labels
+    assert all((each.labels == expected).all() for each in found if each)
+
+
+def test_a_cluster_without_workers_does_not_wait_for_ever(inputs, monkeypatch):
+    monkeypatch.setattr(engines, "PATIENCE", 1)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0", processes=True) as local,
+        distributed.Client(local) as client,
+        pytest.raises(ConnectionError, match="no workers for 1 s"),
+    ):
+        refine(*inputs, **OPTIONS, client=client)

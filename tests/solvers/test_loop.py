@@ -18,7 +18,7 @@ ENERGIES = {2: 12.0, 0: 10.0, 1: 9.0}  # of the constant labellings
 def problem(monkeypatch):
     problem = Problem(oracles.case(1).crf)
     monkeypatch.setattr(problem, "energy", lambda labels: ENERGIES[int(labels[0])])
-    monkeypatch.setattr(loop, "Costs", lambda _, dual: SimpleNamespace(bound=dual))
+    monkeypatch.setattr(loop, "Costs", lambda _, dual, __: SimpleNamespace(bound=dual, dual=dual))
     return problem
 
 
@@ -57,20 +57,17 @@ def test_it_may_bring_the_gap_within_what_was_asked(problem):
     assert outcome.message == "iteration limit of 2 reached"
 
 
-def test_the_trace_never_rises_where_estimates_were_too_low(problem):
-    """Estimates: 9.5 and then 8 and 7; in double precision 10, 12 and 9.
-
-    The incumbent by the estimates is the one that is evaluated; rows before it are corrected.
-    """
+def test_what_is_best_by_its_estimate_is_evaluated(problem):
+    """Estimates: 9.5 and then 8 and 7; in double precision 10, 12 and 9."""
     found = [(0, 9.5), (2, 8.0), (1, 7.0)]
 
     def steps(_):
         for label, energy in found:
             labels = np.full(problem.n, label)
-            yield Step(problem.indicator(labels), None, 1.0, (1.0,), labels, energy)
+            yield Step(problem.indicator(labels), None, 1.0, (1.0,), labels, estimate=energy)
 
     start = Step(problem.indicator(np.full(problem.n, 2)), energy=12.0)
-    for count, energy in ((1, 10.0), (2, 12.0), (3, 9.0)):
+    for count, energy in ((1, 10.0), (2, 10.0), (3, 9.0)):
         limits = Limits(gap=0.5, max_iterations=count)
         outcome = drive(problem, lambda: start, steps, limits)
         assert outcome.energy == energy == outcome.trace.energy[-1]

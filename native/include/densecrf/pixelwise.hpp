@@ -51,6 +51,11 @@ double lower_bound(Planes, const float* phi, const float* r, float factor, Team&
 // The least and the largest number of each plane of u + v, (labels, 2); v may be null.
 void extents(Planes, const float* u, const float* v, float* out, Team& team);
 
+// Each plane of z + y, z may be null, less its least number and compressed into `span` between its
+// two ends of width `edge`, which are kept; `extents` as above.
+void compress_potentials(Planes, const float* z, const float* y, const float* extents, float span,
+                         float edge, float* out, Team& team);
+
 // r = factor · r, less a share of the mass that makes every plane add up to 0; planes of zeros
 // stay.
 void balance(Planes, float* r, const float* mass, double total_mass, float factor, Team& team);

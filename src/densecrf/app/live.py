@@ -1,5 +1,6 @@
 """Solve while the user draws: a preview, then the certified answer; the newest stroke wins."""
 
+import atexit
 import json
 import threading
 import time
@@ -61,6 +62,7 @@ class Live:
         self._warm: dict[int, npt.NDArray[np.float32]] = {}
         self._thread = threading.Thread(target=self._run, name="densecrf-live", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # a thread that is in native code cannot outlive Python
 
     def ask(self, question: Question) -> None:
         """Solve this next; what is being solved is given up."""
@@ -70,6 +72,7 @@ class Live:
 
     def close(self) -> None:
         """End the thread."""
+        atexit.unregister(self.close)
         with self._changed:
             self._closed = True
             self._changed.notify()

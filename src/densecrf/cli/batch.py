@@ -13,6 +13,7 @@ from densecrf.cli.reports import describe
 __all__ = ["Batch", "Interrupted", "Watch", "run_batch"]
 
 Item = TypeVar("Item")
+LARGEST_TASK = 64  # items in one task of a cluster: its scheduler is not to choke on small ones
 
 
 class Interrupted(Exception):  # noqa: N818 - it is no error
@@ -59,6 +60,7 @@ def run_batch(
     *,
     jobs: int = 1,
     progress: bool = True,
+    client: Any = None,
 ) -> Batch:
     """Do the work of every item; one that fails does not stop the others.
 
@@ -74,7 +76,11 @@ def run_batch(
         Items at a time.
     progress : bool
         Show a bar with the time left.
+    client : dask.distributed.Client, optional
+        Whose workers do the work, some items in each task; `work` must be picklable.
     """
+    if client is not None:
+        return _on_cluster(items, name, work, progress, client)
     batch = Batch()
     with (
         progress_bar("images", progress) as tell,
@@ -104,6 +110,59 @@ def run_batch(
                 if future.done() and not future.cancelled():
                     _collect(batch, item_name, future)
     return batch.ordered([name(item) for item in items])
+
+
+def _on_cluster(
+    items: Sequence[Item],
+    name: Callable[[Item], str],
+    work: Callable[[Item, "Watch"], dict[str, Any]],
+    progress: bool,
+    client: Any,
+) -> Batch:
+    from densecrf.large.engines import run_tasks
+
+    batch = Batch()
+    size = max(1, min(LARGEST_TASK, len(items) // (4 * max(1, len(client.nthreads())))))
+    tasks = [(work, items[first : first + size]) for first in range(0, len(items), size)]
+    with progress_bar("images", progress) as tell:
+        try:
+            for number, answers in run_tasks(_some, tasks, client, "images"):
+                for item, (result, failure) in zip(tasks[number][1], answers, strict=True):
+                    if failure is None:
+                        batch.results[name(item)] = result
+                    else:
+                        batch.failures[name(item)] = failure
+                tell(len(batch.results) + len(batch.failures), len(items), "")
+        except KeyboardInterrupt:
+            batch.interrupted = True
+    return batch.ordered([name(item) for item in items])
+
+
+def _some(
+    work: Callable[[Item, "Watch"], dict[str, Any]], items: Sequence[Item]
+) -> list[tuple[dict[str, Any], str | None]]:
+    """Do the work of some items on a worker; give the result or the reason of each failure."""
+    watch = Watch(threading.Event(), lambda _: None)
+    answers = []
+    for item in items:
+        one: Batch = Batch()
+        future: Future[dict[str, Any]] = Future()
+        _settle(future, work, item, watch)
+        _collect(one, "item", future)
+        answers.append((one.results.get("item", {}), one.failures.get("item")))
+    return answers
+
+
+def _settle(
+    future: Future[dict[str, Any]],
+    work: Callable[[Item, "Watch"], dict[str, Any]],
+    item: Item,
+    watch: "Watch",
+) -> None:
+    try:
+        future.set_result(work(item, watch))
+    except Exception as error:
+        future.set_exception(error)
 
 
 def _collect(batch: Batch, name: str, future: Future[dict[str, Any]]) -> None:

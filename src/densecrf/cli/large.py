@@ -20,7 +20,7 @@ from densecrf.large.outputs import SUFFIXES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Scheduler", "Tile", "is_large", "segment_large"]
+__all__ = ["Scheduler", "Tile", "connected", "is_large", "segment_large"]
 
 LARGE = 1 << 26  # pixels from which on an image is cut into tiles
 SIDE = 2048  # of a tile
@@ -104,7 +104,7 @@ def segment_large(
     )
     record = None if force else _done_before(labels, record_path, settings)
     if record is None:
-        with _client(scheduler) as client, progress_bar("tiles", not (quiet or as_json)) as tell:
+        with connected(scheduler) as client, progress_bar("tiles", not (quiet or as_json)) as tell:
             result = large.refine(
                 image,
                 known,
@@ -158,7 +158,7 @@ def _done_before(
 
 
 @contextmanager
-def _client(address: str | None) -> "Iterator[Any]":
+def connected(address: str | None) -> "Iterator[Any]":
     """Connect to a scheduler, where there is one."""
     if address is None:
         yield None

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,7 +17,7 @@ from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Interrupted, Watch, run_batch
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
-from densecrf.cli.large import Scheduler, Tile, is_large, segment_large
+from densecrf.cli.large import Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
@@ -112,9 +112,15 @@ def segment(
             model = model if found is None else replace(model, chosen=found)
         task = _Segment(model, solver, out, overlays, marginals, force, heard_here)
         task.check_outputs(todo)
-        batch = run_batch(
-            todo, lambda job: job.name, task, jobs=jobs, progress=not (quiet or as_json)
-        )
+        with connected(scheduler) as client:
+            batch = run_batch(
+                todo,
+                lambda job: job.name,
+                task if client is None else replace(task, heard_here=None),
+                jobs=jobs,
+                progress=not (quiet or as_json),
+                client=client,
+            )
     if as_json:
         results = [{"name": name, **record} for name, record in batch.results.items()]
         print_json({"results": results, "failures": batch.failures})
@@ -142,7 +148,8 @@ class _Segment:
     overlays: bool
     marginals: bool
     force: bool
-    heard_here: Callable[[], AbstractContextManager[list[str]]]
+    #: Where this process collects warnings; None on workers, which do so themselves.
+    heard_here: Callable[[], AbstractContextManager[list[str]]] | None
 
     def check_outputs(self, jobs: list[Job]) -> None:
         """Refuse jobs that would write onto an input, or onto each other's files."""
@@ -162,7 +169,9 @@ class _Segment:
         if not self.force and (before := _done_before(paths, settings)) is not None:
             return {**before, "skipped": True}
         watch.say(f"{job.name}: reading")
-        with self.heard_here() as heard:
+        with ExitStack() as stack:
+            hearing = self.heard_here or stack.enter_context(collecting_warnings())
+            heard = stack.enter_context(hearing())
             loaded = load(job, self.model)
             result = self._solve(job, loaded, watch)
         # The record comes last: where it is, the other files are whole.

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.deadline import check_deadline
 from densecrf.filters.base import Doubles, Filter, Levels
 from densecrf.native import core
 from densecrf.validation import (
@@ -102,6 +103,7 @@ class GridFilter(Filter):
 
     def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
         """Convolve along each axis by shifted sums, in double precision."""
+        check_deadline()
         values = (planes * self._columns).reshape(len(planes), *self.shape)
         for axis, taps in enumerate(self._taps, 1):
             values = np.moveaxis(values, axis, 0)

@@ -146,6 +146,9 @@ class LatticeFilter(Filter):
         rows = ones if rows is None else rows
         return self._sibling(self._lattice.scaled(columns, rows, 0), columns, rows)
 
+    def _row_sums(self) -> npt.NDArray[np.floating[Any]]:
+        return super()._row_sums() if self.symmetric else self.mass
+
     def rescaled(self, scale: FloatArray) -> "LatticeFilter":
         """Return a filter on this lattice, whose weights change."""
         self._lattice.weigh(scale, scale, 0)

@@ -63,7 +63,8 @@ def _dual_to_file(dual: Dual) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         members = {"scores": part.scores, "offsets": part.offsets, "labels": part.labels}
         given = {name: np.asarray(value) for name, value in members.items() if value is not None}
         arrays |= {f"dual.{number}.{name}": value for name, value in given.items()}
-        numbers = {"cells": part.cells, "levels": part.levels, "hard": part.hard}
+        names = ("cells", "levels", "hard", "of_nodes")
+        numbers = {name: getattr(part, name) for name in names}
         rows.append({"share": float(share), **numbers, "arrays": list(given)})
     kind = "mixture" if isinstance(dual, Mixture) else "potentials"
     return {"kind": kind, "parts": rows}, arrays
@@ -79,7 +80,13 @@ def _dual_from_file(path: str | os.PathLike[str], head: dict[str, Any]) -> Dual:
         found = read_npz(path, list(names.values()))
         arrays = {name: np.array(found[member]) for name, member in names.items()}
         cells = None if row["cells"] is None else float(row["cells"])
-        part = Potentials(cells=cells, levels=int(row["levels"]), hard=bool(row["hard"]), **arrays)
+        part = Potentials(
+            cells=cells,
+            levels=int(row["levels"]),
+            hard=bool(row["hard"]),
+            of_nodes=bool(row.get("of_nodes", False)),
+            **arrays,
+        )
         parts.append((float(row["share"]), part))
     if head["kind"] == "potentials":
         ((_, only),) = parts

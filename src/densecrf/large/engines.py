@@ -1,28 +1,33 @@
 """Who runs the tasks: this process, or the workers of a Dask cluster."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import islice
-from typing import Any
+from secrets import token_hex
+from typing import Any, TypeVar
 
 __all__ = ["run_tasks"]
 
 RETRIES = 3  # of a task that raises an OSError: a network file system may recover
 DEATHS = 30  # of workers, for each task, before it is held responsible
 
-Task = Callable[..., dict[str, Any]]
+PATIENCE = 600  # seconds without any worker
+
+Answer = TypeVar("Answer")
 
 
 def run_tasks(
-    task: Task, arguments: Sequence[tuple[Any, ...]], client: Any, name: str
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Run tasks; yield the number and the record of each as it is done.
+    task: Callable[..., Answer], arguments: Iterable[tuple[Any, ...]], client: Any, name: str
+) -> Iterator[tuple[int, Answer]]:
+    """Run tasks; yield the number and the answer of each as it is done.
+
+    Arguments are taken from the iterable as workers become free, a few tasks ahead.
 
     Parameters
     ----------
     task : callable
         What to run; it may run more than once.
-    arguments : sequence of tuple
+    arguments : iterable of tuple
         Of each task; small.
     client : dask.distributed.Client or None
         Whose workers run them; None: this process, one after the other, each with all threads of
@@ -34,62 +39,79 @@ def run_tasks(
         for number, given in enumerate(arguments):
             yield number, task(*given)
         return
-    yield from _distributed(task, arguments, client, name)
-
-
-def _distributed(
-    task: Task, arguments: Sequence[tuple[Any, ...]], client: Any, name: str
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    distributed: Any = import_module("distributed")
-
-    def submit(number: int) -> Any:
-        future = client.submit(
-            task, *arguments[number], pure=False, retries=RETRIES, key=_key(name, number)
-        )
-        numbers[future.key] = number
-        return future
-
-    numbers: dict[str, int] = {}
-    deaths: dict[int, int] = {}
-    ahead = max(2, 2 * len(client.nthreads()))  # enough to keep workers busy
-    left = iter(range(len(arguments)))
-    running = distributed.as_completed([submit(number) for number in islice(left, ahead)])
     try:
-        for future in running:
-            number = numbers.pop(future.key)
-            try:
-                record = future.result()
-            except distributed.KilledWorker as error:
-                deaths[number] = deaths.get(number, 0) + 1
-                if deaths[number] > DEATHS:
-                    raise RuntimeError(
-                        f"{name}, tile {number}: {DEATHS} workers died at it; give workers more "
-                        "memory, or smaller tiles. Finished tiles are kept: run again to go on"
-                    ) from error
-                running.add(submit(number))
-                continue
-            yield number, record
-            following = next(left, None)
-            if following is not None:
-                running.add(submit(following))
-    except (TimeoutError, OSError) as error:
+        yield from _Distributed(task, client, name).run(arguments)
+    except GeneratorExit:
+        raise
+    except BaseException as error:
         if client.status == "running":
             raise
-        raise ConnectionError(_gone(client)) from error
-    except BaseException as error:
-        if client.status != "running" and not isinstance(error, GeneratorExit):
-            raise ConnectionError(_gone(client)) from error
-        raise
+        raise ConnectionError(
+            "the scheduler is gone; what is finished is kept: run again with another one to go on"
+        ) from error
 
 
-def _key(name: str, number: int) -> str:
-    from secrets import token_hex
+class _Distributed:
+    """Tasks on their way through a cluster."""
 
-    return f"{name}-{token_hex(4)}-{number}"
+    def __init__(self, task: Callable[..., Any], client: Any, name: str) -> None:
+        self.task, self.client, self.name = task, client, name
+        self.library: Any = import_module("distributed")
+        self.given: dict[int, tuple[Any, ...]] = {}
+        self.numbers: dict[str, int] = {}
+        self.failed: dict[int, int] = {}
+        self.patience = PATIENCE
 
+    def run(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """Yield answers, in the order in which they come."""
+        left = iter(enumerate(arguments))
+        ahead = max(2, 2 * len(self.client.nthreads()))  # enough to keep workers busy
+        running = {self.submit(*each) for each in islice(left, ahead)}
+        while running:
+            for future in self.done(running):
+                running.discard(future)
+                number = self.numbers.pop(future.key)
+                try:
+                    answer = future.result()
+                except (OSError, self.library.KilledWorker, self.library.CancelledError) as error:
+                    self.count_failure(number, error)
+                    running.add(self.submit(number, self.given[number]))
+                    continue
+                del self.given[number]
+                yield number, answer
+                running |= {self.submit(*each) for each in islice(left, 1)}
 
-def _gone(client: Any) -> str:
-    return (
-        f"the scheduler {client.scheduler.address if client.scheduler else ''} is gone; finished "
-        "tiles are kept: run again with another one to go on"
-    )
+    def done(self, running: set[Any]) -> list[Any]:
+        """Wait for tasks that have ended; where no worker comes for long, say so."""
+        try:
+            self.library.wait(running, timeout=self.patience, return_when="FIRST_COMPLETED")
+        except TimeoutError:
+            if not self.client.nthreads():
+                raise ConnectionError(
+                    f"no workers for {self.patience} s; what is finished is kept: start some, and "
+                    "run again to go on"
+                ) from None
+        except self.library.CancelledError:
+            if self.client.status != "running":
+                raise
+        return [future for future in running if future.done()]
+
+    def submit(self, number: int, given: tuple[Any, ...]) -> Any:
+        """Give a task to the scheduler."""
+        key = f"{self.name}-{token_hex(4)}-{number}"
+        self.given[number], self.numbers[key] = given, number
+        return self.client.submit(self.task, *given, pure=False, key=key)
+
+    def count_failure(self, number: int, error: BaseException) -> None:
+        """Raise where a task has failed too often, or will fail for good."""
+        if self.client.status != "running":
+            raise error
+        self.failed[number] = self.failed.get(number, 0) + 1
+        if isinstance(error, OSError):
+            if self.failed[number] > RETRIES:
+                raise error
+        elif self.failed[number] > DEATHS:
+            raise RuntimeError(
+                f"{self.name}, task {number}: {DEATHS} workers died at it; give workers more "
+                "memory, or smaller tiles. What is finished is kept: run again to go on"
+            ) from error

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from densecrf.large.job import Gaussian, Job
-from densecrf.large.sources import Moved, Source, open_source
+from densecrf.large.sources import Moved, Source, Valid, open_source
 from densecrf.large.tiles import Tiling
 from densecrf.layouts import COLOR_CHANNELS
 from densecrf.presets import Model
@@ -53,6 +53,9 @@ def plan(
     found = _kind(scores, content, kind, grid)
     count = _label_count(scores, content, n_labels)
     held = None if mask is None else _mask(mask, grid)
+    nodata = getattr(picture, "nodata", None)
+    if nodata is not None:
+        held = Valid(picture, nodata, held)
     if picture.dtype != np.uint8 and picture.dtype != bool and image_range is None:
         raise ArgumentError(
             "image_range",
@@ -143,7 +146,7 @@ def _scores(
     scores: Source, grid: tuple[int, ...], kind: str | None, axis: int | None
 ) -> list[tuple[Source, str]]:
     axes = tuple(range(len(scores.shape)))
-    if scores.shape == grid:
+    if scores.shape == grid and axis is None:
         whole = kind == "labels" or (kind is None and scores.dtype.kind in "bui")
         return [(scores, "labels" if whole else "map")]
     named = {0, len(axes) - 1} if axis is None else {axis % len(axes)}

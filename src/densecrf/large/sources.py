@@ -17,7 +17,7 @@ from densecrf.io.errors import FileFormatError
 from densecrf.large.tiles import Box
 from densecrf.validation import ArgumentError
 
-__all__ = ["Moved", "Source", "needs", "open_raster", "open_source"]
+__all__ = ["Moved", "Source", "Valid", "needs", "open_raster", "open_source"]
 
 
 class Source(Protocol):
@@ -240,6 +240,40 @@ class _Dataset:
 
     def read(self, box: Box) -> npt.NDArray[Any]:
         return np.asarray(self._read(lambda data: data[box]))
+
+
+@dataclass(frozen=True)
+class Valid:
+    """The pixels of a source (*grid, channels) that hold data, and are inside a mask."""
+
+    source: Source
+    nodata: float
+    mask: Source | None = None
+    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(bool))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return self.source.shape[:-1]
+
+    @property
+    def identity(self) -> str:
+        """The source's and the mask's."""
+        return f"{self.source.identity} {'' if self.mask is None else self.mask.identity}"
+
+    @property
+    def portable(self) -> bool:
+        """Whether a worker can open it."""
+        return self.source.portable and (self.mask is None or self.mask.portable)
+
+    def read(self, box: Box) -> npt.NDArray[Any]:
+        """Return a window."""
+        values = self.source.read((*box, slice(0, self.source.shape[-1])))
+        empty = np.isnan(values) if np.isnan(self.nodata) else values == self.nodata
+        held = ~empty.all(-1)
+        if self.mask is not None:
+            held &= np.asarray(self.mask.read(box)).reshape(held.shape).astype(bool)
+        return np.asarray(held)
 
 
 @dataclass(frozen=True)

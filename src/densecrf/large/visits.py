@@ -20,7 +20,7 @@ from densecrf.projections import compressed
 from densecrf.rounding import Incumbent
 from densecrf.solvers.lp import lp_start
 from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.primal_dual import EDGE, SPAN, primal_dual
+from densecrf.solvers.primal_dual import EDGE, SPAN, Average, primal_dual
 from densecrf.validation import FloatArray, IntArray
 
 __all__ = ["Before", "certificate", "iterate", "masses", "prices"]
@@ -89,8 +89,13 @@ def prices(job: Job, task: int) -> dict[str, Any]:
     return job.store.finish("prices", task, record)
 
 
-def iterate(job: Job, turn: int, task: int, before: Before | None, cells: float) -> dict[str, Any]:
-    """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels."""
+def iterate(
+    job: Job, turn: int, task: int, before: Before | None, cells: float, averaged: bool
+) -> dict[str, Any]:
+    """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels.
+
+    Where `averaged`, those of the iterations' average: the whole image restarts from it.
+    """
     local = job.local(job.tiling.tiles(turn)[task])
     stage = f"iterates-{turn}"
     if not len(local.core):
@@ -106,7 +111,7 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, cells: float)
         y, z, labels = _state(job, local, before)
     problem = TileProblem(crf, local.core, y, z, y.argmax(0), cells=cells, threads=job.threads)
     if job.method == "lp":
-        y, z, labels, bound = _linear_program(job, problem, y, z, labels)
+        y, z, labels, bound = _linear_program(job, problem, y, z, labels, averaged)
     else:
         step = next(mean_field(problem, y[:, local.core], iterations=1, tolerance=0.0))
         y, z, bound = step.y, np.zeros((0, problem.n), np.float32), 0.0
@@ -122,7 +127,12 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, cells: float)
 
 
 def _linear_program(
-    job: Job, problem: TileProblem, y: FloatArray, z: FloatArray | None, labels: IntArray
+    job: Job,
+    problem: TileProblem,
+    y: FloatArray,
+    z: FloatArray | None,
+    labels: IntArray,
+    averaged: bool,
 ) -> tuple[FloatArray, FloatArray, IntArray, float]:
     """Iterate the core; returns its marginals, potentials, labels and bound."""
     core = problem.core
@@ -134,10 +144,14 @@ def _linear_program(
         incumbent.consider(labels[core])
         y = np.ascontiguousarray(y[:, core])
     steps = primal_dual(problem, y, incumbent, own, cells=problem.cells, restarts=False)
-    *_, last = islice(steps, job.inner)
-    dual: Any = last.duals[0]
-    advanced = problem.nodes(dual.scores) + (0 if dual.offsets is None else dual.offsets)
-    return last.y, advanced, incumbent.labels, float(last.bound or 0.0)
+    kept, bound = Average(), 0.0
+    for step in islice(steps, job.inner):
+        dual: Any = step.duals[0]
+        advanced = problem.nodes(dual.scores) + (0 if dual.offsets is None else dual.offsets)
+        kept = kept if averaged else Average()
+        kept.add(step.y, advanced)
+        bound = float(step.bound or 0.0)
+    return kept.y, kept.z, incumbent.labels, bound
 
 
 def certificate(

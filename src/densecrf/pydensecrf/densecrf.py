@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.kernels import Bilateral, Features, Kernel, Spatial
+from densecrf.kernels import Bilateral, Features, Kernel, Spatial, largest_value
 from densecrf.model import DenseCRF as Model
 from densecrf.native import core
 from densecrf.pairwise import Pairwise
@@ -366,13 +366,14 @@ class DenseCRF2D(DenseCRF):
         image = checked_image(rgbim, self._height, self._width)
         sigma = scales("sxy", sxy, 2, "axes (x, y)", also="more")
         color = scales("srgb", srgb, image.shape[2], "channels of rgbim", also="more")
+        largest = largest_value(image, color, "rgbim", "srgb")
         planes = image.reshape(self._n, -1).T
         colors = [divided("srgb", plane, s) for plane, s in zip(planes, color, strict=True)]
         features = np.concatenate([self._positions(sigma), np.stack(colors, 1)], 1)
         self._add(
             features,
             lambda weight: (
-                Bilateral(image, sigma[::-1], color, weight)
+                Bilateral(image, sigma[::-1], color, weight, largest=largest)
                 if usual(sigma) and usual(color)
                 else Features(features, weight)
             ),

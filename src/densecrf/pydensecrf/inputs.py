@@ -100,5 +100,4 @@ def checked_image(rgbim: Any, height: int, width: int) -> npt.NDArray[Any]:
         if image.shape[:2] == (width, height):
             message += ": DenseCRF2D(width, height, labels) takes the width first"
         raise ArgumentError("rgbim", ..., message)
-    check_finite("rgbim", image)
     return image.reshape(height, width, -1)

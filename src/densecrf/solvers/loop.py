@@ -4,24 +4,24 @@ A method is a generator of `Step`: it does its mathematics and yields; everythin
 clock to Ctrl-C, is looked after here. Both hold inside iterations, too: see `densecrf.deadline`.
 """
 
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from densecrf.certificates import Costs, Dual, checked_bound
-from densecrf.deadline import OutOfTime, deadline
+from densecrf.certificates import Costs, Dual, Mixture, checked_bound
+from densecrf.deadline import OutOfTime, check_deadline, deadline, now
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
-from densecrf.validation import check_gap, check_integer, check_non_negative
+from densecrf.solvers.limits import Calls, Limits
 
-__all__ = ["Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
+__all__ = ["ROUNDING", "Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 
 PROVABLE = 1e-4  # gap from which on single pixels can be proven
 ROUNDING = 2.0**-24  # gap of what rounding the unaries to float32 changes: no smaller one is asked
+DOUBLE = 3.0  # what a filter call of a bound in double precision takes, in iterations (1.9 to 3.2)
 SINGLE = 1e-6  # gap that estimates in single precision cannot tell from 0
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
@@ -45,7 +45,9 @@ class Step:
     labels : array, (n,), optional
         The labelling to score, argmax of `y` by default.
     energy : float, optional
-        Its energy, where the method knows it already.
+        Its energy in double precision, where the method knows it already.
+    estimate : float, optional
+        An estimate of its energy: it is evaluated where this is below the best.
     info : dict
         Remarks for the result.
     cut : Outcome, optional
@@ -60,60 +62,20 @@ class Step:
     energy: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
     cut: "Outcome | None" = None
-
-
-@dataclass
-class Limits:
-    """When to stop, and who wants to know of each iteration."""
-
-    gap: float | None = None
-    time_limit: float | None = None
-    max_iterations: int | None = None
-    callback: Callable[["Outcome"], Any] | None = None
-    started: float = field(default_factory=time.perf_counter)
-
-    @classmethod
-    def checked(
-        cls,
-        gap: Any,
-        time_limit: Any,
-        max_iterations: Any,
-        callback: Callable[["Outcome"], Any] | None = None,
-    ) -> "Limits":
-        """Return what a user asks for; what makes no sense is refused."""
-        return cls(
-            None if gap is None else check_gap(gap),
-            None if time_limit is None else check_non_negative("time_limit", time_limit),
-            None
-            if max_iterations is None
-            else check_integer("max_iterations", max_iterations, at_least=0),
-            callback,
-        )
-
-    def seconds(self) -> float:
-        """Return the time since the start."""
-        return time.perf_counter() - self.started
-
-    @property
-    def deadline(self) -> float | None:
-        """The moment at which the time is up."""
-        return None if self.time_limit is None else self.started + self.time_limit
-
-    @property
-    def out_of_time(self) -> str:
-        """What a result says whose time was up."""
-        return "" if self.time_limit is None else f"time limit of {self.time_limit:g} s reached"
+    estimate: float | None = None
 
 
 @dataclass
 class Outcome:
     """The best so far, updated by each iteration; callbacks get it.
 
-    Bounds and energies are estimates in single precision; at the end, and where a proof is tried,
-    they are replaced by what is proven in double precision.
+    Bounds are estimates in single precision; at the end, and where a proof is tried, they are
+    replaced by what is proven in double precision.
     """
 
     trace: Trace = field(default_factory=Trace)
+    #: Whether the bound is to be proven at the end.
+    certified: bool = True
     y: Any = None
     labels: Any = None
     energy: float = float("inf")
@@ -123,16 +85,18 @@ class Outcome:
     interrupted: bool = False
     message: str = ""
     info: dict[str, Any] = field(default_factory=dict)
+    #: The best constant labelling's label and energy, where there was time for it.
+    best_constant: tuple[int, float] = (0, float("inf"))
     #: The dual point whose bound is proven, and how many labels it leaves at each pixel.
     dual: Dual | None = None
     possible: Any = None
     _proven: float = -float("inf")
     _costs: Costs | None = None
-    #: The best labelling among those whose energy was evaluated in double precision.
-    _evaluated: Any = None
-    _evaluated_energy: float = float("inf")
     _duals: tuple[Dual, ...] = ()
     _trial: float | None = None
+    #: Seconds of the shortest iteration, and of a filter call in double precision.
+    _iteration: float = 0.0
+    _double: float | None = None
     _next_trial: int = 0
     _scored: Any = None
     _scored_energy: float = float("inf")
@@ -144,7 +108,8 @@ class Outcome:
 
     def improve(self, problem: ProblemBase, finish: Finish, seconds: Callable[[], float]) -> None:
         """Finish the best labelling; where that lowers its energy, the trace's last row has it."""
-        labels, energy = finish(problem, self.labels)
+        labels, estimate = finish(problem, self.labels)
+        energy = problem.energy(labels) if estimate < self.energy else estimate
         if energy < self.energy:
             self.labels, self.energy = labels, energy
             trace = self.trace
@@ -154,10 +119,9 @@ class Outcome:
     def take(self, problem: ProblemBase, step: Step, seconds: float) -> None:
         """Score a step's labelling, keep what is better, and write a row of the trace."""
         labels = problem.argmax(step.y) if step.labels is None else step.labels
-        energy = step.energy
-        if energy is None:
-            unchanged = self._scored is not None and bool((labels == self._scored).all())
-            energy = self._scored_energy if unchanged else self._evaluated_by(problem, labels)
+        energy = self._energy_of(problem, labels, step)
+        if step.duals:
+            problem.total_mass_double  # noqa: B018 - bounds need it; not after the time limit
         self._scored, self._scored_energy = labels, energy
         if self.labels is None or energy < self.energy:
             self.energy, self.labels = energy, labels
@@ -175,16 +139,49 @@ class Outcome:
         trace.relaxed.append(step.relaxed)
         trace.lower_bound.append(self.lower_bound)
 
-    def prove(self, problem: ProblemBase, *, late: bool = False) -> float | None:
-        """Evaluate energy and bound in double precision; return the gap that is proven, if any.
+    def _energy_of(self, problem: ProblemBase, labels: Any, step: Step) -> float:
+        """Return the energy of a step's labelling; an estimate where that is not the best."""
+        if step.energy is not None:
+            return step.energy
+        if self._scored is not None and bool((labels == self._scored).all()):
+            return self._scored_energy
+        if step.estimate is not None and step.estimate >= self.energy:
+            return step.estimate
+        return problem.energy(labels)
 
-        Where it is `late`, by the most promising dual point alone.
+    def end(self, limits: Limits) -> float | None:
+        """Return when to end: in time for the bound, by what filter calls took so far."""
+        if limits.deadline is None or not self.certified or not self._duals:
+            return limits.deadline
+        call = DOUBLE * self._iteration if self._double is None else self._double
+        return limits.deadline - call * _filter_calls(self._duals[0])
+
+    def iterated(self, seconds: float) -> None:
+        """Count an iteration, and what it took."""
+        self._iteration = min(seconds, self._iteration) if self.iterations else seconds
+        self.iterations += 1
+
+    def prove(self, problem: ProblemBase, calls: Calls | None = None) -> float | None:
+        """Evaluate the bound in double precision; return the gap that is proven, if any.
+
+        Parameters
+        ----------
+        problem : ProblemBase
+            The problem.
+        calls : Calls, optional
+            The filter calls that may be made; any by default.
         """
-        self._evaluate(problem)
-        for dual in self._duals[:1] if late else self._duals:
-            costs = Costs(problem, dual)
+        calls = calls or Calls(None)
+        for dual in self._duals:
+            if not calls.another():
+                break
+            if calls.late and isinstance(dual, Mixture):
+                dual = dual.largest()
+            began = now()
+            costs = Costs(problem, dual, calls.another)
+            self._double = (now() - began) / max(1, _filter_calls(costs.dual))
             if costs.bound > self._proven:
-                self._proven, self.dual, self._costs = costs.bound, dual, costs
+                self._proven, self.dual, self._costs = costs.bound, costs.dual, costs
             if self.lower_bound is None or costs.bound >= self.lower_bound:
                 break
         self._duals = ()
@@ -193,24 +190,6 @@ class Outcome:
         rounding = problem.energy_rounding(self.labels)
         self._proven = checked_bound(self._proven, self.energy, rounding)
         return relative_gap(self.energy, self._proven)
-
-    def _evaluate(self, problem: ProblemBase) -> None:
-        """Take the best labelling's energy in double precision for its estimate.
-
-        Where an estimate was too low, the best may be one that was evaluated before, and rows of
-        the trace below its energy are corrected: they never rise.
-        """
-        if self.labels is not self._evaluated:
-            self._evaluated_by(problem, self.labels)
-        self.labels, self.energy = self._evaluated, self._evaluated_energy
-        self.trace.energy[:] = [max(row, self.energy) for row in self.trace.energy]
-
-    def _evaluated_by(self, problem: ProblemBase, labels: Any) -> float:
-        """Return the energy of a labelling in double precision; the best one is kept."""
-        energy = problem.energy(labels)
-        if energy < self._evaluated_energy or self._evaluated is None:
-            self._evaluated, self._evaluated_energy = labels, energy
-        return energy
 
     def reaches(self, problem: ProblemBase, gap: float) -> bool:
         """Return whether the asked gap is proven, where the estimates promise it."""
@@ -232,16 +211,16 @@ class Outcome:
         return False
 
     def certify(self, problem: ProblemBase, limits: Limits) -> None:
-        """Replace the estimates by what is proven; the trace's last row has it."""
-        late = self.interrupted or bool(self.message and self.message == limits.out_of_time)
-        gap = self.prove(problem, late=late)
+        """Replace the estimated bound by what is proven; the trace's last row has it."""
+        calls = Calls(-np.inf if self.interrupted else limits.deadline)
+        gap = self.prove(problem, calls)
         self.lower_bound = None if self.dual is None else self._proven
-        self.trace.energy[-1], self.trace.lower_bound[-1] = self.energy, self.lower_bound
+        self.trace.lower_bound[-1] = self.lower_bound
         costs, self._costs = self._costs, None
         if self.dual is None or gap is None:
             return
-        if gap <= PROVABLE and not late:
-            costs = costs or Costs(problem, self.dual)
+        if gap <= PROVABLE and (costs is not None or calls.another()):
+            costs = costs or Costs(problem, self.dual, calls.another)
             self.possible = costs.possible_labels(problem, self.labels, self.energy)
         if self.interrupted or limits.gap is None:
             return
@@ -264,7 +243,9 @@ def drive(
     """Run a method to its end or to a limit; return the best that was seen.
 
     Ctrl-C and the time limit end the run wherever it is and keep its best: the labelling that was
-    scored last, or, before any was, the argmin of the unary energies.
+    scored last, or, before any was, the argmin of the unary energies. A time limit ends it early
+    enough for the evaluation of the bound, by what the run's filter calls took; where it was later
+    than expected, one filter call is made past the limit.
 
     Parameters
     ----------
@@ -282,12 +263,14 @@ def drive(
     finish : callable, optional
         What is done to the best labelling of a method that has iterated and has time left.
     certified : bool
-        Whether the energy and the bound are to be proven at the end.
+        Whether the bound is to be proven at the end.
     """
-    outcome = Outcome()
+    outcome = Outcome(certified=certified)
     last: Step | None = None
     try:
         with deadline(limits.deadline):
+            if certified:
+                outcome.best_constant = problem.best_constant()
             last = start()
             if scored:
                 outcome.take(problem, last, limits.seconds())
@@ -295,8 +278,10 @@ def drive(
                 for last in _iterations(steps(last.y), outcome, problem, limits):  # noqa: B020
                     if scored:
                         outcome.take(problem, last, limits.seconds())
-                if finish is not None and outcome.iterations and not _late(limits):
-                    outcome.improve(problem, finish, limits.seconds)
+                if finish is not None and outcome.iterations:
+                    with deadline(outcome.end(limits)):
+                        check_deadline()
+                        outcome.improve(problem, finish, limits.seconds)
             else:
                 outcome.message, outcome.interrupted = last.cut.message, last.cut.interrupted
             if not scored:
@@ -307,7 +292,7 @@ def drive(
         outcome.interrupted, outcome.converged = True, False
         outcome.message = "interrupted: this is the best so far"
     if outcome.labels is None and last is not None and problem.filters_built:
-        outcome.take(problem, last, limits.seconds())
+        outcome.take(problem, replace(last, bound=None, duals=()), limits.seconds())
     if outcome.labels is None:
         return unscored(problem, limits, outcome)
     if certified:
@@ -321,6 +306,8 @@ def unscored(problem: ProblemBase, limits: Limits, outcome: Outcome) -> Outcome:
     Its energy is known where that takes no more than one filter call, and infinite otherwise.
     """
     outcome.message += "; nothing was scored: this is the argmin of the unary energies"
+    if problem.tree:
+        outcome.best_constant = problem.best_constant()  # without a filter call
     labels = problem.argmax(-problem.unary)
     energy = None if problem.filters_built else float("inf")
     step = Step(problem.indicator(labels), labels=labels, energy=energy)
@@ -333,13 +320,15 @@ def _iterations(
 ) -> Iterator[Step]:
     """Pass the steps on until one of the limits, which the outcome then has."""
     while not _reached(outcome, problem, limits):
-        step = next(steps, None)
+        began = now()
+        with deadline(outcome.end(limits)):
+            step = next(steps, None)
         if step is None:
             short = limits.gap is not None and outcome.gap is not None
             outcome.converged = not short
             outcome.message = "the method's last iteration" if short else "converged"
             return
-        outcome.iterations += 1
+        outcome.iterated(now() - began)
         yield step
         del step  # large
         if limits.callback is not None:
@@ -351,16 +340,18 @@ def _iterations(
 
 
 def _reached(outcome: Outcome, problem: ProblemBase, limits: Limits) -> bool:
-    if limits.gap is not None and outcome.reaches(problem, limits.gap):
+    end = outcome.end(limits)
+    late = end is not None and now() >= end
+    if limits.gap is not None and not late and outcome.reaches(problem, limits.gap):
         return True
     if limits.max_iterations is not None and outcome.iterations >= limits.max_iterations:
         outcome.message = f"iteration limit of {limits.max_iterations} reached"
         return True
-    if _late(limits):
+    if late:
         outcome.message = limits.out_of_time
-        return True
-    return False
+    return late
 
 
-def _late(limits: Limits) -> bool:
-    return limits.time_limit is not None and limits.seconds() >= limits.time_limit
+def _filter_calls(dual: Dual) -> int:
+    """Return how many filter calls the bound of a dual point takes."""
+    return len(dual.parts) if isinstance(dual, Mixture) else 1

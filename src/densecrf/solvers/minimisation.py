@@ -3,16 +3,17 @@
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.certificates import on_host
+from densecrf.certificates import Dual, Mixture, Tangent
 from densecrf.deadline import OutOfTime
 from densecrf.problem import Problem
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Result
-from densecrf.solvers.loop import Limits, Outcome, Step, drive, unscored
+from densecrf.solvers.loop import ROUNDING, Limits, Outcome, Step, drive, unscored
 from densecrf.solvers.registry import REGISTRY, Method
 from densecrf.validation import (
     ArgumentError,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
 __all__ = ["minimise", "solve"]
+
+BAR = 16  # characters of the progress bar
 
 
 def solve(
@@ -63,8 +66,8 @@ def solve(
         method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
     time_limit : float, optional
         Seconds after which to return the best so far, or the argmin of the unary energies where
-        nothing was scored yet. It holds while filters are built, too; what follows is one filter
-        call for the energy and one for the bound of what is returned.
+        nothing was scored yet. It holds while filters are built, too, and iterations end in time
+        for the evaluation of the bound; at most one filter call is made past it.
     max_iterations : int, optional
         Most iterations.
     threads : int, optional
@@ -72,7 +75,7 @@ def solve(
     callback : callable, optional
         Called after each iteration with the best so far; returning True stops.
     progress : bool
-        Print a line that follows the iterations.
+        Show a bar that follows the iterations, in terminals and notebooks.
     device : str or torch.device, optional
         Solve on torch tensors there, for example ``"cuda"``; needs PyTorch. Without it, on the CPU
         by the compiled core.
@@ -88,19 +91,21 @@ def solve(
     """
     if callback is not None and not callable(callback):
         raise ArgumentError("callback", callback, "give a function of the best so far")
-    told = _with_progress(callback, method) if progress else callback
-    limits = Limits.checked(gap, time_limit, max_iterations, told)
+    limits = Limits.checked(gap, time_limit, max_iterations, callback)
+    if progress:
+        limits.callback = _with_progress(limits, method)
     own = check_threads(threads)
     if device is None:
         problem: ProblemBase = Problem(crf, own)
         outcome = minimise(problem, method, limits, init, options)
     else:
         problem, outcome = _on_device(crf, device, method, limits, init, options)
+        outcome.info["device"] = str(device)
     if progress and outcome.iterations:
         print(file=sys.stderr)  # what comes next starts on a line of its own
     result = _packed(problem, method, outcome, limits)
     if keep_dual and outcome.dual is not None:
-        result.dual = on_host(problem, outcome.dual)
+        result.dual = _on_host(problem, outcome.dual)
     return result
 
 
@@ -243,22 +248,38 @@ def _start_of_method(problem: ProblemBase, name: str, limits: Limits) -> Step:
     return Step(found.y, labels=found.labels, energy=found.energy, info=info, cut=cut)
 
 
-def _with_progress(
-    callback: Callable[[Outcome], Any] | None, method: str
-) -> Callable[[Outcome], Any]:
-    """Return a callback that also keeps a line of the terminal up to date."""
+def _with_progress(limits: Limits, method: str) -> Callable[[Outcome], Any]:
+    """Return a callback that also keeps a line up to date, of a terminal or of a notebook's cell.
+
+    Its bar is full when the asked gap is reached, or the last iteration.
+    """
+    callback = limits.callback
 
     def show(outcome: Outcome) -> Any:
         gap = "" if outcome.gap is None else f"  gap {100 * outcome.gap:.4f} %"
-        line = f"{method}: iteration {outcome.iterations}  energy {outcome.energy:,.1f}{gap}"
+        line = f"{method} {_bar(outcome, limits)} iteration {outcome.iterations}"
+        line += f"  energy {outcome.energy:,.1f}{gap}"
         print(f"\r{line:<78}", end="", file=sys.stderr, flush=True)
         return None if callback is None else callback(outcome)
 
     return show
 
 
+def _bar(outcome: Outcome, limits: Limits) -> str:
+    shares = []
+    if limits.gap is not None and outcome.gap is not None:
+        aim = max(limits.gap, ROUNDING)  # each factor of the gap takes about the same time
+        shares.append(log(max(outcome.gap, aim)) / log(aim))
+    if limits.max_iterations:
+        shares.append(outcome.iterations / limits.max_iterations)
+    if limits.time_limit:
+        shares.append(limits.seconds() / limits.time_limit)
+    filled = round(BAR * min(1.0, max(0.0, *shares, 0.0)))
+    return "█" * filled + "·" * (BAR - filled)
+
+
 def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits) -> Result:
-    best, constant = problem.best_constant()
+    best, constant = outcome.best_constant
     _warn_of_constants(problem, method, outcome, best, constant)
     crf = problem.crf
     grid = crf.shape
@@ -281,6 +302,19 @@ def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits)
         info=outcome.info,
         crf=crf,
     )
+
+
+def _on_host(problem: ProblemBase, dual: Dual) -> Dual:
+    """Return a dual point with NumPy's arrays."""
+    if isinstance(dual, Tangent):
+        return Tangent(problem.to_numpy(dual.y))
+    if isinstance(dual, Mixture):
+        parts = ((share, _on_host(problem, part)) for share, part in dual.parts)
+        return Mixture(tuple(parts))  # type: ignore[arg-type]
+    offsets = None if dual.offsets is None else problem.to_numpy(dual.offsets)
+    summed = dual.labels is None and not problem.potts
+    scores = problem.to_numpy(problem.nodes(dual.scores) if summed else dual.scores)
+    return dual._replace(scores=scores, offsets=offsets, of_nodes=summed)
 
 
 def _warn_of_constants(

@@ -15,9 +15,8 @@ from typing import Any
 
 from densecrf.certificates import Potentials
 from densecrf.problem_base import ProblemBase
-from densecrf.rounding import Incumbent
+from densecrf.rounding import Incumbent, Pace
 from densecrf.solvers.loop import Step
-from densecrf.solvers.pace import Pace
 
 __all__ = ["multipliers"]
 

@@ -21,11 +21,10 @@ from typing import Any
 
 from densecrf.certificates import Potentials
 from densecrf.problem_base import ProblemBase
-from densecrf.rounding import Incumbent
+from densecrf.rounding import Incumbent, Pace
 from densecrf.solvers.loop import Step
-from densecrf.solvers.pace import Pace
 
-__all__ = ["primal_dual"]
+__all__ = ["Average", "primal_dual"]
 
 SPAN, EDGE = 48.0, 16.0  # levels of the potentials, and of each end that is kept exactly
 STEP = 1.3  # times 1 / L; below 4/3 (He, Ma, Li and Yuan 2022)
@@ -63,7 +62,7 @@ def primal_dual(
         The marginals, and the potentials in levels.
     """
     step: Any = STEP / (cells * problem.lipschitz)
-    v, best, stalled, average, pace = y, -float("inf"), 0, _Average(), Pace(incumbent)
+    v, best, stalled, average, pace = y, -float("inf"), 0, Average(), Pace(incumbent)
     iteration = 0
     while True:
         iteration += 1
@@ -88,12 +87,12 @@ def primal_dual(
             mean, of_average, _, _ = problem.descend(mean, r, step, mean)
             if of_average > bound:
                 y, z, v = mean, dual.offsets, mean
-            best, stalled, average = max(best, of_average), 0, _Average()
+            best, stalled, average = max(best, of_average), 0, Average()
             yield _step(y, of_average, dual, incumbent)
             r = mean = dual = None
         if iteration == SLOW and cells > DAMPED:  # the same flow, in longer potentials
             cells, step, z = DAMPED, step / DAMPED, z / DAMPED
-            average = _Average()
+            average = Average()
 
 
 def _step(y: Any, bound: float, dual: Potentials, incumbent: Incumbent) -> Step:
@@ -101,7 +100,7 @@ def _step(y: Any, bound: float, dual: Potentials, incumbent: Incumbent) -> Step:
     return Step(y, bound=bound, duals=(dual,), labels=labels, energy=energy)
 
 
-class _Average:
+class Average:
     """The average of some iterates."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@ r"""PROX-LP: proximal minimisation of the linear program (Algorithm 1 of the pap
 
 Each proximal step minimises :math:`\tilde E(y) + \tfrac1{2\lambda}\lVert y - y^k\rVert^2` (Eq. 5)
 over the product of simplices through its dual (Eq. 8), with blocks α (by Frank-Wolfe) and β, γ
-(exactly). Line by line::
+(exactly). Line by line:
 
     Algorithm 1                                  here
     1  for k ← 0 … K                             proximal_steps: for k in range(K)
@@ -297,7 +297,7 @@ def _within_range(problem: ProblemBase, v: Any, lam: float) -> Any:
 
 
 def _step(part: Part, iterate: Iterate, history: dict[str, list[float]]) -> Step:
-    labels, energy = part.rounded(iterate.y)
+    labels, estimate = part.rounded(iterate.y)
     alpha = iterate.alpha
     bounds = [b for b in (part.bound(iterate.r), part.bound(-alpha.w)) if b is not None]
     duals = part.duals(alpha.parts)
@@ -309,6 +309,6 @@ def _step(part: Part, iterate: Iterate, history: dict[str, list[float]]) -> Step
         bound=max(bounds, default=None),
         duals=duals,
         labels=labels,
-        energy=energy,
+        estimate=estimate,
         info={**history, **part.info()},
     )

@@ -103,4 +103,5 @@ def _then_certified(
         r = part.problem.dual_point(y, settings.levels, settings.order)
         relaxed = problem.inner(part.problem.unary + r, y)
         duals = part.duals(((1.0, part.potentials(y, settings.levels, settings.order)),))
-        yield Step(step.y, relaxed, part.bound(r), duals, step.labels, step.energy)
+        bound = part.bound(r)
+        yield Step(step.y, relaxed, bound, duals, step.labels, estimate=step.estimate)

@@ -305,11 +305,11 @@ class SomePixels:
         """Return None."""
 
     def rounded(self, y: Any) -> tuple[Any, float | None]:
-        """Return the argmax and, for Potts, its energy from the stored masses."""
+        """Return the argmax and, for Potts, an estimate of its energy from the stored masses."""
         x = self.problem.copy(self._x)
         x[self.pixels] = y.argmax(0)
-        energy = self._rest + self._own_energy(x[self.pixels]) if self._potts else None
-        return self._named(x), energy
+        estimate = self._rest + self._own_energy(x[self.pixels]) if self._potts else None
+        return self._named(x), estimate
 
     def info(self) -> dict[str, Any]:
         """Return the kept labels and the optimised pixels."""

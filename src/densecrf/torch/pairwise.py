@@ -282,6 +282,7 @@ class Pairwise:
 
     def apply_double(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
+        check_deadline()
         if self._double_filter is not None:
             return self._double_filter.apply(values)
         out = torch.zeros_like(values)
@@ -291,6 +292,7 @@ class Pairwise:
 
     def ordered_double(self, u: Tensor, levels: Levels) -> Tensor:
         r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` for each row of potentials."""
+        check_deadline()
         if self._double_filter is not None:
             t = levels.of(u, torch)
             return self._double_filter.ordered(t, levels.ramps, self.mass_double)

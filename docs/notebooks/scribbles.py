@@ -1,0 +1,53 @@
+# %% [markdown]
+# # From scribbles to labels
+#
+# Two strokes are enough to begin with. `Scribble` is the canvas of the app in a notebook; here its
+# strokes come from Python, so that the page can be built without a hand.
+
+# %%
+import numpy as np
+from skimage import data
+
+from densecrf.widget import Scribble
+
+image = np.ascontiguousarray(data.astronaut()[::2, ::2])
+strokes = [
+    {"tool": "brush", "label": 0, "size": 6, "points": [[105, 40], [125, 60], [115, 25]]},
+    {"tool": "brush", "label": 1, "size": 6, "points": [[15, 20], [60, 25], [20, 90]]},
+    {"tool": "brush", "label": 2, "size": 6, "points": [[60, 170], [110, 210]]},
+]
+canvas = Scribble(image, ["face", "background", "suit"], strokes=strokes)
+canvas  # in Jupyter, VS Code, Colab or marimo: draw
+
+# %% [markdown]
+# `canvas.labels` and `canvas.result` follow every stroke, certified. Without a canvas the same
+# labelling takes three lines: colour models of the strokes, an energy, its minimum.
+
+# %%
+from densecrf.app.strokes import Stroke, rasterise
+from densecrf.presets import get_model
+from densecrf.scribbles import scribble_unary
+
+drawn = rasterise(map(Stroke.parse, strokes), image.shape[:2])
+unary = scribble_unary(image, drawn)
+result = get_model("default").crf(unary, image).solve()
+result
+
+# %%
+result.plot(image=image)
+
+# %% [markdown]
+# ## One more stroke
+#
+# A stroke on the hair, and again. Filters are kept, and the last answer is where the next solve
+# starts.
+
+# %%
+strokes.append({"tool": "brush", "label": 0, "size": 4, "points": [[90, 20], [95, 50]]})
+drawn = rasterise(map(Stroke.parse, strokes), image.shape[:2])
+better = result.crf.with_unary(scribble_unary(image, drawn)).solve(init=result)
+print(better)
+print(f"{(better.labels != result.labels).mean():.1%} of the pixels changed")
+
+# %%
+better.plot(image=image)

@@ -1,0 +1,169 @@
+"""Inputs of all kinds, and inputs and stores that fail: a clear error, nothing finished is lost."""
+
+import errno
+
+import numpy as np
+import pytest
+
+from densecrf.large import refine, store
+from large_scenes import MODEL, crowd
+
+OPTIONS = {"tile": 30, "model": MODEL, "gap": 5e-3}
+
+
+@pytest.fixture(scope="module")
+def scene():
+    image, p = crowd()
+    return image, p, refine(image, p, axis=0, **OPTIONS).labels
+
+
+def test_every_source_reads_the_same(tmp_path, scene):
+    image, p, expected = scene
+    zarr, rasterio = pytest.importorskip("zarr"), pytest.importorskip("rasterio")
+    dask_array = pytest.importorskip("dask.array")
+    np.save(tmp_path / "image.npy", image)
+    np.save(tmp_path / "p.npy", p)
+    zarr.save_array(str(tmp_path / "p.zarr"), p)
+    place = rasterio.transform.from_origin(500_000, 5_000_000, 10, 10)
+    profile = {"driver": "GTiff", "height": 44, "width": 56, "count": 3, "dtype": "uint8"}
+    with rasterio.open(
+        tmp_path / "image.tif", "w", **profile, crs="EPSG:32632", transform=place
+    ) as raster:
+        raster.write(np.moveaxis(image, -1, 0))
+    images = [tmp_path / "image.npy", np.load(tmp_path / "image.npy", mmap_mode="r")]
+    images += [tmp_path / "image.tif", dask_array.from_array(image, chunks=16)]
+    known = [tmp_path / "p.npy", tmp_path / "p.zarr", dask_array.from_array(p, chunks=16)]
+    known += [np.moveaxis(p, 0, -1)]
+    for some_image, some_p in zip(images, known, strict=True):
+        axis = -1 if some_p is known[-1] else 0
+        found = refine(some_image, some_p, axis=axis, **OPTIONS).labels
+        np.testing.assert_array_equal(found, expected)
+    refine(tmp_path / "image.tif", tmp_path / "p.zarr", out=tmp_path / "labels.tif", **OPTIONS)
+    with rasterio.open(tmp_path / "labels.tif") as written:
+        assert (written.crs.to_epsg(), written.transform, written.nodata) == (32632, place, 255)
+        np.testing.assert_array_equal(written.read(1), expected)
+
+
+def test_nodata_pixels_are_not_part_of_the_model(tmp_path, scene):
+    image, p, _ = scene
+    rasterio = pytest.importorskip("rasterio")
+    image = np.maximum(image, 1)
+    image[:, :20] = 0
+    profile = {"driver": "GTiff", "height": 44, "width": 56, "count": 3, "dtype": "uint8"}
+    with rasterio.open(tmp_path / "image.tif", "w", **profile, nodata=0) as raster:
+        raster.write(np.moveaxis(image, -1, 0))
+    found = refine(tmp_path / "image.tif", p, axis=0, **OPTIONS)
+    held = np.zeros(image.shape[:2], bool)
+    held[:, 20:] = True
+    expected = refine(image, p, axis=0, mask=held, **OPTIONS)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert (found.labels[:, :20] == 255).all()
+    assert found.energy == expected.energy
+
+
+def test_hdf5_and_nifti(tmp_path):
+    h5py, nibabel = pytest.importorskip("h5py"), pytest.importorskip("nibabel")
+    image, p = crowd((8, 20, 18), 2)
+    grey = image[..., 0]
+    expected = refine(grey, p, axis=0, **OPTIONS).labels
+    with h5py.File(tmp_path / "p.h5", "w") as file:
+        file["scores"] = p
+    nibabel.save(nibabel.Nifti1Image(grey, np.eye(4)), tmp_path / "volume.nii")
+    found = refine(tmp_path / "volume.nii", f"{tmp_path}/p.h5:scores", axis=0, **OPTIONS)
+    np.testing.assert_array_equal(found.labels, expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda image, p: (image, p[:, :30]), r"probabilities.*does not fit"),
+        (lambda image, p: (image.astype(np.float32), p), "image_range"),
+        (lambda image, p: (image, p * 3), "kind"),
+        (lambda image, p: (image, np.where(p > 0.9, np.nan, p)), "probabilities"),
+        (lambda _, p: ("missing.npy", p), r"missing\.npy"),
+    ],
+)
+def test_what_does_not_fit_is_said(scene, change, message):
+    image, p, _ = scene
+    with pytest.raises((ValueError, OSError), match=message):
+        refine(*change(image, p), axis=0, **OPTIONS)
+
+
+def test_options_that_make_no_sense(tmp_path, scene):
+    image, p, _ = scene
+    np.save(tmp_path / "p.npy", p)
+    wrong = [{"margin": 3}, {"tile": 1}, {"inner": 40}, {"gap": 2}, {"method": "qp"}]
+    wrong += [{"out": tmp_path / "labels.png"}, {"mask": np.zeros((3, 3))}, {"threads": -1}]
+    wrong += [{"mask": np.zeros(image.shape[:2])}, {"n_labels": 7}, {"channel_axis": 9}]
+    for options in wrong:
+        with pytest.raises(ValueError, match=next(iter(options))):
+            refine(image, p, axis=0, **{**OPTIONS, **options})
+    with pytest.raises(ValueError, match="out"):
+        refine(image, tmp_path / "p.npy", axis=0, out=tmp_path / "p.npy", **OPTIONS)
+
+
+def test_missing_chunks_are_no_probabilities(tmp_path, scene):
+    image, p, _ = scene
+    zarr = pytest.importorskip("zarr")
+    array = zarr.open_array(
+        str(tmp_path / "p.zarr"), mode="w", shape=p.shape, chunks=(3, 22, 28), dtype="f4"
+    )
+    array[:, :22] = p[:, :22]
+    with pytest.raises(ValueError, match="add up to"):
+        refine(image, tmp_path / "p.zarr", axis=0, **OPTIONS)
+
+
+def test_a_store_that_disappears_and_comes_back(tmp_path, scene):
+    image, p, expected = scene
+    np.save(tmp_path / "p.npy", p)
+    out = tmp_path / "labels.npy"
+
+    def vanish(stage, done, count):
+        if (stage, done) == ("iterates-1", 1):
+            (tmp_path / "p.npy").rename(tmp_path / "away.npy")
+
+    call = {**OPTIONS, "axis": 0, "out": out}
+    with pytest.raises(OSError, match=r"p\.npy"):
+        refine(image, tmp_path / "p.npy", **call, progress=vanish)
+    assert not out.exists()
+    (tmp_path / "away.npy").rename(tmp_path / "p.npy")
+    made = []
+    refine(image, tmp_path / "p.npy", **call, progress=lambda stage, *_: made.append(stage))
+    assert "iterates-0" not in made
+    np.testing.assert_array_equal(np.load(out), expected)
+
+
+def test_a_full_disk_leaves_no_half_written_block(tmp_path, scene, monkeypatch):
+    image, p, expected = scene
+    out = tmp_path / "labels.npy"
+    written = []
+    original = store.npy.write_array
+
+    def full(file, array, **options):
+        written.append(array.shape)
+        if len(written) == 20:
+            file.write(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(file, array, **options)
+
+    call = {**OPTIONS, "axis": 0, "out": out}
+    with monkeypatch.context() as patched:
+        patched.setattr(store.npy, "write_array", full)
+        with pytest.raises(OSError, match="No space left"):
+            refine(image, p, **call)
+    for path in (tmp_path / "labels.npy.parts").rglob("*.npy"):
+        np.load(path)
+    refine(image, p, **call)
+    np.testing.assert_array_equal(np.load(out), expected)
+
+
+def test_a_damaged_block_is_named(tmp_path, scene):
+    image, p, _ = scene
+
+    def damage(stage, done, count):
+        if stage == "iterates-0" and done == count:
+            for path in (tmp_path / "labels.npy.parts" / "arrays" / stage).iterdir():
+                path.write_bytes(path.read_bytes()[:-100])
+
+    with pytest.raises(OSError, match="cut short"):
+        refine(image, p, axis=0, out=tmp_path / "labels.npy", **OPTIONS, progress=damage)
