@@ -65,4 +65,6 @@ def test_features_give_the_energy_of_any_weights() -> None:
         filter="exact",
     )
     features = energy_features(unary, crf.pairwise, labels)
-    assert features.energy((1.5, 0.5), costs) == pytest.approx(crf.energy(labels), rel=1e-5)
+    energy = features.unary + np.array([1.5, 0.5]) @ features.cuts @ costs
+    assert energy == pytest.approx(crf.energy(labels), rel=1e-5)
+    assert features.areas.tolist() == np.bincount(labels.reshape(-1), minlength=4).tolist()

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "src" / "densecrf"
 # From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
 LAYERS = (
     ("validation", "cached", "deadline", "_pyinstaller"),
-    ("native", "resample", "changes"),
+    ("native", "resample", "changes", "label_prior"),
     ("kernels", "compatibility", "projections", "filters", "unaries"),
     ("pairwise", "layouts"),
     ("label_costs", "result"),

@@ -468,6 +468,18 @@ def test_mf_is_mean_field_to_convergence():
 # --- many ------------------------------------------------
 
 
+def test_many_by_processes():
+    maps = [P, P[:, :3], P]
+    apart = list(densecrf.refine_many([IMAGE] * 3, maps, method="mf5", processes=True))
+    here = list(densecrf.refine_many([IMAGE] * 3, maps, method="mf5"))
+    assert [type(each) for each in apart] == [type(each) for each in here]
+    assert str(apart[1].error) == str(here[1].error)
+    for one, other in zip(apart[::2], here[::2], strict=True):
+        np.testing.assert_array_equal(one.labels, other.labels)
+        assert one.energy == other.energy
+        assert one.changes == other.changes
+
+
 def test_many_images_keep_their_order_and_survive_failures():
     maps = [np.roll(P, shift, 2) for shift in range(5)]
     maps[3] = maps[3][:, :4]

@@ -8,9 +8,7 @@ pay on average
 for differing from others: little for sky, most of the total kernel weight for poles, whatever
 evidence there is for either. The minimiser therefore removes thin labels first. A label cost
 :math:`\ell_i = \min(1, \kappa / q_i)` caps that price at κ nats per pixel, as the network draws the
-label's regions. Networks are less sure of thin regions, whose pixels are all near a border, so the
-statistics of many images take the square, :math:`\min(1, \kappa / q_i)^2`; those of one image,
-where a false region is all there is of its label, do not: see docs/mathematics.md.
+label's regions: see docs/mathematics.md.
 """
 
 import copy
@@ -39,7 +37,7 @@ __all__ = [
 ]
 
 #: Nats per pixel that a label's border may cost, by one image's statistics and by many images'.
-TOLERATED, TOLERATED_BY_MANY = 1.25, 1.5
+TOLERATED, TOLERATED_BY_MANY = 1.25, 1.0
 #: Share of an image that a label's pixels are weighed against: with fewer its statistics are noise.
 PRIOR_SHARE = 0.002
 
@@ -68,7 +66,7 @@ class BorderStatistics:
             self.images + other.images, self.pixels + other.pixels, self.paid + other.paid
         )
 
-    def label_costs(self, tolerated: float, exponent: float = 1.0) -> tuple[float, ...]:
+    def label_costs(self, tolerated: float) -> tuple[float, ...]:
         """Return a cost in (0, 1] for each label.
 
         A label of few pixels is drawn towards the average label, one without any is the average
@@ -78,8 +76,6 @@ class BorderStatistics:
         ----------
         tolerated : float
             Nats per pixel that a label's border may cost on average, κ.
-        exponent : float
-            Of κ / q.
 
         Examples
         --------
@@ -90,7 +86,7 @@ class BorderStatistics:
         total = float(self.pixels.sum())
         prior = PRIOR_SHARE * total / self.images
         price = (self.paid + prior * self.paid.sum() / total) / (self.pixels + prior)
-        return tuple(((tolerated / np.maximum(price, tolerated)) ** exponent).tolist())
+        return tuple((tolerated / np.maximum(price, tolerated)).tolist())
 
 
 def sum_statistics(found: Iterable[BorderStatistics]) -> BorderStatistics:

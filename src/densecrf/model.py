@@ -77,6 +77,8 @@ class DenseCRF:
     (1.6131, 1.0)
     """
 
+    label_offsets: FloatArray | None = None  # what `densecrf.label_prior` has added to the unaries
+
     def __init__(
         self,
         unary: Any,

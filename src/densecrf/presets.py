@@ -8,7 +8,7 @@ each label. The presets are those that people copy from project to project, and 
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,7 @@ from densecrf.io.atomic import write_json
 from densecrf.io.errors import FileFormatError
 from densecrf.kernels import Bilateral, Spatial
 from densecrf.label_costs import TOLERATED, border_statistics, with_label_costs
+from densecrf.label_prior import LabelPrior, label_shares, with_label_offsets
 from densecrf.model import DenseCRF
 from densecrf.validation import ArgumentError, check_choice, check_non_negative, check_positive
 
@@ -58,6 +59,9 @@ class Model:
         ``"image"``: from the image's own unaries, see `densecrf.label_costs`.
     tolerated : float
         For ``"image"``: nats per pixel that a label's border may cost on average.
+    prior : LabelPrior, optional
+        What is added to the unaries by label, from the labels' shares in the image; see
+        `densecrf.label_prior`.
     provenance : dict
         How it was made: what made it, from how many images, how good it is.
 
@@ -81,6 +85,7 @@ class Model:
     scale_sigmas: bool = False
     label_costs: tuple[float, ...] | Literal["image"] | None = None
     tolerated: float = TOLERATED
+    prior: LabelPrior | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def sized(self, shape: tuple[int, ...], factor: bool | float | None = None) -> "Model":
@@ -125,13 +130,14 @@ class Model:
             raise error.renamed(weight="bilateral_weight") from error
 
     def scaled(self, strength: float) -> "Model":
-        """Return the model with its pairwise weights multiplied: 0 leaves the input as it is."""
+        """Return the model with another influence on its input: 0 leaves it as it is."""
         check_non_negative("strength", strength)
         return replace(
             self,
             weight=strength * self.weight,
             bilateral_weight=strength * self.bilateral_weight,
             tolerated=strength * self.tolerated,
+            prior=None if self.prior is None else self.prior.scaled(strength),
         )
 
     def crf(
@@ -153,18 +159,26 @@ class Model:
         """
         kernels = self.sized(np.shape(unary)[1:]).kernels(image, largest)
         crf = DenseCRF(unary, kernels, ignore=ignore, _finite=largest is not None)
+        if self.prior is not None:
+            check_label_count("prior", self.prior.frequencies, crf.n_labels)
+            crf = with_label_offsets(crf, self.prior.energies(label_shares(crf.unary)))
         if self.label_costs is None or self.weight == self.bilateral_weight == 0:
             return crf
         if self.label_costs == "image":
             return with_label_costs(crf, border_statistics(crf).label_costs(self.tolerated))
-        if len(self.label_costs) != crf.n_labels:
-            raise ArgumentError(
-                "model",
-                ...,
-                f"has costs for {len(self.label_costs)} labels, but there are {crf.n_labels}; make "
-                "one for these labels by densecrf.adapt or densecrf.fit",
-            )
+        check_label_count("label_costs", self.label_costs, crf.n_labels)
         return with_label_costs(crf, self.label_costs)
+
+
+def check_label_count(name: str, given: Sequence[float], labels: int) -> None:
+    """Refuse a model of another number of labels."""
+    if len(given) != labels:
+        raise ArgumentError(
+            "model",
+            ...,
+            f"has {name} for {len(given)} labels, but there are {labels}; make one for these "
+            "labels by densecrf.adapt or densecrf.fit",
+        )
 
 
 def _times(sigma: Any, factor: float) -> Any:
@@ -234,8 +248,9 @@ def write_model(path: str | os.PathLike[str], model: Model, **remarks: Any) -> N
     """
     parameters = asdict(model)
     provenance = parameters.pop("provenance")
-    if parameters["label_costs"] is None:
-        del parameters["label_costs"]
+    for name in ("label_costs", "prior"):
+        if parameters[name] is None:
+            del parameters[name]
     head = {"format": FORMAT, "version": VERSION}
     write_json(path, {**head, "parameters": parameters, "provenance": provenance, **remarks})
 
@@ -264,9 +279,10 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     except (ValueError, RecursionError) as error:
         raise FileFormatError(path, f"is not JSON ({error})") from error
     values = raw.get("parameters", raw) if isinstance(raw, dict) else None
+    flat = values is raw  # the numbers alone, without a version
     if not isinstance(values, dict):
         raise FileFormatError(path, "must hold one JSON object of parameters")
-    if values is not raw and (version := raw.get("version", VERSION)) != VERSION:
+    if not flat and (version := raw.get("version", VERSION)) != VERSION:
         raise FileFormatError(
             path, f"has version {version!r} of the model format; this densecrf reads {VERSION}"
         )
@@ -278,22 +294,50 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     for name in NUMBERS:
         if not _number(values[name]) or (values[name] == 0 and name.startswith("sigma")):
             raise FileFormatError(path, f"{name} is {values[name]!r}; it must be a positive number")
-    costs = values.get("label_costs")
-    if costs is not None:
-        if isinstance(costs, list) and len(costs) > 1 and all(map(_number, costs)):
-            costs = tuple(costs)
-        elif costs != "image":
-            raise FileFormatError(
-                path, "label_costs must be a list of non-negative numbers, one for each label"
-            )
-        values = {**values, "label_costs": costs}
-    provenance = raw.get("provenance", {}) if values is not raw else {}
+    by_label = {"label_costs": _read_costs(path, values), "prior": _read_prior(path, values)}
+    provenance = {} if flat else raw.get("provenance", {})
     if not isinstance(provenance, dict):
         raise FileFormatError(path, "provenance must be a JSON object")
-    return Model(**values, provenance=provenance)
+    return Model(**{**values, **by_label}, provenance=provenance)
 
 
-def _number(value: Any) -> bool:
-    """Whether a JSON value is a finite number that is not negative."""
+def _number(value: Any, least: float = 0.0) -> bool:
+    """Whether a JSON value is a finite number that is not too small."""
     real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return real and math.isfinite(value) and value >= 0
+    return real and math.isfinite(value) and value >= least
+
+
+def _read_costs(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Any:
+    costs = values.get("label_costs")
+    if isinstance(costs, list) and len(costs) > 1 and all(map(_number, costs)):
+        return tuple(costs)
+    if costs is None or costs == "image":
+        return costs
+    raise FileFormatError(
+        path, "label_costs must be a list of non-negative numbers, one for each label"
+    )
+
+
+def _read_prior(path: str | os.PathLike[str], values: Mapping[str, Any]) -> LabelPrior | None:
+    prior, costs = values.get("prior"), values.get("label_costs")
+    if prior is None:
+        return None
+    least = {"frequencies": 1e-12, "trust": 0.0, "offsets": -math.inf}
+    lists: list[Any] = [prior.get(name) for name in least] if isinstance(prior, dict) else [None]
+    if (
+        not all(isinstance(each, list) and len(each) == len(lists[0]) > 1 for each in lists)
+        or set(prior) != set(least)
+        or not all(
+            _number(number, lowest)
+            for each, lowest in zip(lists, least.values(), strict=True)
+            for number in each
+        )
+    ):
+        raise FileFormatError(
+            path, f"prior must hold lists of numbers {', '.join(least)}, one for each label"
+        )
+    if isinstance(costs, list) and len(costs) != len(lists[0]):
+        raise FileFormatError(
+            path, f"has label_costs for {len(costs)} labels and a prior for {len(lists[0])}"
+        )
+    return LabelPrior(*(tuple(each) for each in lists))

@@ -1,9 +1,10 @@
 """One call from an image and a network's output, or an annotation, to a labelling."""
 
 import inspect
+import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count, islice, zip_longest
 from pathlib import Path
@@ -264,6 +265,7 @@ def refine_many(
     probabilities: Iterable[Any],
     *,
     workers: int = 2,
+    processes: bool = False,
     client: Any = None,
     batch: int = 64,
     **options: Any,
@@ -280,6 +282,10 @@ def refine_many(
         What `refine` takes, one each per item; they must be of one length.
     workers : int
         Items that are worked on at a time, each by one thread unless `threads` says otherwise.
+    processes : bool
+        Whether the workers are processes: for options that hold Python's lock, such as a callback
+        that computes. Arguments and results are then copied between them, and a script needs
+        ``if __name__ == "__main__":``. Threads are otherwise as fast, and share memory.
     client : dask.distributed.Client, optional
         Whose workers do the work, in the place of threads of this process. Items may then also be
         paths of ``.npy`` files that all workers have, which travel instead of their arrays.
@@ -303,17 +309,23 @@ def refine_many(
     options = {"threads": 1} | options
     if client is not None:
         return _on_cluster(_pairs(iter(images), iter(probabilities)), client, batch, options)
-    return _in_order(iter(images), iter(probabilities), workers, options)
+    pool: Executor
+    if processes:  # a fork would copy the state of threads that are not there
+        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+    else:
+        pool = ThreadPoolExecutor(workers)
+    return _in_order(iter(images), iter(probabilities), workers, pool, options)
 
 
 def _in_order(
     images: Iterator[Any],
     probabilities: Iterator[Any],
     workers: int,
+    pool: Executor,
     options: dict[str, Any],
 ) -> "Iterator[Result | Failure]":
     ahead: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(workers) as pool:
+    with pool:
         try:
             pairs = _pairs(images, probabilities)
             for index in count():

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.changes import Changes, compare
+from densecrf.label_prior import given_unary
 from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Result:
         """How the labelling differs from what the unaries alone say."""
         if self.crf is None:
             raise ArgumentError("result", ..., "has no model to compare with; solve it again")
-        return compare(self.crf.unary, self.labels)
+        return compare(given_unary(self.crf), self.labels)
 
     @property
     def gap(self) -> float | None:

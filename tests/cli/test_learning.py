@@ -18,6 +18,11 @@ def with_costs(costs: list[float]) -> str:
     return json.dumps({"parameters": {**dict.fromkeys(NUMBERS, 1), "label_costs": costs}})
 
 
+def with_prior(prior, costs=None):
+    parameters = {**dict.fromkeys(NUMBERS, 1), "prior": prior, "label_costs": costs}
+    return json.dumps({"version": 1, "parameters": parameters})
+
+
 def test_adapt_writes_a_model_that_segment_reads(folder):
     result = densecrf("adapt", "images", "--probs", "probs", "--out", "m.json", "--json")
     assert result.exit_code == 0, said(result)
@@ -122,6 +127,12 @@ def test_fit_without_any_truth_is_refused(dataset, tmp_path):
         ('{"version": 7, "parameters": {}}', "has version 7"),
         ('{"parameters": {"sigma": 1}}', "lacks the parameters"),
         (with_costs([1, -2]), "label_costs must be"),
+        (with_prior([1, 2]), "prior must hold"),
+        (with_prior({"frequencies": [1, 0], "trust": [0, 0], "offsets": [0, 0]}), "prior must"),
+        (
+            with_prior({name: [1, 1] for name in ("frequencies", "trust", "offsets")}, [1, 1, 1]),
+            "label_costs for 3 labels and a prior for 2",
+        ),
     ],
 )
 def test_contradictory_model_files_are_named(folder, text, says):
@@ -138,4 +149,4 @@ def test_a_model_for_other_labels_is_refused(folder):
     (folder / "m.json").write_text(with_costs([1, 1, 1, 1, 1]))
     result = densecrf("segment", "images/a.png", "--probs", "probs/a.npy", "--model", "m.json")
     assert result.exit_code == 1
-    assert "costs for 5 labels" in said(result)
+    assert "label_costs for 5 labels" in said(result)

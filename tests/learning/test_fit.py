@@ -9,9 +9,11 @@ import pytest
 pytest.importorskip("clarabel")
 
 from densecrf import fit
-from densecrf.learning.examples import make_examples
+from densecrf.learning.examples import make_examples, reduced
 from densecrf.learning.fit import fit_examples
 from densecrf.learning.journal import Journal
+from densecrf.learning.oracle import Oracle
+from densecrf.learning.training_set import Settings, TrainingSet, class_weights
 from densecrf.presets import Model
 
 START = Model(1.0, 1.0, 5.0, 20.0, 1.0)
@@ -44,8 +46,10 @@ def test_the_objective_is_certified_and_learning_helps() -> None:
         assert stage["certificate"] < 0.01
         assert stage["lower_bound"] <= stage["objective"]
     assert [stage["learned"] for stage in provenance["stages"]] == ["weights", "costs"]
+    # The second stage starts from the first one's energy, and its regulariser from zero.
+    assert provenance["stages"][1]["objective"] <= 1.01 * provenance["stages"][0]["objective"]
     assert {values[0] for values in told} == {"weights", "costs"}
-    assert provenance["better"]
+    assert provenance["chosen"] == "learned"
     assert "held-out" in provenance["verdict"]
     assert model.weight + model.bilateral_weight > START.weight + START.bilateral_weight
 
@@ -66,6 +70,48 @@ def test_no_better_on_held_out_images_keeps_the_start() -> None:
     model = fit(samples, model=START, folds=4)
     assert "is kept" in model.provenance["verdict"]
     assert replace(model, about=START.about) == START
+
+
+def test_folds_do_not_depend_on_the_order_in_which_they_are_learned() -> None:
+    # Planes found by the others are used again; a fold's own optimum is unique all the same.
+    examples, labels = make_examples([sample(seed) for seed in range(4)])
+    settings = Settings(0.1, 1e-3, 0.001, 60)
+    losses = class_weights(examples, range(4), labels)
+    found = []
+    for earlier in ([], [[1, 2, 3], [0, 2, 3]]):
+        data = TrainingSet(examples, labels, settings, Oracle(losses, 1))
+        for inside in [*earlier, [0, 1, 2]]:
+            (_, learned), _ = data.learn(START, START, inside)
+        found.append(learned)
+    assert max(each.lower_bound for each in found) <= min(each.objective for each in found) + 1e-9
+    np.testing.assert_allclose(found[0].theta, found[1].theta, atol=0.1)
+
+
+def test_reduced_images() -> None:
+    examples, _ = make_examples([sample(0)])
+    half = reduced(examples[0], 2)
+    unary, image = half.load()
+    assert unary.shape == (3, 8, 10)
+    assert image.shape == (8, 10, 3)
+    whole, _ = examples[0].load()
+    np.testing.assert_allclose(unary[:, 0, 0], whole[:, :2, :2].mean((1, 2)), rtol=1e-5)
+    assert half.truth[3, 4] == examples[0].truth[6, 8]
+    following = replace(START, scale_sigmas=True, pixels=16 * 20)
+    model = fit([sample(seed) for seed in range(3)], model=following, reduce=2, folds=0)
+    assert model.sigma_xy == following.sigma_xy
+    with pytest.raises(ValueError, match="reduce"):
+        fit([sample(0)], model=START, reduce=2)
+
+
+def test_a_label_offset_is_learned() -> None:
+    def biased(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        image, p, truth = sample(seed)
+        wrong = p * np.array([1.0, 1.0, 6.0])[:, None, None]  # far too much of label 2
+        return image, wrong / wrong.sum(0), truth
+
+    model = fit([biased(seed) for seed in range(6)], model=START, strength=0.1, folds=0)
+    assert model.prior is not None
+    assert model.prior.offsets[2] > max(model.prior.offsets[:2]) + 0.3
 
 
 def test_void_pixels_are_filled() -> None:

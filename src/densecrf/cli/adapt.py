@@ -12,8 +12,7 @@ from densecrf.cli.batch import Watch, run_batch
 from densecrf.cli.inputs import Job, Sources, find_jobs, load
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, output, print_failures, print_json
-from densecrf.label_costs import border_statistics, sum_statistics
-from densecrf.learning.adaptation import adapted
+from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.presets import Model, get_model, write_model
 
 __all__ = ["ENOUGH", "Adapt", "adapt", "adapt_to"]
@@ -86,16 +85,17 @@ def adapt_to(
 
     None stands for no model: no image could be used, or they have different numbers of labels.
     """
-    potts = replace(options, chosen=replace(options.chosen, label_costs=None), strength=1.0)
+    start = unadapted(options.chosen)
+    potts = replace(options, chosen=start, strength=1.0)
 
     def work(job: Job, watch: Watch) -> dict[str, Any]:
         watch.say(f"{job.name}: adapting")
-        return {"found": border_statistics(load(job, potts).crf)}
+        return {"found": look_at(load(job, potts).crf)}
 
     batch = run_batch(jobs_found, lambda job: job.name, work, jobs=jobs, progress=progress)
     if batch.interrupted:
         raise typer.Exit(130)
     found = [result["found"] for result in batch.results.values()]
-    if len({len(statistics.pixels) for statistics in found}) != 1:
+    if len({len(seen.shares) for seen in found}) != 1:
         return None, batch.failures
-    return adapted(options.chosen, sum_statistics(found)), batch.failures
+    return adapted(start, found), batch.failures

@@ -37,6 +37,9 @@ class FitOptions:
     ] = 1.0
     folds: Annotated[int, typer.Option(help="Folds of the check; 0 for none.", min=0)] = 5
     passes: Annotated[int, typer.Option(help="Most passes over the images.", min=1)] = 30
+    reduce: Annotated[
+        int, typer.Option(help="Learn at a fraction of the resolution: 2 for half of it.", min=1)
+    ] = 1
     kind: e.Kind = None
     classes: e.Classes = None
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Images at a time.", min=1)] = 1
@@ -121,6 +124,7 @@ def _learn(
             strength=chosen.strength,
             folds=chosen.folds,
             max_passes=chosen.passes,
+            reduce=chosen.reduce,
             jobs=chosen.jobs,
             threads=chosen.threads,
             device=chosen.device,

@@ -18,8 +18,7 @@ import numpy as np
 
 from densecrf.comparison import other_methods as other
 from densecrf.experiments.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
-from densecrf.label_costs import border_statistics, sum_statistics
-from densecrf.learning.adaptation import adapted
+from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.learning.examples import Example, checked_truth
 from densecrf.learning.fit import fit_examples
 from densecrf.presets import PRESETS, Model
@@ -177,16 +176,15 @@ class Judge:
     def learned(self, *, jobs: int = 1, threads: int | None = None) -> list[Alternative]:
         """Return the default model adapted to the validation images, and the one learned there."""
         samples = [self.dataset.items[name].load() for name in self.validation]
-        start = replace(PRESETS["default"], label_costs=None)
-        found = [border_statistics(start.crf(_energies(s), s.image)) for s in samples]
-        costs = adapted(start, sum_statistics(found))
+        start = unadapted(PRESETS["default"])
+        found = [look_at(start.crf(_energies(s), s.image)) for s in samples]
         examples = [e for s in samples if (e := self._example(s)) is not None]
         labels = len(self.dataset.palette)
         fitted = fit_examples(
             examples, labels, jobs=jobs, threads=threads, device=self.device, folds=0
         )
         return [
-            Alternative("lp, adapted", solved, {"": {"model": costs}}),
+            Alternative("lp, adapted", solved, {"": {"model": adapted(start, found)}}),
             Alternative("lp, fitted", solved, {"": {"model": fitted}}),
         ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from densecrf.label_costs import (
@@ -11,14 +11,20 @@ from densecrf.label_costs import (
     border_statistics,
     sum_statistics,
 )
+from densecrf.label_prior import label_shares, prior_from_shares
 from densecrf.presets import Model, get_model
 from densecrf.refinement import build
 from densecrf.validation import check_positive, check_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["adapt", "adapted"]
+    import numpy as np
+    import numpy.typing as npt
+
+    from densecrf.model import DenseCRF
+
+__all__ = ["Seen", "adapt", "adapted", "look_at", "unadapted"]
 
 
 def adapt(
@@ -30,11 +36,13 @@ def adapt(
     threads: int | None = None,
     **reading: Any,
 ) -> Model:
-    """Return a model with label costs for images of one kind, from a network's output alone.
+    """Return a model for images of one kind, from a network's output alone.
 
     Labels whose regions are thin or scattered in the network's own labelling pay less for their
-    borders, so that the refinement does not remove them. Ten images or more of one data set give
-    better costs than each image's own, which the default model uses.
+    borders, so that the refinement does not remove them (`densecrf.label_costs`). Where most images
+    lack most labels, labels of which an image shows little become less probable there
+    (`densecrf.label_prior`). Ten images or more of one data set give better numbers than each
+    image's own, which the default model uses.
 
     Parameters
     ----------
@@ -61,28 +69,59 @@ def adapt(
     True
     """
     check_positive("tolerated", tolerated)
-    chosen = replace(get_model(model), label_costs=None)
-    found = []
+    chosen = unadapted(get_model(model))
+    found: list[Seen] = []
     for number, (image, given) in enumerate(zip(images, probabilities, strict=True)):
-        crf = build(image, given, model=chosen, **reading)
-        found.append(border_statistics(crf, check_threads(threads)))
-        if len(crf.unary) != len(found[0].pixels):
+        found.append(look_at(build(image, given, model=chosen, **reading), check_threads(threads)))
+        if len(found[-1].shares) != len(found[0].shares):
             raise ValueError(
-                f"probabilities: image {number} has {len(crf.unary)} labels, those before "
-                f"{len(found[0].pixels)}"
+                f"probabilities: image {number} has {len(found[-1].shares)} labels, those before "
+                f"{len(found[0].shares)}"
             )
     if not found:
         raise ValueError("images: there are none to adapt to")
-    return adapted(chosen, sum_statistics(found), tolerated)
+    return adapted(chosen, found, tolerated)
 
 
-def adapted(model: Model, total: BorderStatistics, tolerated: float = TOLERATED_BY_MANY) -> Model:
-    """Return a model with the label costs of some statistics."""
+@dataclass(frozen=True)
+class Seen:
+    """What a network's output on one image tells of its labels.
+
+    Attributes
+    ----------
+    borders : BorderStatistics
+        What the labels pay for their borders.
+    shares : ndarray, (labels,)
+        The labels' shares in the image.
+    """
+
+    borders: BorderStatistics
+    shares: npt.NDArray[np.float64]
+
+
+def look_at(crf: DenseCRF, threads: int = 0) -> Seen:
+    """Return what an image tells; its model is `unadapted`."""
+    return Seen(border_statistics(crf, threads), label_shares(crf.unary))
+
+
+def unadapted(model: Model) -> Model:
+    """Return a model without what `adapted` finds."""
+    return replace(model, label_costs=None, prior=None)
+
+
+def adapted(model: Model, found: Sequence[Seen], tolerated: float = TOLERATED_BY_MANY) -> Model:
+    """Return a model with the label costs and the prior of what was seen."""
+    total = sum_statistics(each.borders for each in found)
     provenance = {
         "made_by": "adapt",
         "images": total.images,
         "tolerated": tolerated,
         "pixels_by_label": total.pixels.tolist(),
     }
-    costs = total.label_costs(tolerated, exponent=2)
-    return replace(model, label_costs=costs, about="label costs by adapt", provenance=provenance)
+    return replace(
+        model,
+        label_costs=total.label_costs(tolerated),
+        prior=prior_from_shares([each.shares for each in found]),
+        about="label costs and prior by adapt",
+        provenance=provenance,
+    )

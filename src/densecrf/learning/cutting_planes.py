@@ -33,7 +33,8 @@ class Bundle:
     Attributes
     ----------
     anchor, scale, floor : ndarray, (d,)
-        Where the regulariser is zero, the unit of each parameter, the least value of each.
+        Where the regulariser is zero, the unit of each parameter, the least value of each (-inf:
+        none).
     strength : float
         The regulariser's factor λ.
     functions : int
@@ -94,20 +95,22 @@ def _multipliers(
             error
         )
     d, planes = len(least), len(rows)
+    bounded = np.flatnonzero(np.isfinite(least))
     above = sparse.csc_matrix((-np.ones(planes), (np.arange(planes), rows)), (planes, count))
     constraints = sparse.bmat(
-        [[sparse.csc_matrix(slopes), above], [-sparse.eye(d), None]], format="csc"
+        [[sparse.csc_matrix(slopes), above], [-sparse.eye(d, format="csr")[bounded], None]],
+        format="csc",
     )
     quadratic = sparse.diags([*np.full(d, strength), *np.zeros(count)], format="csc")
     linear = np.concatenate([np.zeros(d), np.full(count, 1 / count)])
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    cones = [clarabel.NonnegativeConeT(planes + d)]
+    cones = [clarabel.NonnegativeConeT(planes + len(bounded))]
     solver = clarabel.DefaultSolver(
         sparse.triu(quadratic, format="csc"),
         linear,
         constraints,
-        np.concatenate([-offsets, -least]),
+        np.concatenate([-offsets, -least[bounded]]),
         cones,
         settings,
     )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from densecrf.kernels import Bilateral
 
-__all__ = ["Example", "make_examples"]
+__all__ = ["Example", "make_examples", "reduced"]
 
 POTTS = Model()  # reads the input; its numbers are not used
 
@@ -80,6 +80,36 @@ def make_examples(
 def _given(unary: FloatArray, image: npt.NDArray[Any]) -> tuple[FloatArray, npt.NDArray[Any]]:
     """Return what is in memory."""
     return unary, image
+
+
+def reduced(example: Example, factor: int) -> Example:
+    """Return an example of an integer fraction of the resolution.
+
+    Images and unaries are means over blocks, true labels those of the blocks' first pixels; what is
+    left over at the far borders is cut off.
+    """
+    if factor == 1 or min(example.truth.shape) < factor:
+        return example
+    grid = [slice(0, side // factor * factor, factor) for side in example.truth.shape]
+    return Example(example.name, example.truth[tuple(grid)], partial(_reduced, example, factor))
+
+
+def _reduced(example: Example, factor: int) -> tuple[FloatArray, npt.NDArray[Any]]:
+    unary, image = example.load()
+    axes = example.truth.ndim
+    return (
+        _block_means(unary, range(1, axes + 1), factor),
+        _block_means(image.astype(np.float32), range(axes), factor),
+    )
+
+
+def _block_means(values: npt.NDArray[Any], axes: Iterable[int], factor: int) -> npt.NDArray[Any]:
+    for axis in axes:
+        count = values.shape[axis] // factor
+        blocks = np.moveaxis(values, axis, 0)[: count * factor]
+        blocks = blocks.reshape(count, factor, *blocks.shape[1:]).mean(1)
+        values = np.moveaxis(blocks, 0, axis)
+    return np.ascontiguousarray(values, np.float32)
 
 
 def checked_truth(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import threading
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from densecrf.learning.energy_features import EnergyFeatures
-from densecrf.learning.large_margin import Oracle, Plane, Stage
+from densecrf.learning.stage import Plane, Stage
 
 if TYPE_CHECKING:
     import os
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from densecrf.learning.cutting_planes import Vector
-    from densecrf.learning.examples import Example
+    from densecrf.learning.oracle import Oracle, Task
 
 __all__ = ["Journal"]
 
@@ -52,17 +54,28 @@ class Journal:
         """Return the oracle, asked only what the file does not answer."""
         return _Journaled(oracle, self)
 
-    def find(self, key: str) -> Plane | None:
+    def find(self, key: str) -> tuple[Plane, npt.NDArray[np.int64]] | None:
         """Return an answer that the file holds."""
         if key not in self._answers:
             return None
-        loss, unary, cuts, hinge = self._answers[key]
-        return Plane(loss, EnergyFeatures(unary, np.array(cuts)), hinge)
+        wrong, unary, areas, cuts, hinge, shape, labels = self._answers[key]
+        features = EnergyFeatures(unary, np.array(areas), np.array(cuts))
+        stored = np.frombuffer(zlib.decompress(base64.b64decode(labels)), np.uint16)
+        return Plane(np.array(wrong), features, hinge), stored.reshape(shape).astype(np.int64)
 
-    def keep(self, key: str, plane: Plane) -> None:
+    def keep(self, key: str, plane: Plane, labels: npt.NDArray[np.int64]) -> None:
         """Append an answer."""
         features = plane.features
-        answer = [plane.loss, features.unary, features.cuts.tolist(), plane.hinge]
+        packed = base64.b64encode(zlib.compress(labels.astype(np.uint16).tobytes())).decode()
+        answer = [
+            plane.wrong.tolist(),
+            features.unary,
+            features.areas.tolist(),
+            features.cuts.tolist(),
+            plane.hinge,
+            labels.shape,
+            packed,
+        ]
         with self._lock:
             self._answers[key] = answer
             with self.path.open("a", encoding="utf-8") as file:
@@ -74,22 +87,29 @@ class _Journaled:
     oracle: Oracle
     journal: Journal
 
+    @property
+    def class_weights(self) -> Vector:
+        """The loss of a wrong pixel, by its true label."""
+        return self.oracle.class_weights
+
     def separate(
         self,
-        example: Example,
-        filled: npt.NDArray[np.int64],
+        task: Task,
+        init: npt.NDArray[np.int64] | None,
         stage: Stage,
         theta: Vector,
         gap: float,
-    ) -> Plane:
-        """Return the oracle's plane, from the file where it is there."""
-        unary, image = example.load()
+    ) -> tuple[Plane, npt.NDArray[np.int64]]:
+        """Return the oracle's plane and labelling, from the file where they are there."""
+        unary, image = task.example.load()
         question = hashlib.sha256(json.dumps([stage.learned, repr(stage.model), gap]).encode())
-        for array in (unary, image, filled, example.truth, theta, self.oracle.class_weights):
+        start = np.zeros(0) if init is None else init
+        for array in (unary, image, task.filled, task.example.truth, task.shares, theta, start):
             question.update(np.ascontiguousarray(array).tobytes())
+        question.update(self.class_weights.tobytes())
         key = question.hexdigest()
-        plane = self.journal.find(key)
-        if plane is None:
-            plane = self.oracle.separate(example, filled, stage, theta, gap)
-            self.journal.keep(key, plane)
-        return plane
+        known = self.journal.find(key)
+        if known is None:
+            known = self.oracle.separate(task, init, stage, theta, gap)
+            self.journal.keep(key, *known)
+        return known

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from densecrf.presets import check_label_count
 from densecrf.result import relative_gap
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from densecrf.label_prior import LabelPrior
 
 __all__ = ["BatchResult", "batched", "energies", "working_dtype"]
 
@@ -53,10 +56,23 @@ def working_dtype(logits: Tensor) -> torch.dtype:
     return torch.float64 if logits.dtype == torch.float64 else torch.float32
 
 
-def energies(logits: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the unary energies of a batch, (C, N n)."""
-    scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(logits.shape[1], -1)
-    return -torch.log_softmax(scores, 0)
+def energies(logits: Tensor, dtype: torch.dtype, prior: LabelPrior | None = None) -> Tensor:
+    """Return the unary energies of a batch, (C, N n).
+
+    With a prior, each item's own shares of the labels add theirs, as in `densecrf.label_prior`.
+    """
+    items, classes = logits.shape[:2]
+    scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(classes, -1)
+    unary = -torch.log_softmax(scores, 0)
+    if prior is None:
+        return unary
+    check_label_count("prior", prior.frequencies, classes)
+    by_item = unary.view(classes, items, -1)
+    known = (by_item.amax(0) > by_item.amin(0)).to(dtype)
+    seen = known.sum(1, keepdim=True).clamp(min=1)
+    shares = torch.einsum("cia,ia->ic", (-by_item).exp(), known) / seen
+    added: Tensor = prior.energies(shares, torch.log)
+    return (by_item + added.T[:, :, None] * known).reshape(classes, -1)
 
 
 def batched(values: Tensor, logits: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +36,9 @@ from densecrf.validation import (
     check_non_negative,
     check_positive,
 )
+
+if TYPE_CHECKING:
+    from densecrf.label_prior import LabelPrior
 
 __all__ = ["DenseCRF"]
 
@@ -135,6 +138,7 @@ class DenseCRF(nn.Module):
         learned = "compatibility" in self._learn
         self.costs = nn.Parameter(costs) if learned and costs is not None else costs
         self._tree: LabelTree | None = None
+        self._prior: LabelPrior | None = None
         self._kept: tuple[Hashable, Lattice] | None = None
 
     @classmethod
@@ -160,6 +164,7 @@ class DenseCRF(nn.Module):
             **options,
         )
         layer._tree = None if "compatibility" in layer._learn else tree
+        layer._prior = chosen.prior
         return layer
 
     def _weight(self, name: str, value: float) -> None:
@@ -265,7 +270,7 @@ class DenseCRF(nn.Module):
             Bytes of scratch memory for the filters.
         """
         dtype = working_dtype(logits)
-        unary = energies(logits, dtype)
+        unary = energies(logits, dtype, self._prior)
         suspect = looks_bad(logits)
         features, weights = self._kernels(image, dtype, workspace)
         try:
@@ -297,7 +302,7 @@ class DenseCRF(nn.Module):
         if not compiled_core.takes(logits, image, self._tensors()):
             return self.problem(logits[one], image[one], workspace)
         check_finite("image", image)
-        unary = energies(logits[one], torch.float32)
+        unary = energies(logits[one], torch.float32, self._prior)
         kernels = [compiled_core.kernel(image[item], *each) for each in self._declared(image)]
         costs = self._tree or self._symmetric_costs(unary)
         unary = unary.view(-1, *image.shape[2:])

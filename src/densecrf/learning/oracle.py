@@ -1,0 +1,156 @@
+"""Loss-augmented MAP inference: the most violating labelling of an image, with a certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.learning.energy_features import energy_features
+from densecrf.learning.stage import Plane
+from densecrf.pairwise import Pairwise
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from densecrf.filters import Filter
+    from densecrf.learning.cutting_planes import Vector
+    from densecrf.learning.examples import Example
+    from densecrf.learning.stage import Stage
+    from densecrf.model import DenseCRF
+    from densecrf.presets import Model
+
+    Labels = npt.NDArray[np.int64]
+
+__all__ = ["Oracle", "Task"]
+
+_MOST_KEPT = 1 << 23  # pixels of the images whose filters are kept, about 100 bytes each
+_MOST_ITERATIONS = 40  # what is found by then is a plane and a bound, whatever the gap
+LARGE = 1e4  # energy of a label that a known pixel does not have, when void pixels are filled
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A labelled image as the oracle sees it.
+
+    Attributes
+    ----------
+    example : Example
+        The image.
+    filled : ndarray of int, (*spatial)
+        The truth, void pixels filled.
+    shares : ndarray, (labels,)
+        The labels' shares in the network's output.
+    """
+
+    example: Example
+    filled: npt.NDArray[np.int64]
+    shares: Vector
+
+
+class Filters:
+    """The filters of the first images of a data set: their kernels stay, whatever their weights."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, list[Filter]] = {}
+        self._pixels = 0
+
+    def share(self, example: Example, model: Model, crf: DenseCRF) -> None:
+        """Give an image's energy the filters that are kept, or keep those that it builds."""
+        key = (id(example), repr((model.sigma, model.sigma_xy, model.sigma_color)))
+        if key in self._kept:
+            weights = [kernel.weight for kernel in crf.kernels]
+            parts = list(zip(weights, self._kept[key], strict=True))
+            vars(crf)["pairwise"] = Pairwise(parts, crf.n, "none")
+        elif self._pixels + crf.n <= _MOST_KEPT:
+            self._pixels += crf.n
+            self._kept[key] = [part for _, part in crf.pairwise.parts]
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Loss-augmented MAP inference.
+
+    Attributes
+    ----------
+    class_weights : ndarray, (labels,)
+        The loss of a wrong pixel, by its true label.
+    threads, device
+        As for `densecrf.DenseCRF.solve`.
+    filters : Filters
+        The filters of the images, as far as they are kept.
+    """
+
+    class_weights: Vector
+    threads: int | None = None
+    device: Any = None
+    filters: Filters = field(default_factory=Filters)
+
+    def solve(self, crf: DenseCRF, gap: float = 1e-2, init: Any = None) -> Any:
+        """Minimise with a certificate."""
+        return crf.solve(
+            "lp",
+            gap=gap,
+            max_iterations=_MOST_ITERATIONS,
+            threads=self.threads,
+            device=self.device,
+            init=init,
+        )
+
+    def fill(self, example: Example, model: Model) -> npt.NDArray[np.int64]:
+        """Return the truth with its void pixels labelled by the MAP given the others."""
+        truth = example.truth
+        known = truth >= 0
+        if known.all():
+            return truth
+        unary, image = example.load()
+        others = np.arange(len(unary)).reshape(-1, *[1] * truth.ndim) != truth
+        fixed = np.where(known & others, np.float32(LARGE), unary)
+        labels: npt.NDArray[np.int64] = self.solve(model.crf(fixed, image)).labels
+        return np.where(known, truth, labels)
+
+    def separate(
+        self, task: Task, init: Labels | None, stage: Stage, theta: Vector, gap: float
+    ) -> tuple[Plane, Labels]:
+        """Return the plane of the labelling that violates its margin most, and the labelling.
+
+        Parameters
+        ----------
+        task : Task
+            The image.
+        init : ndarray of int, (*spatial), optional
+            Where the inference starts.
+        stage, theta
+            What is learned, and its present value.
+        gap : float
+            Accuracy of the inference.
+        """
+        unary, image = task.example.load()
+        truth, filled = task.example.truth, task.filled
+        numbers = stage.numbers(theta)
+        added = numbers.presence * stage.correction(task.shares) + numbers.offsets
+        known = truth >= 0
+        loss = np.where(known, self.class_weights[np.maximum(truth, 0)], 0).astype(np.float32)
+        described = unary.max(0) > unary.min(0)
+        scored = np.float32(numbers.scale) * unary
+        scored += added.astype(np.float32).reshape(-1, *[1] * truth.ndim) * described
+        augmented = scored - loss
+        at_truth = np.take_along_axis(scored, filled[None], 0)
+        np.put_along_axis(augmented, filled[None], at_truth, 0)
+        crf = stage.with_numbers(numbers.weights, numbers.costs).crf(augmented, image)
+        self.filters.share(task.example, stage.model, crf)
+        found = self.solve(crf, gap, init)
+        of_truth = energy_features(unary, crf.pairwise, filled)
+        features = of_truth - energy_features(unary, crf.pairwise, found.labels)
+        mistaken = truth[known & (found.labels != filled)]
+        truth_energy = float(at_truth.sum(dtype=np.float64)) + float(
+            numbers.weights @ of_truth.cuts @ numbers.costs
+        )
+        pixels = float(known.sum())
+        plane = Plane(
+            np.bincount(mistaken, minlength=len(unary)) / pixels,
+            features / pixels,
+            (truth_energy - float(found.lower_bound)) / pixels,
+        )
+        return plane, found.labels

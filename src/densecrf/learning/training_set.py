@@ -1,0 +1,188 @@
+"""The images of one run of learning, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from densecrf.experiments.metrics import accuracy, confusion_matrix, mean_iou
+from densecrf.label_prior import label_shares
+from densecrf.learning.adaptation import Seen, adapted, look_at, unadapted
+from densecrf.learning.large_margin import Learned, learn
+from densecrf.learning.oracle import Oracle, Task
+from densecrf.learning.stage import Plane, Stage
+from densecrf.presets import PRESETS, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from densecrf.learning.examples import Example
+    from densecrf.learning.journal import Journal
+
+__all__ = ["Report", "Settings", "TrainingSet", "class_weights"]
+
+STAGES = ("weights", "costs")
+#: Share of the loss that weighs classes alike, whatever their number of pixels.
+BALANCE = 0.5
+_HEAVIEST = 5.0  # a class's pixels weigh at most so much more than the average pixel
+#: Models whose kernels are tried besides the default's.
+SEARCHED = (
+    replace(PRESETS["tuned"], scale_sigmas=True, pixels=PRESETS["default"].pixels),
+    replace(PRESETS["deeplab"], scale_sigmas=True, pixels=PRESETS["default"].pixels),
+)
+
+Report = Callable[[str, int, float, float], object]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to learn: the regulariser's factor for one image, accuracy, most passes."""
+
+    strength: float
+    gap: float
+    tolerance: float
+    max_passes: int
+
+
+@dataclass(eq=False)
+class TrainingSet:
+    """Labelled images, and what does not depend on which of them are learned from.
+
+    Attributes
+    ----------
+    examples, labels
+        The images, and the number of labels.
+    settings : Settings
+        How to learn.
+    oracle : Oracle
+        The inference, with the loss of all images.
+    jobs : int
+        Images at a time.
+    journal : Journal, optional
+        Keeps the oracle's answers.
+    """
+
+    examples: Sequence[Example]
+    labels: int
+    settings: Settings
+    oracle: Oracle
+    jobs: int = 1
+    journal: Journal | None = None
+    _seen: dict[str, list[Seen]] = field(default_factory=dict)
+    _confusions: dict[tuple[str, int], Any] = field(default_factory=dict)
+    _planes: dict[str, list[list[Plane]]] = field(default_factory=dict)
+    _tasks: list[Task] = field(default_factory=list)
+
+    @property
+    def all(self) -> Sequence[int]:
+        """The numbers of all images."""
+        return range(len(self.examples))
+
+    def centre(self, start: Model, chosen: Sequence[int]) -> Model:
+        """Return where learning starts: the start, adapted to some images without their labels.
+
+        For the default model, the standard deviations are those whose adapted model is best on
+        these images.
+        """
+        if start.label_costs != "image":
+            return start
+        if start != PRESETS["default"]:
+            return self._adapted(start, chosen)
+        models = (start, *SEARCHED)
+        scores = [self._score(self._adapted(model, self.all), chosen) for model in models]
+        return self._adapted(models[int(np.argmax(scores))], chosen)
+
+    def learn(
+        self,
+        start: Model,
+        centre: Model,
+        chosen: Sequence[int],
+        report: Report | None = None,
+        tolerance: float = 0.0,
+    ) -> Iterator[tuple[Stage, Learned]]:
+        """Learn the stages from some images, one after the other.
+
+        Planes of an image hold for every choice of the others, so those found once are used again;
+        passes over the chosen images alone make sure that none is missing.
+        """
+        if not self._tasks:
+            self._tasks = self._each(lambda n: self._task(n, start), self.all)
+        widths = repr((centre.sigma, centre.sigma_xy, centre.sigma_color))
+        planes = self._planes.setdefault(widths, [[] for _ in self.all])
+        losses = class_weights(self.examples, chosen, self.labels)
+        oracle = replace(self.oracle, class_weights=losses)
+        settings = self.settings
+        scale = 1.0
+        for learned in STAGES:
+            stage = Stage(centre, self.labels, learned, scale)
+            found = learn(
+                stage,
+                [self._tasks[n] for n in chosen],
+                oracle if self.journal is None else self.journal.around(oracle),
+                [planes[n] for n in chosen],
+                strength=settings.strength,
+                gap=settings.gap,
+                tolerance=max(tolerance, settings.tolerance),
+                max_passes=settings.max_passes,
+                jobs=self.jobs,
+                report=None if report is None else partial(report, learned),
+            )
+            yield stage, found
+            centre, scale = stage.learned_model(found.theta), float(found.theta[0])
+
+    def confusions(self, model: Model, chosen: Sequence[int]) -> list[npt.NDArray[np.int64]]:
+        """Return the confusion matrices of some images under a model."""
+        key = repr(model)
+        missing = [n for n in chosen if (key, n) not in self._confusions]
+        found = self._each(lambda n: self._confusion(n, model), missing)
+        self._confusions.update(zip([(key, n) for n in missing], found, strict=True))
+        return [self._confusions[key, n] for n in chosen]
+
+    def _confusion(self, number: int, model: Model) -> npt.NDArray[np.int64]:
+        example = self.examples[number]
+        labels = self.oracle.solve(model.crf(*example.load())).labels
+        return confusion_matrix(labels, example.truth, self.labels, void=-1)
+
+    def _score(self, model: Model, chosen: Sequence[int]) -> float:
+        total = np.sum(self.confusions(model, chosen), 0)
+        return float(accuracy(total) + mean_iou(total))
+
+    def _adapted(self, model: Model, chosen: Sequence[int]) -> Model:
+        plain = unadapted(model)
+        key = repr(plain)
+        if key not in self._seen:
+            self._seen[key] = self._each(
+                lambda n: look_at(plain.crf(*self.examples[n].load())), self.all
+            )
+        return adapted(plain, [self._seen[key][n] for n in chosen])
+
+    def _task(self, number: int, start: Model) -> Task:
+        """Return an image with its void pixels filled by the start, which knows no other image."""
+        example = self.examples[number]
+        unary, _ = example.load()
+        shares = label_shares(unary.reshape(len(unary), -1))
+        return Task(example, self.oracle.fill(example, start), shares)
+
+    def _each(self, function: Callable[[int], Any], chosen: Iterable[int]) -> list[Any]:
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(function, chosen))
+
+
+def class_weights(
+    examples: Sequence[Example], chosen: Iterable[int], labels: int
+) -> npt.NDArray[np.float64]:
+    """Return the loss of a wrong pixel by its true label: between 1 and the inverse frequency."""
+    counts = np.zeros(labels)
+    for n in chosen:
+        truth = examples[n].truth
+        counts += np.bincount(truth[truth >= 0], minlength=labels)
+    seen = int((counts > 0).sum())
+    inverse = counts.sum() / (seen * np.maximum(counts, 1))
+    return np.asarray(1 - BALANCE + BALANCE * np.minimum(inverse, _HEAVIEST))
