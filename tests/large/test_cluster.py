@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from densecrf import refine_many
-from densecrf.large import refine
+from densecrf.large import engines, refine
 from large_scenes import MODEL, crowd
 
 distributed = pytest.importorskip("distributed")
@@ -109,3 +109,13 @@ def test_many_images_in_batches(tmp_path, cluster):
     assert found[7].index == 7
     expected = next(refine_many([image], [p], **options)).labels
     assert all((each.labels == expected).all() for each in found if each)
+
+
+def test_a_cluster_without_workers_does_not_wait_for_ever(inputs, monkeypatch):
+    monkeypatch.setattr(engines, "PATIENCE", 1)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0", processes=True) as local,
+        distributed.Client(local) as client,
+        pytest.raises(ConnectionError, match="no workers for 1 s"),
+    ):
+        refine(*inputs, **OPTIONS, client=client)

@@ -11,6 +11,8 @@ __all__ = ["run_tasks"]
 RETRIES = 3  # of a task that raises an OSError: a network file system may recover
 DEATHS = 30  # of workers, for each task, before it is held responsible
 
+PATIENCE = 600  # seconds without any worker
+
 Answer = TypeVar("Answer")
 
 
@@ -58,24 +60,41 @@ class _Distributed:
         self.given: dict[int, tuple[Any, ...]] = {}
         self.numbers: dict[str, int] = {}
         self.failed: dict[int, int] = {}
+        self.patience = PATIENCE
 
     def run(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """Yield answers, in the order in which they come."""
         left = iter(enumerate(arguments))
         ahead = max(2, 2 * len(self.client.nthreads()))  # enough to keep workers busy
-        running = self.library.as_completed([self.submit(*each) for each in islice(left, ahead)])
-        for future in running:
-            number = self.numbers.pop(future.key)
-            try:
-                answer = future.result()
-            except (OSError, self.library.KilledWorker, self.library.CancelledError) as error:
-                self.count_failure(number, error)
-                running.add(self.submit(number, self.given[number]))
-                continue
-            del self.given[number], future
-            yield number, answer
-            for following in islice(left, 1):
-                running.add(self.submit(*following))
+        running = {self.submit(*each) for each in islice(left, ahead)}
+        while running:
+            for future in self.done(running):
+                running.discard(future)
+                number = self.numbers.pop(future.key)
+                try:
+                    answer = future.result()
+                except (OSError, self.library.KilledWorker, self.library.CancelledError) as error:
+                    self.count_failure(number, error)
+                    running.add(self.submit(number, self.given[number]))
+                    continue
+                del self.given[number]
+                yield number, answer
+                running |= {self.submit(*each) for each in islice(left, 1)}
+
+    def done(self, running: set[Any]) -> list[Any]:
+        """Wait for tasks that have ended; where no worker comes for long, say so."""
+        try:
+            self.library.wait(running, timeout=self.patience, return_when="FIRST_COMPLETED")
+        except TimeoutError:
+            if not self.client.nthreads():
+                raise ConnectionError(
+                    f"no workers for {self.patience} s; what is finished is kept: start some, and "
+                    "run again to go on"
+                ) from None
+        except self.library.CancelledError:
+            if self.client.status != "running":
+                raise
+        return [future for future in running if future.done()]
 
     def submit(self, number: int, given: tuple[Any, ...]) -> Any:
         """Give a task to the scheduler."""

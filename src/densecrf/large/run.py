@@ -100,7 +100,7 @@ class Run:
     def linear_program(self, gap: float, limit: int) -> LargeResult:
         """Iterate `lp` in rounds over all tiles until the gap is proven."""
         before, cells, turn, done = None, 1.0, 0, 0
-        best, trials, following, averaged = -float("inf"), 0, 0, False
+        best, trials, following, averaged = -float("inf"), 0, 2, False
         trace: Records = []
         while True:
             name = f"iterates-{turn}"
