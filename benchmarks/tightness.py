@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks import tightness_pictures
 from benchmarks.harness import two_kernels
 from densecrf import DenseCRF
 
-MARK = "<!-- tables: written by benchmarks.tightness -->"
+MARK, END = "<!-- table: written by benchmarks.tightness -->", "<!-- end of the table -->"
 GAPS = (1e-3, 1e-4, 1e-5, 1e-6)
 KINDS = ("box", "scribbles", "colours")
 STRENGTHS = ("strong", "weak")
@@ -152,6 +153,24 @@ def cases(data: Path, settings: list[str], most: int | None) -> Iterator[tuple[s
         yield from ((TWO_LABELS, name) for name in chosen[:most])
 
 
+def draw(records: list[dict[str, Any]], keep: Path, folder: Path) -> None:
+    """Draw the distributions, and the undecided pixels of some MSRC images at usual weights.
+
+    Four have the most undecided pixels among the optimal ones, four the middle rank.
+    """
+    tightness_pictures.distributions(records, folder / "how-tight.png")
+    usual = [record for record in records if record["setting"] == SETTINGS[1].title]
+    optimal = sorted((r for r in usual if r["optimal"]), key=lambda record: record["proven"])
+    middle = len(optimal) // 2
+    files = [
+        (f"{record['name']}: {record['undecided']} undecided", kept(keep, record["setting"], name))
+        for record in optimal[:4] + optimal[middle : middle + 4]
+        if (name := record["name"])
+    ]
+    if files:
+        tightness_pictures.undecided_pixels(files, 21, folder / "how-tight-undecided.png")
+
+
 def table(records: list[dict[str, Any]]) -> list[str]:
     """Return a Markdown table, a row for each setting."""
     lines = [
@@ -200,6 +219,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=Path("tightness.jsonl"))
     parser.add_argument("--keep", type=Path, default=Path("tightness"), help="folder of arrays")
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--pictures", type=Path, help="folder to draw distributions in")
     arguments = parser.parse_args()
     known = arguments.records.read_text().splitlines() if arguments.records.exists() else []
     records = [json.loads(line) for line in known]
@@ -216,11 +236,14 @@ def main() -> None:
             records.append(record)
             out.write(json.dumps(record) + "\n")
             out.flush()
+    if arguments.pictures:
+        draw(records, arguments.keep, arguments.pictures)
     lines = table(records)
     print("\n".join(lines))
     if arguments.write:
-        head = arguments.write.read_text().partition(MARK)[0]
-        arguments.write.write_text("\n".join([head.rstrip(), "", MARK, "", *lines, ""]))
+        head, _, rest = arguments.write.read_text().partition(MARK)
+        tail = rest.partition(END)[2]
+        arguments.write.write_text("\n".join([head + MARK, "", *lines, "", END + tail]))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ figure = row(
         "photograph": image,
         "network output": tint(coarse, image),
         f"refined, proven to {100 * result.gap:.2f} %": tint(result.labels, image),
-    }
+    },
+    names=("wall", "face and hair", "suit"),
 )
 save(figure, "refine_network")

@@ -6,26 +6,27 @@ import argparse
 import io
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from PIL import Image
 
-COLORS = ("#7cc4e8", "#ffb000", "#d62728", "#2ca02c", "#8c564b", "#d874e0", "#3b3b98", "#888888")
+from densecrf.plotting import label_colors
+
+COLORS = label_colors(8)
 
 
 def tint(labels: np.ndarray, image: np.ndarray | None = None) -> np.ndarray:
     """Return labels (H, W) as colours, over a grey image if there is one; 255 stays white."""
-    palette = np.array([mpl.colors.to_rgb(color) for color in COLORS]) * 255
-    colors = palette[np.where(labels == 255, 0, labels) % len(COLORS)]
+    colors = 255 * COLORS[np.where(labels == 255, 0, labels) % len(COLORS)]
     if image is not None:
         grey = image if image.ndim == 2 else image.mean(2)
         colors = 0.65 * colors + 0.35 * (40 + 0.85 * grey[..., None])
     return np.where((labels == 255)[..., None], 255, colors).astype(np.uint8)
 
 
-def row(panels: dict[str, np.ndarray], width: float = 2.9) -> Figure:
-    """Return a figure of titled pictures side by side."""
+def row(panels: dict[str, np.ndarray], width: float = 2.9, names: tuple[str, ...] = ()) -> Figure:
+    """Return a figure of titled pictures side by side, with a key to the labels' names."""
     h, w = next(iter(panels.values())).shape[:2]
     figure = Figure(figsize=(width * len(panels), width * h / w + 0.35), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -34,6 +35,9 @@ def row(panels: dict[str, np.ndarray], width: float = 2.9) -> Figure:
         axis.imshow(picture, cmap="gray" if picture.dtype == np.uint8 else "magma", **limits)
         axis.set_title(title, fontsize=11)
         axis.set_axis_off()
+    if names:
+        key = [Patch(color=color, label=name) for color, name in zip(COLORS, names, strict=False)]
+        figure.legend(handles=key, loc="outside lower center", ncols=len(key), frameon=False)
     return figure
 
 
@@ -43,7 +47,7 @@ def save(figure: Figure, name: str) -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
     folder = parser.parse_args().out
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=80)
+    figure.savefig(buffer, format="png", dpi=160)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.png"
     Image.open(buffer).convert("RGB").quantize(256).save(path, optimize=True)

@@ -31,7 +31,7 @@ def test_example_runs_and_draws(script, tmp_path):
     assert done.returncode == 0, done.stderr
     picture = (tmp_path / f"{script.stem}.png").read_bytes()
     assert picture.startswith(b"\x89PNG")
-    assert 5_000 < len(picture) < 120_000
+    assert 5_000 < len(picture) < 250_000
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

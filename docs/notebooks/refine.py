@@ -12,9 +12,11 @@ import numpy as np
 import torch
 from skimage import data, transform
 from transformers import SegformerConfig, SegformerForSemanticSegmentation
+from transformers.utils import logging
 
 import densecrf
 
+logging.disable_progress_bar()
 cat = transform.resize(data.chelsea(), (192, 288), anti_aliasing=True)
 image = (255 * cat).astype(np.uint8)
 
@@ -65,7 +67,7 @@ result = densecrf.refine(image, logits.numpy(), axis=0, kind="logits")
 result
 
 # %% [markdown]
-# What changed, and where the optimum is proven:
+# The labels over the image, and how energy and bound met:
 
 # %%
 result.plot(image=image)

@@ -12,6 +12,7 @@ __all__ = ["SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"
 
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 UNDECIDED = 3  # labels whose level sets are tried in a rounding
+OFTEN = range(8, 17)  # iterations that round twice as often: marginals settle, most runs end
 BIASES = (0.6, 0.8, 0.4, 0.9)  # one in each rounding, in turn; level sets at (1 - bias) / 2
 
 
@@ -186,7 +187,7 @@ class Incumbent:
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every
         label, self.energy = problem.best_constant()
         self.labels = problem.constant(label)
-        self._iteration = 0
+        self._iteration = self._turn = 0
         self._rounded: Any = None
         self._descent: Descent | None = None
 
@@ -194,13 +195,15 @@ class Incumbent:
         """Round where it is this iteration's turn, and continue the incumbent's descent."""
         self._iteration += 1
         iteration = self._iteration
-        if iteration % self.round_every == 0 or iteration == 1:
-            self._round(y, iteration // self.round_every)
+        every = max(1, self.round_every // 2) if iteration in OFTEN else self.round_every
+        if iteration % every == 0 or iteration == 1:
+            self._round(y)
         if iteration % self.settle_every == 0:
             self._settle()
 
-    def _round(self, y: Any, turn: int) -> None:
-        problem = self.problem
+    def _round(self, y: Any) -> None:
+        problem, bias = self.problem, BIASES[self._turn % len(BIASES)]
+        self._turn += 1
         labels = problem.argmax(y)
         if self._rounded is None or not bool((labels == self._rounded).all()):
             self._rounded = labels
@@ -210,7 +213,7 @@ class Incumbent:
         tried = []
         for label in (int(i) for i in order if undecided[i] > 0):
             row = y[label] + 0
-            y[label] += BIASES[turn % len(BIASES)]
+            y[label] += bias
             biased = problem.argmax(y)
             y[label] = row
             tried.append((problem.energy(biased), biased))

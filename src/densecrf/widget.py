@@ -112,6 +112,10 @@ class Scribble(anywidget.AnyWidget):
         _, result, present = self._live.result
         return np.asarray(present)[result.labels]
 
+    def __repr__(self) -> str:
+        size = " × ".join(map(str, self._shape))
+        return f"Scribble({size} pixels, {len(self._labels)} labels, {len(self.strokes)} strokes)"
+
     def close(self) -> None:
         """End the solver and remove the canvas."""
         if self._live is not None:
