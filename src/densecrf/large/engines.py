@@ -72,7 +72,12 @@ class _Distributed:
                 running.discard(future)
                 number = self.numbers.pop(future.key)
                 try:
-                    answer = future.result()
+                    answer = future.result(timeout=self.patience)
+                except self.library.TimeoutError:  # its worker died since, and no other has come
+                    self.check_workers()
+                    self.numbers[future.key] = number
+                    running.add(future)
+                    continue
                 except (OSError, self.library.KilledWorker, self.library.CancelledError) as error:
                     self.count_failure(number, error)
                     running.add(self.submit(number, self.given[number]))
@@ -85,16 +90,20 @@ class _Distributed:
         """Wait for tasks that have ended; where no worker comes for long, say so."""
         try:
             self.library.wait(running, timeout=self.patience, return_when="FIRST_COMPLETED")
-        except TimeoutError:
-            if not self.client.nthreads():
-                raise ConnectionError(
-                    f"no workers for {self.patience} s; what is finished is kept: start some, and "
-                    "run again to go on"
-                ) from None
+        except self.library.TimeoutError:
+            self.check_workers()
         except self.library.CancelledError:
             if self.client.status != "running":
                 raise
         return [future for future in running if future.done()]
+
+    def check_workers(self) -> None:
+        """Raise where there is no worker."""
+        if not self.client.nthreads():
+            raise ConnectionError(
+                f"no workers for {self.patience} s; what is finished is kept: start some, and "
+                "run again to go on"
+            )
 
     def submit(self, number: int, given: tuple[Any, ...]) -> Any:
         """Give a task to the scheduler."""
