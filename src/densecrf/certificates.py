@@ -180,15 +180,11 @@ class Costs:
         ndarray of int, (n,)
             At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
         """
-        count = sum(row + 0 for row in self._possible(problem, labels, energy))
+        count = sum(row + 0 for row in self.possible(problem, labels, energy))
         return problem.to_numpy(count).astype(np.int32)
 
-    def possible(self, problem: "ProblemBase", labels: Any, energy: float) -> Any:
-        """Return which labels those are, (labels, n); parameters as for `possible_labels`."""
-        rows = self._possible(problem, labels, energy)
-        return np.stack([problem.to_numpy(row) for row in rows])
-
-    def _possible(self, problem: "ProblemBase", labels: Any, energy: float) -> Iterator[Any]:
+    def possible(self, problem: "ProblemBase", labels: Any, energy: float) -> Iterator[Any]:
+        """Yield, label by label, the pixels (n,) that can have it; see `possible_labels`."""
         slack = energy + problem.energy_rounding(labels) - self.bound + 2 * self._rounding
         return (row - self._least <= slack for row in self._rows())
 

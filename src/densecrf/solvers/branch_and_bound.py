@@ -165,7 +165,8 @@ class _Search:
             self.closed = min(self.closed, bound)
             return
         if costs is not None:
-            allowed = allowed & costs.possible(self.problem, self.labels, self.energy)
+            rows = costs.possible(self.problem, self.labels, self.energy)
+            allowed = allowed & np.stack(list(rows))
         if not allowed.any(0).all():
             return  # every labelling of the node has more than the incumbent's energy
         heapq.heappush(self.open, _Node(bound, self.nodes, allowed, np.asarray(y)))
