@@ -87,7 +87,7 @@ def find_jobs(
     sources.check()
     found = [(path, name) for path, name in _expand(images) if path not in leave_out]
     if not found:
-        raise typer.BadParameter("no images but earlier results", param_hint="IMAGE")
+        raise typer.BadParameter("no image files, or none but earlier results", param_hint="IMAGE")
     alone = len(found) == 1
     return [
         Job(
