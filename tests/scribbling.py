@@ -47,13 +47,17 @@ class Running:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{43}/", self.url), self.url
 
     def stop(self, number=signal.SIGINT):
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        try:
-            self.process.communicate(timeout=600)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
+        """End the server; the signal is sent again where it came before anyone listened to it."""
+        for _ in range(300):
+            if self.process.poll() is None:
+                self.process.send_signal(number)
+            try:
+                self.process.communicate(timeout=2)
+                return
+            except subprocess.TimeoutExpired:
+                pass
+        self.process.kill()
+        self.process.communicate()
 
 
 class Page:
