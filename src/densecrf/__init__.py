@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from densecrf.refinement import Failure, refine, refine_many
     from densecrf.result import Result, Trace
     from densecrf.solvers import METHODS
+    from densecrf.solvers.branch_and_bound import branch_and_bound
     from densecrf.validation import ArgumentError, ArgumentWarning
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __all__ = [
     "Trace",
     "__version__",
     "adapt",
+    "branch_and_bound",
     "certify",
     "experiments",
     "filters",
@@ -65,6 +67,7 @@ _DEFINED_IN = {
     "Spatial": "densecrf.kernels",
     "Trace": "densecrf.result",
     "adapt": "densecrf.learning.adaptation",
+    "branch_and_bound": "densecrf.solvers.branch_and_bound",
     "certify": "densecrf.certificates",
     "fit": "densecrf.learning.fit",
     # Not "densecrf.refine": importing that module would put it in the function's place.

@@ -180,9 +180,13 @@ class Costs:
         ndarray of int, (n,)
             At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
         """
-        slack = energy + problem.energy_rounding(labels) - self.bound + 2 * self._rounding
-        count = sum((row - self._least <= slack) + 0 for row in self._rows())
+        count = sum(row + 0 for row in self.possible(problem, labels, energy))
         return problem.to_numpy(count).astype(np.int32)
+
+    def possible(self, problem: "ProblemBase", labels: Any, energy: float) -> Iterator[Any]:
+        """Yield, label by label, the pixels (n,) that can have it; see `possible_labels`."""
+        slack = energy + problem.energy_rounding(labels) - self.bound + 2 * self._rounding
+        return (row - self._least <= slack for row in self._rows())
 
     def _rows(self) -> Iterator[Any]:
         return (phi + own for phi, own in zip(self._unary, self._r, strict=True))
