@@ -2,16 +2,18 @@
 
 ``pip install "densecrf[napari]"``, then *Plugins > Scribbles to labels (densecrf)*: draw with two
 or more labels in a labels layer over an image, and run. The labelling comes as a new labels layer,
-and napari's status bar says how far from optimal it is.
+and napari's status bar says how far from optimal it is. The viewer stays usable meanwhile.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.presets import get_model
+from densecrf.layouts import color_range, without_alpha
+from densecrf.presets import PRESETS, get_model
 from densecrf.scribbles import scribble_unary
+from densecrf.validation import ArgumentError, as_real_array
 
 if TYPE_CHECKING:
     import napari
@@ -20,20 +22,22 @@ if TYPE_CHECKING:
 
 __all__ = ["scribbles_to_labels", "solve"]
 
+PLACE = ("scale", "translate", "rotate", "shear", "affine")  # of a layer in the viewer's world
+
 
 def scribbles_to_labels(
     image: "napari.layers.Image",
     scribbles: "napari.layers.Labels",
-    preset: str = "default",
+    preset: Annotated[str, {"choices": list(PRESETS)}] = "default",
     strength: float = 1.0,
     time_limit: float = 30.0,
-) -> "napari.types.LayerDataTuple":
-    """Return the certified labelling as the data of a labels layer.
+) -> "napari.qt.threading.FunctionWorker[napari.types.LayerDataTuple]":
+    """Start a thread that returns the certified labelling as the data of a labels layer.
 
     Parameters
     ----------
     image : napari.layers.Image
-        The image, or a grey volume.
+        The image, or a grey volume; where it is grey, its contrast limits are black and white.
     scribbles : napari.layers.Labels
         Strokes; 0 means none, as everywhere in napari.
     preset : str
@@ -43,14 +47,33 @@ def scribbles_to_labels(
     time_limit : float
         Most seconds.
     """
-    result, labels = solve(image.data, scribbles.data, preset, strength, time_limit)
-    _tell(certificate := _summary(result))
+    from napari.qt.threading import thread_worker
+
+    pixels = image.data[0] if image.multiscale else image.data
+    image_range = None if image.rgb else tuple(image.contrast_limits)
+    strokes = np.array(scribbles.data)  # a copy: one may draw on while the thread runs
+    place = {key: getattr(scribbles, key) for key in PLACE}
     name = f"{scribbles.name} (densecrf)"
-    return labels, {"name": name, "metadata": {"certificate": certificate}}, "labels"
+
+    def run() -> tuple[npt.NDArray[np.int64], dict[str, Any], str]:
+        result, labels = solve(pixels, strokes, preset, strength, time_limit, image_range)
+        certificate = _summary(result)
+        about = {"name": name, "metadata": {"certificate": certificate}, **place}
+        # Features of the label under the cursor are what the status bar shows from then on.
+        index = np.unique(labels)
+        about["features"] = {"index": index, "densecrf": [certificate] * len(index)}
+        return labels, about, "labels"
+
+    return thread_worker(run, connect={"returned": _tell})()
 
 
 def solve(
-    image: Any, scribbles: Any, preset: str, strength: float, time_limit: float
+    image: Any,
+    scribbles: Any,
+    preset: str,
+    strength: float,
+    time_limit: float,
+    image_range: tuple[float, float] | None = None,
 ) -> tuple["Result", npt.NDArray[np.int64]]:
     """Return the result, and its labels in the numbers of the scribbles.
 
@@ -58,26 +81,31 @@ def solve(
     """
     strokes = np.asarray(scribbles)
     present = np.unique(strokes[strokes != 0])
-    index = np.searchsorted(present, strokes)
-    compact = np.where(strokes == 0, -1, index)
-    unary = scribble_unary(image, compact, max(2, len(present)), void=-1)
-    crf = get_model(preset).scaled(strength).crf(unary, np.asarray(image))
-    result = crf.solve("lp", time_limit=time_limit)
+    if len(present) < 2:
+        drawn = f"only label {present[0]} has strokes" if len(present) else "there are no strokes"
+        raise ArgumentError("scribbles", ..., f"{drawn}; draw with at least two labels")
+    compact = np.where(strokes == 0, -1, np.searchsorted(present, strokes))
+    picture = without_alpha(as_real_array("image", image), strokes.shape)
+    pixels, _ = color_range(picture, image_range)
+    unary = scribble_unary(pixels, compact, len(present), void=-1, image_range=(0, 255))
+    result = (
+        get_model(preset).scaled(strength).crf(unary, pixels).solve("lp", time_limit=time_limit)
+    )
     return result, present.astype(np.int64)[result.labels]
 
 
 def _summary(result: "Result") -> str:
     if result.optimal:
-        return "densecrf: proven optimal"
+        return "proven optimal"
     if result.gap is None:
-        return "densecrf: no certificate in this time"
-    return f"densecrf: at most {100 * result.gap:.2g} % above the best labelling, proven"
+        return "no certificate in this time"
+    return f"at most {100 * result.gap:.2g} % above the best labelling, proven"
 
 
-def _tell(text: str) -> None:
-    """Show a text in the status bar of the viewer that is open."""
+def _tell(layer: tuple[Any, dict[str, Any], str]) -> None:
+    """Show a layer's certificate in the status bar of the viewer that is open."""
     import napari
 
     viewer = napari.current_viewer()
     if viewer is not None:
-        viewer.status = text
+        viewer.status = f"densecrf: {layer[1]['metadata']['certificate']}"
