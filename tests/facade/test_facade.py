@@ -274,7 +274,7 @@ def test_wrong_kernels_say_what_to_do(options, message):
 
 def test_wrong_features_say_what_to_do():
     d = dcrf.DenseCRF(H * W, L)
-    with pytest.raises(ValueError, match="one column a pixel; transpose it"):
+    with pytest.raises(ValueError, match="one column per pixel; transpose it"):
         d.addPairwiseEnergy(np.zeros((H * W, 2)), compat=3)
 
 
