@@ -73,8 +73,8 @@ class LabelPrior:
         Examples
         --------
         >>> prior = LabelPrior((0.5, 0.5), (1.0, 1.0), (0.0, 0.0))
-        >>> prior.energies(np.array([0.95, 0.05])).round(2)
-        array([-0.6 ,  1.7 ])
+        >>> prior.energies(np.array([0.95, 0.05])).round(1).tolist()
+        [-0.6, 1.7]
         """
         like = shares.new_tensor if hasattr(shares, "new_tensor") else np.asarray
         ratio = (shares / like(self.frequencies) + LEAST_SHARE) / (1 + LEAST_SHARE)

@@ -1,13 +1,9 @@
 """Fixtures of the torch tests: both engines, Triton's in its interpreter where there is no GPU."""
 
-import os
-
 import pytest
 
 torch = pytest.importorskip("torch")
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # before the first kernel is defined
 torch.set_num_threads(1)  # small problems: threads would cost more than they do
 
 from densecrf.torch.dispatch import has_triton  # noqa: E402
