@@ -9,7 +9,7 @@ import pytest
 
 import densecrf
 from densecrf import ArgumentError, ArgumentWarning
-from densecrf.validation import check_choice, check_positive, mention
+from densecrf.validation import check_choice, check_finite, check_positive, mention
 
 ERROR = ArgumentError(
     "probabilities", ..., f"read in 2 ways: {mention('kind', 'logits')}; or {mention('axis', 0)}"
@@ -68,3 +68,11 @@ def test_warnings_point_at_the_callers_line():
     with pytest.warns(ArgumentWarning, match="lower bilateral_weight= and weight=") as caught:
         densecrf.refine(image, weak / weak.sum(0), method="unary")
     assert {each.filename for each in caught} == {__file__}
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_what_is_not_finite_is_named_in_any_precision(dtype, value):
+    array = np.array([[1.0, value]], dtype)
+    with pytest.raises(ArgumentError, match=r"logits: 1 of 2 values are not finite.* at \(0, 1\)"):
+        check_finite("logits", array)

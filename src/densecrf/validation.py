@@ -207,8 +207,8 @@ def check_finite(name: str, array: npt.NDArray[Any]) -> tuple[float, float]:
         return 0.0, 0.0
     low, high = float(array.min()), float(array.max())  # NaN where there is one
     if array.dtype.kind == "f" and not (-low <= LARGEST_FLOAT and high <= LARGEST_FLOAT):
-        with np.errstate(invalid="ignore"):
-            held = np.abs(array) <= LARGEST_FLOAT
+        with np.errstate(invalid="ignore", over="ignore"):
+            held = np.abs(array.astype(np.float64)) <= LARGEST_FLOAT  # which float16 cannot hold
         index = tuple(int(i) for i in np.argwhere(~held)[0])
         count = int(array.size - np.count_nonzero(held))
         what = "beyond the range of float32" if np.isfinite(array[index]) else "not finite"
