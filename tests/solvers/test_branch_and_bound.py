@@ -5,6 +5,8 @@ import pytest
 
 import densecrf
 from densecrf import branch_and_bound
+from densecrf.solvers import branch_and_bound as module
+from densecrf.solvers.minimisation import minimise
 from oracles import brute_force
 
 # Three pixels with a label each, and one between any two of them that is as near to either: the LP
@@ -66,6 +68,7 @@ def test_limits_leave_a_gap_that_is_proven(loose, nodes):
     crf = problem(loose[0])
     _, least = brute_force(crf)
     result = branch_and_bound(crf, max_nodes=nodes)
+    assert result.info["nodes"] <= nodes
     assert result.lower_bound <= least + 1e-9
     assert result.energy >= least - 1e-9
     assert branch_and_bound(crf, time_limit=0.0).energy >= least - 1e-9
@@ -82,3 +85,23 @@ def test_same_result_twice_and_for_any_number_of_threads(loose):
 def test_options_are_checked(option):
     with pytest.raises(densecrf.ArgumentError, match=option):
         branch_and_bound(problem(0), **{option: 0})
+
+
+def test_ctrl_c_keeps_the_incumbent_and_a_proof(loose, monkeypatch):
+    crf = problem(loose[0])
+    _, least = brute_force(crf)
+    solved = []
+
+    def interrupted(*given):
+        solved.append(1)
+        found = minimise(*given)
+        found.interrupted = True
+        return found
+
+    monkeypatch.setattr(module, "minimise", interrupted)
+    result = branch_and_bound(crf)
+    assert len(solved) == 1  # the other child is not begun
+    assert not result.converged
+    assert result.info["open"] >= 1
+    assert result.lower_bound <= least + 1e-9
+    assert result.energy >= least - 1e-9

@@ -1,13 +1,11 @@
 """The files that a command will write, checked as a whole before it does any work."""
 
-import os
-import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
 import typer
 
-from densecrf.io.opening import kind_of_file
+from densecrf.io.opening import identities, kind_of_file
 
 __all__ = ["check_outputs"]
 
@@ -29,32 +27,19 @@ def check_outputs(
     remedy : str
         What to do, after "; ".
     """
-    read = {key: path for path in inputs if path is not None for key in _identities(path)}
+    read = {key: path for path in inputs if path is not None for key in identities(path)}
     written: dict[object, object] = {}
     for path, source in outputs:
-        if replaced := [read[key] for key in _identities(path) if key in read]:
+        if replaced := [read[key] for key in identities(path) if key in read]:
             reason = f"{path}, made from {source}, would replace the input {replaced[0]}"
             raise typer.BadParameter(f"{reason}; {remedy}")
-        name = _identities(path)[0]
+        name = identities(path)[0]
         if name in written:
             reason = f"{written[name]} and {source} would both be written to {path}"
             raise typer.BadParameter(f"{reason}; {remedy}")
         written[name] = source
         if kind := _obstacle(path):
             raise typer.BadParameter(f"{path} cannot be written: {kind}; {remedy}")
-
-
-def _identities(path: Path) -> list[object]:
-    """Return what tells a file from others: its name behind all links, and its inode if it exists.
-
-    Names are compared as on systems that do not tell the cases of letters apart.
-    """
-    name = unicodedata.normalize("NFC", os.path.realpath(path)).casefold()
-    try:
-        found = path.stat()
-    except OSError:
-        return [name]
-    return [name, (found.st_dev, found.st_ino)]
 
 
 def _obstacle(path: Path) -> str | None:

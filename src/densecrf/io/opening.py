@@ -1,15 +1,16 @@
-"""Open files for reading: regular ones only, so that no reader waits for a pipe or a device."""
+"""Open regular files only, so that no reader waits for a pipe; tell whether two are the same."""
 
 from __future__ import annotations
 
 import os
 import stat
+import unicodedata
 from pathlib import Path
 from typing import IO
 
 from densecrf.io.errors import FileFormatError
 
-__all__ = ["kind_of_file", "open_regular"]
+__all__ = ["identities", "kind_of_file", "open_regular"]
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -39,3 +40,16 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
     if kind is not None:
         raise FileFormatError(path, f"is {kind}, not a file")
     return Path(path).open("rb")
+
+
+def identities(path: Path) -> list[object]:
+    """Return what tells a file from others: its name behind all links, and its inode if it exists.
+
+    Names are compared as on systems that do not tell the cases of letters apart.
+    """
+    name = unicodedata.normalize("NFC", os.path.realpath(path)).casefold()
+    try:
+        found = path.stat()
+    except OSError:
+        return [name]
+    return [name, (found.st_dev, found.st_ino)]

@@ -1,5 +1,6 @@
 """Where labels go: ``.npy``, Zarr and GeoTIFF files, written block by block, seen when whole."""
 
+import math
 import os
 import secrets
 import shutil
@@ -13,13 +14,15 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from densecrf.io.atomic import atomic_writer
+from densecrf.io.opening import identities, kind_of_file
 from densecrf.large.sources import Source, needs, open_raster, open_source
 from densecrf.large.tiles import Box, Tiling
 from densecrf.validation import ArgumentError
 
-__all__ = ["SUFFIXES", "label_dtype", "open_output", "write_output"]
+__all__ = ["SUFFIXES", "checked_output", "label_dtype", "open_output", "write_output"]
 
 SUFFIXES = (".npy", ".zarr", ".tif", ".tiff")
+OURS = "densecrf labels"  # attribute of the Zarr arrays that are written here
 OVERVIEWS = 512  # pixels of a side that the smallest overview may have
 
 Block = Callable[[Box], npt.NDArray[Any]]
@@ -28,6 +31,55 @@ Block = Callable[[Box], npt.NDArray[Any]]
 def label_dtype(n_labels: int) -> np.dtype[Any]:
     """Return the smallest dtype that holds all labels and the value of pixels without one."""
     return np.dtype(np.uint8 if n_labels < 255 else np.uint16)
+
+
+def checked_output(out: Any, *inputs: Any) -> Path | None:
+    """Return where labels go, or refuse a place whose content would be lost.
+
+    Parameters
+    ----------
+    out : path-like or None
+        What the user gave.
+    *inputs
+        What is read, paths and arrays: none of it may lie at `out`, in it or around it.
+    """
+    if out is None:
+        return None
+    path = Path(out)
+    if path.suffix.lower() not in SUFFIXES:
+        raise ArgumentError("out", str(out), f"give a name that ends in {', '.join(SUFFIXES)}")
+    for file in filter(None, map(_file_of, inputs)):
+        if set(identities(path)) & set(identities(file)):
+            raise ArgumentError("out", str(out), f"is the input {file}; give another name")
+        whole, part = Path(os.path.realpath(path)), Path(os.path.realpath(file))
+        if whole in part.parents or part in whole.parents:
+            raise ArgumentError("out", str(out), f"and the input {file} lie in one another")
+    if path.exists() and (kind := kind_of_file(path)) and not _is_ours(path):
+        remedy = f"is {kind} that was not written here; give another name, or remove it"
+        raise ArgumentError("out", str(out), remedy)
+    return path
+
+
+def _file_of(given: Any) -> Path | None:
+    """Return the file or folder that an input is read from, as far as it says so."""
+    if isinstance(given, (str, os.PathLike)):
+        name, colon, _ = os.fspath(given).partition(".h5:")
+        return Path(name + ".h5" if colon else name)
+    for own in (given, getattr(given, "store", None)):
+        for place in ("filename", "root", "path"):
+            if isinstance(found := getattr(own, place, None), (str, os.PathLike)) and found:
+                return Path(found)
+    return None
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a folder is a Zarr array of labels, which may be replaced."""
+    if path.suffix.lower() != ".zarr":
+        return False
+    try:
+        return OURS in needs("zarr", str(path)).open_array(str(path), mode="r").attrs
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def write_output(path: Path, tiling: Tiling, block: Block, n_labels: int, like: str | None) -> None:
@@ -98,9 +150,11 @@ def _write_npy(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], blocks:
         header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         npy.write_array_header_1_0(file, header)
         file.flush()
-        os.posix_fallocate(file.fileno(), file.tell(), int(np.prod(shape)) * dtype.itemsize) if (
-            hasattr(os, "posix_fallocate")
-        ) else file.truncate(file.tell() + int(np.prod(shape)) * dtype.itemsize)
+        size = math.prod(shape) * dtype.itemsize
+        if hasattr(os, "posix_fallocate"):  # a full disk is noticed here
+            os.posix_fallocate(file.fileno(), file.tell(), size)
+        else:
+            file.truncate(file.tell() + size)
         array = np.memmap(file.name, dtype, "r+", file.tell(), shape)
         for box, values in blocks:
             array[box] = values
@@ -117,6 +171,7 @@ def _write_zarr(path: Path, tiling: Tiling, dtype: np.dtype[Any], blocks: Blocks
             dtype=dtype,
             chunks=tiling.block,
             fill_value=np.iinfo(dtype).max,
+            attributes={OURS: True},
         )
         for box, values in blocks:
             array[box] = values

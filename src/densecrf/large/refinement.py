@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.large.outputs import SUFFIXES, label_dtype, open_output, write_output
+from densecrf.large.outputs import checked_output, label_dtype, open_output, write_output
 from densecrf.large.planning import plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.run import Progress, Run
 from densecrf.presets import Model, get_model
 from densecrf.solvers.registry import LP_GAP
-from densecrf.validation import ArgumentError, check_gap, check_integer, check_threads
+from densecrf.validation import check_gap, check_integer, check_threads
 
 __all__ = ["refine"]
 
@@ -122,7 +122,7 @@ def refine(
     (array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1], dtype=uint8), True)
     """
     started = time.perf_counter()
-    path = _checked_out(out, image, probs, mask)
+    path = checked_output(out, image, probs, mask)
     chosen = get_model(
         model,
         sigma=sigma,
@@ -164,18 +164,6 @@ def refine(
     result.seconds = time.perf_counter() - started
     job.store.remove()
     return result
-
-
-def _checked_out(out: Any, *inputs: Any) -> Path | None:
-    if out is None:
-        return None
-    path = Path(out)
-    if path.suffix.lower() not in SUFFIXES:
-        raise ArgumentError("out", str(out), f"give a name that ends in {', '.join(SUFFIXES)}")
-    for given in inputs:
-        if isinstance(given, (str, Path)) and Path(given).resolve() == path.resolve():
-            raise ArgumentError("out", str(out), "is an input; give another name")
-    return path
 
 
 def _write(run: Run, result: LargeResult, path: Path | None, image: Any) -> None:

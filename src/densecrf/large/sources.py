@@ -8,7 +8,7 @@ import os
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -83,33 +83,18 @@ class _Memmap:
     """A ``.npy`` file or another one that numpy.memmap reads, opened for each window."""
 
     path: str
-    kind: np.dtype[Any]
-    sides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
     offset: int
-    order: str = "C"
+    order: Literal["C", "F"] = "C"
     portable: bool = field(default=True, init=False)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.sides
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.kind
 
     @property
     def identity(self) -> str:
         return _stamp(self.path)
 
     def read(self, box: Box) -> npt.NDArray[Any]:
-        array: Any = np.memmap(
-            self.path,
-            self.kind,
-            "r",
-            self.offset,
-            self.sides,
-            self.order,  # type: ignore[call-overload]
-        )
+        array: Any = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
         return np.array(array[box])
 
 
@@ -152,8 +137,8 @@ class _Raster:
     """A raster that rasterio reads (GeoTIFF and others), (height, width, bands)."""
 
     path: str
-    sides: tuple[int, ...]
-    kind: np.dtype[Any]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
     nodata: float | None
     portable: bool = field(default=True, init=False)
 
@@ -164,14 +149,6 @@ class _Raster:
             return _Raster(path, sides, np.dtype(raster.dtypes[0]), raster.nodata)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.sides
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.kind
-
-    @property
     def identity(self) -> str:
         return _stamp(self.path)
 
@@ -179,7 +156,7 @@ class _Raster:
         rows, columns, bands = box
         window = ((rows.start, rows.stop), (columns.start, columns.stop))
         with open_raster(self.path) as raster:
-            numbers = list(range(*bands.indices(self.sides[2])))
+            numbers = list(range(*bands.indices(self.shape[2])))
             values = raster.read([number + 1 for number in numbers], window=window)
         return np.moveaxis(np.asarray(values), 0, -1)
 

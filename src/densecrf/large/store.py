@@ -7,6 +7,7 @@ records are there.
 
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -17,10 +18,12 @@ from numpy.lib import format as npy
 
 from densecrf.io.atomic import atomic_writer, write_json
 from densecrf.large.tiles import Box, Tiling, channels, inside, shape_of
+from densecrf.validation import ArgumentError
 
 __all__ = ["IncompatibleRunError", "Store"]
 
 MANIFEST = "manifest.json"
+PARTS = ("arrays", "records")
 
 
 class IncompatibleRunError(ValueError):
@@ -47,6 +50,9 @@ class Store:
         path = self.folder / MANIFEST
         settings = json.loads(json.dumps(settings))
         if not path.exists():
+            if self.folder.exists() and any(self.folder.iterdir()):
+                remedy = "holds files of others; working files need a folder of their own"
+                raise ArgumentError("scratch", str(self.folder), remedy)
             write_json(path, settings)
             return
         before = json.loads(path.read_text("utf-8"))
@@ -58,8 +64,12 @@ class Store:
             )
 
     def remove(self) -> None:
-        """Remove all working files."""
-        shutil.rmtree(self.folder)
+        """Remove the working files, and their folder where nothing else is in it."""
+        for part in PARTS:
+            shutil.rmtree(self.folder / part, ignore_errors=True)
+        (self.folder / MANIFEST).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
 
     def forget(self, stage: str) -> None:
         """Remove the arrays of a stage that is not needed any more."""

@@ -78,12 +78,10 @@ def branch_and_bound(
     limits = Limits.checked(gap, time_limit, None)
     threads = check_threads(threads)
     root = solve(crf, "lp", gap=gap, time_limit=time_limit, threads=threads or None, keep_dual=True)
-    if root.converged or root.dual is None:
+    if root.converged or root.dual is None or limits.late:
         return root
     search = _Search(crf, root, max(gap, ROUNDING), node_iterations, threads, limits)
-    for _ in range(max_nodes - 1):
-        if not search.open or search.stopped:
-            break
+    while search.open and search.nodes + 2 <= max_nodes and not search.stopped:
         search.split()
     return search.result()
 
@@ -135,7 +133,10 @@ class _Search:
             self.closed = min(self.closed, node.bound)
             return
         for allowed in _children(node):
-            self._solve(node, allowed)
+            if self.stopped:
+                self._add(node.bound, allowed, node.y, None)
+            else:
+                self._solve(node, allowed)
 
     def _solve(self, parent: _Node, allowed: Allowed) -> None:
         """Bound a node by its linear program, and keep the labelling that it finds."""
@@ -145,18 +146,23 @@ class _Search:
         )
         left = self.limits.time_limit
         if left is not None:
-            left = max(0.0, left - self.limits.seconds())
+            left -= self.limits.seconds()
         limits = Limits(self.gap, left, self.iterations)
         found = minimise(problem, "lp", limits, parent.y)
-        self.stopped |= found.interrupted or left == 0.0
-        energy = self.problem.energy(found.labels)
+        self.stopped = found.interrupted or self.limits.late
+        bound = parent.bound if found.lower_bound is None else found.lower_bound
+        self._keep(found.labels, found.energy, allowed)
+        costs = None
+        if found.dual is not None and not self.stopped:
+            costs = Costs(problem, found.dual)
+        self._add(max(parent.bound, bound), allowed, found.y, costs)
+
+    def _keep(self, labels: IntArray, energy: float, allowed: Allowed) -> None:
+        """Let a node's labelling be the incumbent, if it is better."""
+        if not allowed[labels, np.arange(len(labels))].all():
+            energy = self.problem.energy(labels)  # without the penalty
         if energy < self.energy:
-            self.energy, self.labels = energy, found.labels
-        if found.lower_bound is None:
-            self._add(parent.bound, allowed, parent.y, None)
-            return
-        costs = None if found.dual is None else Costs(problem, found.dual)
-        self._add(max(parent.bound, found.lower_bound), allowed, found.y, costs)
+            self.energy, self.labels = energy, labels
 
     def _add(self, bound: float, allowed: Allowed, y: Any, costs: Costs | None) -> None:
         """Open a node, less the labels that no optimal labelling has; close it where it is done."""

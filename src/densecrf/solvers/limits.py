@@ -51,6 +51,11 @@ class Limits:
         return None if self.time_limit is None else self.started + self.time_limit
 
     @property
+    def late(self) -> bool:
+        """Whether the time is up."""
+        return self.deadline is not None and now() >= self.deadline
+
+    @property
     def out_of_time(self) -> str:
         """What a result says whose time was up."""
         return "" if self.time_limit is None else f"time limit of {self.time_limit:g} s reached"
