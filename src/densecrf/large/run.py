@@ -100,7 +100,8 @@ class Run:
     def linear_program(self, gap: float, limit: int) -> LargeResult:
         """Iterate `lp` in rounds over all tiles until the gap is proven."""
         before, cells, turn, done = None, 1.0, 0, 0
-        best, trials, following, averaged = -float("inf"), 0, 2, False
+        best = highest = -float("inf")
+        trials, following, averaged = 0, 2, False
         trace: Records = []
         while True:
             name = f"iterates-{turn}"
@@ -110,12 +111,13 @@ class Run:
             damped = done >= SLOW and cells != DAMPED
             cells = DAMPED if damped else cells
             before = _before(name, records, cells, 1 / DAMPED if damped else 1.0)
-            energy, bound = (sum(each[key] for each in records) for key in ("energy", "bound"))
+            energy = sum(each["energy"] for each in records)
+            bounds = [sum(each) for each in zip(*(r["bounds"] for r in records), strict=True)]
+            bound = bounds[-1]
             promised = (relative_gap(energy, bound) or 0.0) <= gap and turn >= following
             trace.append({"iterations": done, "energy": energy, "bound": bound})
-            # Tiles of every second round are the same, and so is what their bounds leave out.
-            stalled = len(trace) > 2 and bound <= trace[-3]["bound"]
-            averaged = stalled and not averaged
+            averaged = max(bounds) <= highest and not averaged
+            highest = max(highest, *bounds)
             last = done >= limit
             if promised or last:
                 result = self._certified(turn, before, best, done)

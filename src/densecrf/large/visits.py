@@ -14,10 +14,9 @@ from densecrf.certificates import Potentials
 from densecrf.filters.base import SMALLEST_MASS
 from densecrf.label_costs import BorderStatistics, border_statistics
 from densecrf.large.job import Job, Local
-from densecrf.large.problem import TileProblem, in_whole_cells
+from densecrf.large.problem import FinalRounding, TileProblem, in_whole_cells
 from densecrf.problem import Problem
 from densecrf.projections import compressed
-from densecrf.rounding import Incumbent
 from densecrf.solvers.lp import lp_start
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.primal_dual import EDGE, SPAN, Average, primal_dual
@@ -92,66 +91,57 @@ def prices(job: Job, task: int) -> dict[str, Any]:
 def iterate(
     job: Job, turn: int, task: int, before: Before | None, cells: float, averaged: bool
 ) -> dict[str, Any]:
-    """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels.
+    """Make a tile's iterations, its margin's with them; store marginals, potentials, labels.
 
     Where `averaged`, those of the iterations' average: the whole image restarts from it.
     """
     local = job.local(job.tiling.tiles(turn)[task])
-    stage = f"iterates-{turn}"
-    if not len(local.core):
+    stage, core = f"iterates-{turn}", local.core
+    if not len(core):
         rows = job.n_labels + _nodes(job) + 1
         job.store.write(stage, local.box, local.scatter(np.zeros((rows, 0), np.float32)))
-        return job.store.finish(stage, task, {"energy": 0.0, "bound": 0.0})
-    crf = job.crf(local)
-    if before is None:
-        start = Problem(crf, job.threads)
-        y = start.unary_marginals()
-        z, labels = None, start.argmax(y)
-    else:
-        y, z, labels = _state(job, local, before)
-    problem = TileProblem(crf, local.core, y, z, y.argmax(0), cells=cells, threads=job.threads)
+        return job.store.finish(stage, task, {"energy": 0.0, "bounds": [0.0] * job.inner})
+    problem = TileProblem(job.crf(local), core, cells, job.threads)
+    y, z, labels = (None, None, None) if before is None else _state(job, local, before)
+    record: dict[str, Any] = {}
     if job.method == "lp":
-        y, z, labels, bound = _linear_program(job, problem, y, z, labels, averaged)
-    else:
-        step = next(mean_field(problem, y[:, local.core], iterations=1, tolerance=0.0))
-        y, z, bound = step.y, np.zeros((0, problem.n), np.float32), 0.0
-        labels = problem.argmax(y)
-    stored = np.concatenate([y, z, labels[None].astype(np.float32)])
-    job.store.write(stage, local.box, local.scatter(stored))
-    record: dict[str, Any] = {"bound": bound}
-    if job.method == "lp":
-        whole = problem.among_neighbours(labels)
-        record["energy"], _ = energy_share(problem.whole, whole, local.core)
+        y, z, labels = _linear_program(job, problem, turn, (y, z, labels), averaged)
+        record["bounds"] = problem.bounds
+        record["energy"], _ = energy_share(problem, labels, core)
+        z = z[:, core]
         record["low"], record["high"] = z.min(1).tolist(), z.max(1).tolist()
+    else:
+        start = problem.unary_marginals() if y is None else y
+        y = next(mean_field(problem, start, iterations=1, tolerance=0.0)).y
+        z, labels = np.zeros((0, len(core)), np.float32), problem.argmax(y)
+    stored = np.concatenate([y[:, core], z, labels[None, core].astype(np.float32)])
+    job.store.write(stage, local.box, local.scatter(stored))
     return job.store.finish(stage, task, record)
 
 
 def _linear_program(
-    job: Job,
-    problem: TileProblem,
-    y: FloatArray,
-    z: FloatArray | None,
-    labels: IntArray,
-    averaged: bool,
-) -> tuple[FloatArray, FloatArray, IntArray, float]:
-    """Iterate the core; returns its marginals, potentials, labels and bound."""
-    core = problem.core
-    incumbent = Incumbent(problem, settle_every=job.inner)
-    own = None if z is None else np.ascontiguousarray(z[:, core])
-    if own is None:
+    job: Job, problem: TileProblem, turn: int, state: tuple[Any, Any, Any], averaged: bool
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Iterate core and margin from marginals, potentials and labels; returns the next ones."""
+    y, z, labels = state
+    incumbent = FinalRounding(problem, job.inner, turn)
+    if y is None:
         y = lp_start(problem).y
     else:
-        incumbent.consider(labels[core])
-        y = np.ascontiguousarray(y[:, core])
-    steps = primal_dual(problem, y, incumbent, own, cells=problem.cells, restarts=False)
-    kept, bound = Average(), 0.0
-    for step in islice(steps, job.inner):
+        incumbent.consider(labels)
+    mean, previous, advanced = Average(), y, z
+    for step in islice(
+        primal_dual(problem, y, incumbent, z, cells=problem.cells, restarts=False), job.inner
+    ):
         dual: Any = step.duals[0]
-        advanced = problem.nodes(dual.scores) + (0 if dual.offsets is None else dual.offsets)
-        kept = kept if averaged else Average()
-        kept.add(step.y, advanced)
-        bound = float(step.bound or 0.0)
-    return kept.y, kept.z, incumbent.labels, bound
+        advanced = problem.update_multipliers(dual.offsets, dual.scores, 0.0, 0.0)
+        previous, y = y, step.y
+        if averaged:
+            mean.add(y, advanced)
+    if averaged:
+        return mean.y, mean.z, incumbent.labels
+    # The next visit starts from y; its first flow is to be that of the extrapolated 2 y - previous.
+    return y, advanced + problem.nodes(y - previous), incumbent.labels
 
 
 def certificate(
