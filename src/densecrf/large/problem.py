@@ -1,12 +1,11 @@
-r"""The problem of one tile among its neighbours.
+r"""The problem of one tile, all others held fixed.
 
 A tile's pixels, its *core*, are surrounded by a margin of the neighbours' pixels, as wide as the
 filters reach (`densecrf.large.reach`), so that the core's sums over pixels are those of the whole
-image. The methods of `densecrf.solvers` iterate core and margin together. In the first iteration
-the core's numbers are those that the whole image would have; later ones depend on the margin's,
-whose own sums miss what lies outside, the more the farther from the core, where its weight in the
-core's sums is small. After some iterations the margin's numbers are dropped, and the core's are
-stored for the neighbours' next visits.
+image. The methods of `densecrf.solvers` iterate the core; marginals and labels of the margin stay,
+and its potentials advance as they would in the neighbours' own iterations, by the marginals in
+each. The first iteration of a visit is then that of the whole image, and where the whole image has
+converged, so are the others.
 """
 
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from densecrf.model import DenseCRF
 from densecrf.problem import Problem
+from densecrf.problem_base import Moves
 from densecrf.rounding import Incumbent
 from densecrf.validation import FloatArray, IntArray
 
@@ -59,6 +59,13 @@ class TileProblem(Problem):
         super().__init__(crf, threads)
         self.core, self.cells = core, cells
         self.bounds: list[float] = []
+        outside = np.ones(crf.n, bool)
+        outside[core] = False
+        self._margin = np.flatnonzero(outside)
+
+    def hold(self, y: FloatArray, labels: IntArray) -> None:
+        """Hold the margin's marginals and labels."""
+        self._y, self._x = y[:, self._margin], labels[self._margin]
 
     def _extents(self, nodes: FloatArray, offsets: FloatArray | None) -> FloatArray:
         return in_whole_cells(super()._extents(nodes, offsets), self.cells)
@@ -86,7 +93,21 @@ class TileProblem(Problem):
         """Take a projected gradient step, and note the core's share of the bound."""
         costs = self.unary + r
         self.bounds.append(float(costs.min(0)[self.core].sum(dtype=np.float64)))
-        return super().descend(v, r, step, previous, in_place=in_place)
+        out = super().descend(v, r, step, previous, in_place=in_place)
+        out[0][:, self._margin] = self._y
+        return out
+
+    def argmax(self, y: FloatArray) -> IntArray:
+        """Return the largest label of each pixel of the core, and the margin's labels."""
+        labels = super().argmax(y)
+        labels[self._margin] = self._x
+        return labels
+
+    def icm_moves(self, labels: IntArray) -> Moves:
+        """Return the ICM move of every pixel of the core."""
+        moves = super().icm_moves(labels)
+        moves.labels[self._margin], moves.gain[self._margin] = self._x, 0
+        return moves._replace(movers=int((moves.gain > 0).sum()))
 
     def best_constant(self) -> tuple[int, float]:
         """Return nothing worth having: constants are compared for the whole image."""
@@ -94,24 +115,32 @@ class TileProblem(Problem):
 
 
 class FinalRounding(Incumbent):
-    """The best labelling of a tile, looked for in the last iteration alone.
+    """The best labelling of a tile, looked for in the last iteration alone, or not at all.
 
     Parameters
     ----------
     problem : TileProblem
         The tile.
-    last : int
-        Iterations of the visit.
+    labels : ndarray of int, (n,), or None
+        The best labelling so far.
+    last : int or None
+        The iteration that rounds.
     turn : int
-        The number of the visit, which decides the level sets that are tried.
+        How many roundings there were, which decides the level sets that are tried.
     """
 
-    def __init__(self, problem: TileProblem, last: int, turn: int) -> None:
+    def __init__(self, problem: TileProblem, labels: Any, last: int | None, turn: int) -> None:
         super().__init__(problem)
         self._last, self._turn = last, turn
+        if labels is None:
+            return
+        if last is None:
+            self.labels = labels
+        else:
+            self.consider(labels)
 
     def update(self, y: Any) -> None:
-        """Round in the last iteration, and continue the best labelling's descent."""
+        """Round where it is this iteration's turn."""
         self._iteration += 1
         if self._iteration == self._last:
             self._round(y)

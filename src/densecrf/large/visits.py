@@ -18,9 +18,10 @@ from densecrf.large.problem import FinalRounding, TileProblem, in_whole_cells
 from densecrf.problem import Problem
 from densecrf.projections import compressed
 from densecrf.solvers.lp import lp_start
-from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.primal_dual import EDGE, SPAN, Average, primal_dual
+from densecrf.solvers.primal_dual import primal_dual
 from densecrf.validation import FloatArray, IntArray
+
+SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is kept exactly
 
 __all__ = ["Before", "certificate", "iterate", "masses", "prices"]
 
@@ -89,59 +90,59 @@ def prices(job: Job, task: int) -> dict[str, Any]:
 
 
 def iterate(
-    job: Job, turn: int, task: int, before: Before | None, cells: float, averaged: bool
+    job: Job, turn: int, task: int, before: Before | None, cells: float, inner: int
 ) -> dict[str, Any]:
-    """Make a tile's iterations, its margin's with them; store marginals, potentials, labels.
-
-    Where `averaged`, those of the iterations' average: the whole image restarts from it.
-    """
+    """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels."""
     local = job.local(job.tiling.tiles(turn)[task])
     stage, core = f"iterates-{turn}", local.core
     if not len(core):
         rows = job.n_labels + _nodes(job) + 1
         job.store.write(stage, local.box, local.scatter(np.zeros((rows, 0), np.float32)))
-        return job.store.finish(stage, task, {"energy": 0.0, "bounds": [0.0] * job.inner})
+        return job.store.finish(stage, task, {"bounds": [0.0] * inner})
     problem = TileProblem(job.crf(local), core, cells, job.threads)
     y, z, labels = (None, None, None) if before is None else _state(job, local, before)
     record: dict[str, Any] = {}
     if job.method == "lp":
-        y, z, labels = _linear_program(job, problem, turn, (y, z, labels), averaged)
+        y, z, labels = _linear_program(problem, turn, (y, z, labels), inner)
         record["bounds"] = problem.bounds
-        record["energy"], _ = energy_share(problem, labels, core)
+        if _rounds(turn):
+            record["energy"], _ = energy_share(problem, labels, core)
         z = z[:, core]
         record["low"], record["high"] = z.min(1).tolist(), z.max(1).tolist()
     else:
         start = problem.unary_marginals() if y is None else y
-        y = next(mean_field(problem, start, iterations=1, tolerance=0.0)).y
-        z, labels = np.zeros((0, len(core)), np.float32), problem.argmax(y)
+        y = problem.response(start)
+        z, labels = np.zeros((0, len(core)), np.float32), y.argmax(0)
     stored = np.concatenate([y[:, core], z, labels[None, core].astype(np.float32)])
     job.store.write(stage, local.box, local.scatter(stored))
     return job.store.finish(stage, task, record)
 
 
+def _rounds(turn: int) -> bool:
+    """Return whether visits of a turn look for better labels: in every second one."""
+    return turn % 2 == 0
+
+
 def _linear_program(
-    job: Job, problem: TileProblem, turn: int, state: tuple[Any, Any, Any], averaged: bool
+    problem: TileProblem, turn: int, state: tuple[Any, Any, Any], inner: int
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Iterate core and margin from marginals, potentials and labels; returns the next ones."""
+    """Iterate the core from marginals, potentials and labels; returns the next ones."""
     y, z, labels = state
-    incumbent = FinalRounding(problem, job.inner, turn)
     if y is None:
-        y = lp_start(problem).y
+        start = Problem(problem.crf, problem.threads)
+        y = lp_start(start).y
+        problem.hold(y, start.argmax(y))
     else:
-        incumbent.consider(labels)
-    mean, previous, advanced = Average(), y, z
-    for step in islice(
-        primal_dual(problem, y, incumbent, z, cells=problem.cells, restarts=False), job.inner
-    ):
-        dual: Any = step.duals[0]
-        advanced = problem.update_multipliers(dual.offsets, dual.scores, 0.0, 0.0)
+        problem.hold(y, labels)
+    incumbent = FinalRounding(problem, labels, inner if _rounds(turn) else None, turn // 2)
+    steps = primal_dual(problem, y, incumbent, z, cells=problem.cells, restarts=False)
+    previous = y
+    for step in islice(steps, inner):
         previous, y = y, step.y
-        if averaged:
-            mean.add(y, advanced)
-    if averaged:
-        return mean.y, mean.z, incumbent.labels
+        dual: Any = step.duals[0]
     # The next visit starts from y; its first flow is to be that of the extrapolated 2 y - previous.
-    return y, advanced + problem.nodes(y - previous), incumbent.labels
+    z = problem.update_multipliers(dual.offsets, dual.scores, 0.0, 0.0)
+    return y, z + problem.nodes(y - previous), incumbent.labels
 
 
 def certificate(
