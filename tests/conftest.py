@@ -23,6 +23,10 @@ SHARED_DATA = Path(os.environ.get("DENSECRF_SHARED", ROOT.parent / "shared")) / 
 if not any(Path("/dev").glob("nvidia[0-9]*")):
     os.environ["TRITON_INTERPRET"] = "1"
 
+# Processes of the tests share the cores; PyTorch would start a thread per core in each.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # No test depends on how fast the machine is.
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any speed")
