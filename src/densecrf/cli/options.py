@@ -205,7 +205,7 @@ MaxIterations = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(help="Most threads per image; by default what its size pays for.", min=1, rich_help_panel=SOLVER),
+    typer.Option(help="Most threads per image.", min=1, rich_help_panel=SOLVER),
 ]
 Device = Annotated[
     str | None,
