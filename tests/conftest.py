@@ -71,6 +71,16 @@ def restore_isa() -> Iterator[None]:
     assert core().select_isa(chosen)
 
 
+@pytest.fixture
+def many_threads() -> Iterator[None]:
+    """Let small problems be shared by as many threads as a call asks for, on any machine."""
+    before = core().set_work_per_thread(1)
+    core().set_default_threads(8)
+    yield
+    core().set_default_threads(0)
+    core().set_work_per_thread(before)
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Return a headless Chromium of the system."""
