@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "Settings", "TrainingSet", "class_weights"]
 
-STAGES = ("weights", "costs")
+#: What is learned, one after the other: few numbers first.
+STAGES = ("weights", "costs", "offsets")
 #: Share of the loss that weighs classes alike, whatever their number of pixels.
 BALANCE = 0.5
 _HEAVIEST = 5.0  # a class's pixels weigh at most so much more than the average pixel
