@@ -168,9 +168,22 @@ def test_nothing_known_is_refused() -> None:
         fit([(image, p, np.full_like(truth, 255))], model=START)
 
 
-def test_one_image_is_enough() -> None:
-    model = fit([sample(0)], model=START)
-    assert "verdict" not in model.provenance
+def test_one_image_cannot_be_checked() -> None:
+    kept = fit([sample(0)], model=START)
+    assert "one image cannot be checked" in kept.provenance["verdict"]
+    assert replace(kept, about=START.about) == START
+    learned = fit([sample(0)], model=START, folds=0)
+    assert "verdict" not in learned.provenance
+    assert learned.weight != START.weight
+
+
+def test_an_objective_of_nothing_is_certified() -> None:
+    image, _, truth = sample(0)
+    p = np.full((3, *truth.shape), 0.005)
+    np.put_along_axis(p, truth[None], 0.99, 0)
+    model = fit([(image, p, truth)], model=START, folds=0)
+    for stage in model.provenance["stages"]:
+        assert 0 <= stage["certificate"] < 0.01
 
 
 @pytest.mark.parametrize("gap", [-1e-3, 1.0, float("nan"), "much"])

@@ -63,7 +63,8 @@ def fit(
     strength : float
         How strongly the result is drawn to `model`; the influence falls with the number of images.
     folds : int
-        Parts of the images for the check on images that were not learned from; 0 for none.
+        Parts of the images for the check on images that were not learned from; 0 for none, and
+        what was learned is returned.
     tolerance : float
         Largest relative gap between the bounds on the training objective.
     max_passes : int

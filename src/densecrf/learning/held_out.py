@@ -26,8 +26,7 @@ def held_out(
     """Compare the start, the adapted and the learned models on images left out of all of them.
 
     Each fold adapts and learns from its own images alone, to its own certificate. Of the
-    candidates, each is chosen if it is better than the one chosen before. None without at least two
-    folds.
+    candidates, each is chosen if it is better than the one chosen before. None without folds.
 
     Parameters
     ----------
@@ -40,10 +39,12 @@ def held_out(
     report : callable, optional
         As for `densecrf.fit`.
     """
-    count = len(data.examples)
-    folds = min(folds, count)
-    if folds < 2:
+    if folds == 0:
         return None
+    if len(data.examples) == 1:
+        told = "one image cannot be checked on others: the start is kept"
+        return {"folds": 0, "chosen": "start", "verdict": told}
+    folds = min(max(folds, 2), len(data.examples))
     scores: dict[str, dict[int, Any]] = {name: {} for name in CANDIDATES}
     for fold in range(folds):
         inside = [n for n in data.all if n % folds != fold]
@@ -103,7 +104,8 @@ def _verdict(chosen: str, folds: int, over_start: dict[str, dict[str, Interval]]
 
 
 def _points(gains: dict[str, Interval]) -> str:
+    titles = {"accuracy": "accuracy", "iou": "IoU"}
     return " and ".join(
-        f"{100 * g.estimate:+.2f} [{100 * g.low:+.2f}, {100 * g.high:+.2f}] points of {name}"
+        f"{100 * g.estimate:+.2f} [{100 * g.low:+.2f}, {100 * g.high:+.2f}] {titles[name]}"
         for name, g in gains.items()
     )

@@ -153,6 +153,6 @@ class Oracle:
         plane = Plane(
             np.bincount(mistaken, minlength=len(unary)) / pixels,
             features / pixels,
-            (truth_energy - float(found.lower_bound)) / pixels,
+            max(truth_energy - float(found.lower_bound), 0.0) / pixels,  # negative by rounding
         )
         return plane, found.labels
