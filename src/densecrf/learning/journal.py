@@ -102,7 +102,9 @@ class _Journaled:
     ) -> tuple[Plane, npt.NDArray[np.int64]]:
         """Return the oracle's plane and labelling, from the file where they are there."""
         unary, image = task.example.load()
-        question = hashlib.sha256(json.dumps([stage.learned, repr(stage.model), gap]).encode())
+        question = hashlib.sha256(
+            json.dumps([stage.learned, stage.scale, repr(stage.model), gap]).encode()
+        )
         start = np.zeros(0) if init is None else init
         for array in (unary, image, task.filled, task.example.truth, task.shares, theta, start):
             question.update(np.ascontiguousarray(array).tobytes())
