@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <climits>
 #include <cmath>
-#include <fstream>
-#include <sstream>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 namespace densecrf {
@@ -16,19 +16,28 @@ int processors_of(double quota, double period) {
   return static_cast<int>(std::clamp(std::ceil(quota / period), 1.0, double{INT_MAX}));
 }
 
+// The text of a small file; empty where it cannot be read.
+std::string text_of(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "r");
+  if (file == nullptr) return {};
+  char text[4096];
+  const std::size_t length = std::fread(text, 1, sizeof text, file);
+  std::fclose(file);
+  return {text, length};
+}
+
 // Of one group's folder: "QUOTA PERIOD" or "max PERIOD" (version 2).
 int unified_quota(const std::string& folder) {
-  std::ifstream file(folder + "/cpu.max");
   double quota = 0, period = 0;
-  return file >> quota >> period ? processors_of(quota, period) : INT_MAX;
+  const bool limited =
+      std::sscanf(text_of(folder + "/cpu.max").c_str(), "%lf %lf", &quota, &period) == 2;
+  return limited ? processors_of(quota, period) : INT_MAX;
 }
 
 // Of one group's folder of the controller "cpu": two files, -1 for no limit (version 1).
 int divided_quota(const std::string& folder) {
-  std::ifstream quota_file(folder + "/cpu.cfs_quota_us"),
-      period_file(folder + "/cpu.cfs_period_us");
-  double quota = 0, period = 0;
-  return quota_file >> quota && period_file >> period ? processors_of(quota, period) : INT_MAX;
+  const auto number = [&](const char* name) { return std::atof(text_of(folder + name).c_str()); };
+  return processors_of(number("/cpu.cfs_quota_us"), number("/cpu.cfs_period_us"));
 }
 
 // The least quota of a group and the groups that contain it. In a container the path may be one of
@@ -38,7 +47,8 @@ int least_quota(const std::string& root, std::string path, const Quota& quota) {
   int least = quota(root);
   while (path.size() > 1) {
     least = std::min(least, quota(root + path));
-    path.resize(std::min(path.size(), path.rfind('/')));
+    const std::size_t parent = path.rfind('/');
+    path.resize(parent == std::string::npos ? 0 : parent);
   }
   return least;
 }
@@ -46,9 +56,11 @@ int least_quota(const std::string& root, std::string path, const Quota& quota) {
 }  // namespace
 
 int quota_of(const std::string& own_groups, const std::string& root) {
-  std::istringstream lines(own_groups);  // of "number:controllers:path"
   int least = INT_MAX;
-  for (std::string line; std::getline(lines, line);) {
+  for (std::size_t at = 0; at < own_groups.size();) {  // lines of "number:controllers:path"
+    const std::size_t stop = std::min(own_groups.find('\n', at), own_groups.size());
+    const std::string line = own_groups.substr(at, stop - at);
+    at = stop + 1;
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string path = line.substr(second + 1);
@@ -63,12 +75,7 @@ int quota_of(const std::string& own_groups, const std::string& root) {
 #if defined(__linux__)
 
 int quota_of_process() {
-  static const int quota = [] {
-    std::ifstream file("/proc/self/cgroup");
-    std::ostringstream own;
-    own << file.rdbuf();
-    return quota_of(own.str(), "/sys/fs/cgroup");
-  }();
+  static const int quota = quota_of(text_of("/proc/self/cgroup"), "/sys/fs/cgroup");
   return quota;
 }
 

@@ -232,7 +232,7 @@ class Incumbent:
         if self._rounded is None or not bool((labels == self._rounded).all()):
             self._rounded = labels
             tried.append((problem.energy(labels), labels))
-        undecided = problem.to_numpy((y * (1 - y)).sum(1))
+        undecided = problem.to_numpy(y.sum(1) - (y * y).sum(1))
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
         for label in (int(i) for i in order if undecided[i] > 0):
             row = y[label] + 0

@@ -110,8 +110,11 @@ class Average:
 
     def add(self, y: Any, z: Any) -> None:
         """Take an iterate in."""
-        self._y = y if self._y is None else self._y + y
-        self._z = z if self._z is None else self._z + z
+        if self._y is None:
+            self._y, self._z = y + 0, z + 0
+        else:
+            self._y += y
+            self._z += z
         self.count += 1
 
     @property
