@@ -3,13 +3,29 @@
 #include <algorithm>
 #include <climits>
 #include <cmath>
-#include <fstream>
-#include <sstream>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <thread>
 
 namespace densecrf {
 
 namespace {
+
+// The text of a small file, empty where there is none. By C's functions: C++ streams crash where
+// this module and another in the process bring a libstdc++ each.
+std::string text_of(const std::string& name) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "r"),
+                                                             std::fclose);
+  std::string text;
+  char block[4096];
+  while (file) {
+    const std::size_t length = std::fread(block, 1, sizeof block, file.get());
+    text.append(block, length);
+    if (length < sizeof block) break;
+  }
+  return text;
+}
 
 int processors_of(double quota, double period) {
   if (!(quota > 0) || !(period > 0)) return INT_MAX;
@@ -18,17 +34,16 @@ int processors_of(double quota, double period) {
 
 // Of one group's folder: "QUOTA PERIOD" or "max PERIOD" (version 2).
 int unified_quota(const std::string& folder) {
-  std::ifstream file(folder + "/cpu.max");
-  double quota = 0, period = 0;
-  return file >> quota >> period ? processors_of(quota, period) : INT_MAX;
+  const std::string text = text_of(folder + "/cpu.max");
+  char* rest = nullptr;
+  const double quota = std::strtod(text.c_str(), &rest);
+  return processors_of(quota, std::strtod(rest, nullptr));
 }
 
 // Of one group's folder of the controller "cpu": two files, -1 for no limit (version 1).
 int divided_quota(const std::string& folder) {
-  std::ifstream quota_file(folder + "/cpu.cfs_quota_us"),
-      period_file(folder + "/cpu.cfs_period_us");
-  double quota = 0, period = 0;
-  return quota_file >> quota && period_file >> period ? processors_of(quota, period) : INT_MAX;
+  return processors_of(std::atof(text_of(folder + "/cpu.cfs_quota_us").c_str()),
+                       std::atof(text_of(folder + "/cpu.cfs_period_us").c_str()));
 }
 
 // The least quota of a group and the groups that contain it. In a container the path may be one of
@@ -46,9 +61,10 @@ int least_quota(const std::string& root, std::string path, const Quota& quota) {
 }  // namespace
 
 int quota_of(const std::string& own_groups, const std::string& root) {
-  std::istringstream lines(own_groups);  // of "number:controllers:path"
   int least = INT_MAX;
-  for (std::string line; std::getline(lines, line);) {
+  for (std::size_t from = 0, to; from < own_groups.size(); from = to + 1) {
+    to = std::min(own_groups.find('\n', from), own_groups.size());
+    const std::string line = own_groups.substr(from, to - from);  // "number:controllers:path"
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string path = line.substr(second + 1);
@@ -63,12 +79,7 @@ int quota_of(const std::string& own_groups, const std::string& root) {
 #if defined(__linux__)
 
 int quota_of_process() {
-  static const int quota = [] {
-    std::ifstream file("/proc/self/cgroup");
-    std::ostringstream own;
-    own << file.rdbuf();
-    return quota_of(own.str(), "/sys/fs/cgroup");
-  }();
+  static const int quota = quota_of(text_of("/proc/self/cgroup"), "/sys/fs/cgroup");
   return quota;
 }
 
