@@ -14,6 +14,7 @@ from densecrf.experiments.metrics import accuracy, confusion_matrix, mean_iou
 from densecrf.label_costs import TOLERATED_BY_MANY
 from densecrf.label_prior import label_shares
 from densecrf.learning.adaptation import Seen, adapted, look_at, unadapted
+from densecrf.learning.journal import Journal, digest
 from densecrf.learning.large_margin import Learned, learn
 from densecrf.learning.oracle import Oracle, Task
 from densecrf.learning.stage import Plane, Stage
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from densecrf.learning.examples import Example
-    from densecrf.learning.journal import Journal
 
 __all__ = ["Report", "Settings", "TrainingSet", "class_weights"]
 
@@ -161,8 +161,19 @@ class TrainingSet:
 
     def _confusion(self, number: int, model: Model) -> npt.NDArray[np.int64]:
         example = self.examples[number]
-        labels = self.oracle.solve(model.crf(*example.load())).labels
-        return confusion_matrix(labels, example.truth, self.labels, void=-1)
+        given = example.load()
+
+        def work() -> list[list[int]]:
+            labels = self.oracle.solve(model.crf(*given)).labels
+            counts: list[list[int]] = confusion_matrix(
+                labels, example.truth, self.labels, void=-1
+            ).tolist()
+            return counts
+
+        if self.journal is None:
+            return np.array(work())
+        question = digest(repr(replace(model, provenance={})), *given, example.truth)
+        return np.array(self.journal.answer(question, work))
 
     def _adapted(
         self, model: Model, chosen: Sequence[int], tolerated: float = TOLERATED_BY_MANY
