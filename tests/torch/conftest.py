@@ -24,3 +24,18 @@ def engine(request):
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def by_triton(monkeypatch):
+    """Let Triton's kernels do all work, interpreted where there is no GPU."""
+    if not has_triton():
+        pytest.skip("Triton is not installed")
+    from densecrf.torch import compiled_core, lattice, pixelwise
+
+    def use_triton(tensor, engine="auto"):
+        return engine != "torch" and tensor.dtype != torch.float64
+
+    for module in (lattice, pixelwise):
+        monkeypatch.setattr(module, "use_triton", use_triton)
+    monkeypatch.setattr(compiled_core, "takes", lambda *_: False)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_BLOCK = 256
+BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,19 +103,14 @@ def _merge_by_triton(
         target = (topology.corner, topology.row_begin, topology.entry_pixel, entry_weight)
         launch(
             kernels.place,
-            (-(-max(_padded(entries), part.vertices + 1) // _BLOCK),),
+            (-(-max(_padded(entries), part.vertices + 1) // BLOCK),),
             (
                 *(*source, part.segment_vertex, part.neighbour),
                 *(*target, topology.segment_vertex, topology.neighbour),
                 *(*sizes, at.entry, at.vertex, at.segment, total.vertex),
+                *(part.dimension + 1, at.corner, total.corner, topology.dimension + 1),
             ),
-            {
-                "CORNERS": part.dimension + 1,
-                "FIRST_CORNER": at.corner,
-                "ALL_CORNERS": total.corner,
-                "AXES": topology.dimension + 1,
-                "BLOCK": _BLOCK,
-            },
+            {"BLOCK": BLOCK},
         )
     corner_weight = torch.empty(first.n, total.corner, device=first.device)
     settings = (first.items, first.order, first.workspace, first.triton)
@@ -128,23 +123,18 @@ def _merge_by_triton(
         g.append(torch.empty(first.n, device=first.device))
         launch(
             kernels.read_weights,
-            (-(-first.n // _BLOCK),),
+            (-(-first.n // BLOCK),),
             (
                 *(blurred, topology.corner, each.corner_weight, g[-1], corner_weight),
-                *(first.n, each.scale, float(factor)),
+                *(first.n, each.dimension + 1, at.corner, total.corner),
+                *(each.scale, float(factor)),
             ),
-            {
-                "NORMALIZED": normalized,
-                "CORNERS": each.dimension + 1,
-                "FIRST_CORNER": at.corner,
-                "ALL_CORNERS": total.corner,
-                "BLOCK": _BLOCK,
-            },
+            {"NORMALIZED": normalized, "BLOCK": BLOCK},
         )
         own = slice(at.entry, after.entry)
         weights = (topology.entry_pixel[own], entry_weight[own], g[-1], after.entry - at.entry)
-        blocks = -(-(after.entry - at.entry) // _BLOCK)
-        launch(kernels.scale_entries, (blocks,), weights, {"BLOCK": _BLOCK})
+        blocks = -(-(after.entry - at.entry) // BLOCK)
+        launch(kernels.scale_entries, (blocks,), weights, {"BLOCK": BLOCK})
     return topology, corner_weight, entry_weight, g
 
 
