@@ -32,7 +32,7 @@ class Spans(NamedTuple):
     """Items to work on: for each its first pixel, pixels and two numbers, (items, 4) int32."""
 
     table: Tensor
-    count: int
+    items: int
     pixels: int  # the most of an item
 
     @staticmethod
@@ -290,11 +290,11 @@ def extents(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
     """
     n, count = nodes.shape[1], len(nodes)
     blocks = -(-spans.pixels // ELEMENTS)
-    parts = torch.empty(spans.count, count, blocks, 2, device=nodes.device)
+    parts = torch.empty(spans.items, count, blocks, 2, device=nodes.device)
     given = nodes if offsets is None else offsets
     launch(
         _kernels().extents,
-        (blocks, spans.count, count),
+        (blocks, spans.items, count),
         (nodes, given, parts, spans.table, n),
         {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
     )
@@ -310,7 +310,7 @@ def compress(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
     given = nodes if offsets is None else offsets
     launch(
         _kernels().compress,
-        (-(-spans.pixels // ELEMENTS), spans.count, len(nodes)),
+        (-(-spans.pixels // ELEMENTS), spans.items, len(nodes)),
         (nodes, given, extents(nodes, offsets, spans), out, spans.table, nodes.shape[1]),
         {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
     )
@@ -320,7 +320,7 @@ def compress(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
 def extrapolate(y: Tensor, previous: Tensor, spans: Spans) -> Tensor:
     """Return previous + s (y - previous), s the item's first number, by Triton."""
     out = torch.empty_like(y)
-    grid = (-(-spans.pixels // ELEMENTS), spans.count, len(y))
+    grid = (-(-spans.pixels // ELEMENTS), spans.items, len(y))
     tensors = (y, previous, out, spans.table, y.shape[1])
     launch(_kernels().extrapolate, grid, tensors, {"BLOCK": ELEMENTS})
     return out
@@ -360,7 +360,7 @@ def tile_constants(labels: int) -> tuple[dict[str, int], int]:
     """Return constants and warps of the kernels whose tiles have all labels."""
     lanes = 1 << (labels - 1).bit_length()
     block = min(256, max(16, ELEMENTS // lanes))
-    warps = 1 if lanes <= 32 else min(8, max(4, lanes * block // 4096))
+    warps = min(8, max(1, lanes * block // 1024))  # few enough numbers a thread for registers
     return {"LANES": lanes, "BLOCK": block}, warps
 
 

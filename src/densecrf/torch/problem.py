@@ -30,6 +30,8 @@ from densecrf.torch.triton.plans import Plans
 from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from densecrf.compatibility import LabelTree
@@ -147,11 +149,19 @@ class TorchProblem(ProblemBase):
             return 0 * nodes
         # Most labels are zero everywhere after a while: without an order, r is zero.
         varied = np.flatnonzero(extents[:, 0] < extents[:, 1]).tolist()
-        if len(varied) == len(nodes) or torch.is_grad_enabled():
-            return self.pairwise.ordered(nodes, levels, None, offsets)
-        if not varied:
+        if not varied and not torch.is_grad_enabled():
             return torch.zeros_like(nodes)
-        return self.pairwise.ordered(nodes, levels, varied, offsets)
+        everything = len(varied) == len(nodes) or torch.is_grad_enabled()
+        return self._ordered_planes(nodes, levels, None if everything else varied, offsets)
+
+    def _ordered_planes(
+        self,
+        nodes: Tensor,
+        levels: Levels,
+        names: Sequence[int] | None,
+        offsets: Tensor | None,
+    ) -> Tensor:
+        return self.pairwise.ordered(nodes, levels, names, offsets)
 
     # --- double precision -------------------------------------------------------------------
 
@@ -194,6 +204,10 @@ class TorchProblem(ProblemBase):
         return float((own * self.pairwise.apply_double(mixed)).sum())
 
     # --- values -----------------------------------------------------------------------------
+
+    def estimate(self, labels: Tensor) -> float:
+        """Return the energy in single precision, by one filter call of all kernels."""
+        return self.icm_moves(labels).energy
 
     def icm_moves(self, labels: Tensor) -> Moves:
         """Return the ICM move of every pixel, with one filter call.

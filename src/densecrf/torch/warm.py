@@ -61,9 +61,10 @@ def warm_up(
         check_integer("labels", count, at_least=1)
     if where.type != "cuda" or not has_triton() or interpreted():
         return 0
-    if where.index is None:
-        where = torch.device("cuda", torch.cuda.current_device())
-    most = os.cpu_count() or 1 if processes is None else check_integer("processes", processes)
+    where = _numbered(where)
+    most = os.cpu_count() or 1
+    if processes is not None:
+        most = check_integer("processes", processes, at_least=1)
     lanes = {1 << (count - 1).bit_length() for count in counts}
     with _lock, on_device(where):
         return _load(where, sorted(lanes), min(MOST_PROCESSES, most))
@@ -71,9 +72,17 @@ def warm_up(
 
 def first_use(device: torch.device, labels: int) -> None:
     """Compile what this process has not loaded yet for so many labels."""
+    if device.type != "cuda":
+        return
     lanes = 1 << (labels - 1).bit_length()
-    if device.type == "cuda" and lanes not in _warm.get(device, ()):
+    device = _numbered(device)
+    if lanes not in _warm.get(device, ()):
         warm_up(device, labels)
+
+
+def _numbered(device: torch.device) -> torch.device:
+    number = device.index if ":" in str(device) else torch.cuda.current_device()
+    return torch.device("cuda", number)
 
 
 def _load(device: torch.device, lanes: list[int], processes: int) -> int:

@@ -229,7 +229,7 @@ def _splat(
     )
     blocks = -(-4 * quads // JOIN["BLOCK"])
     grid = (units.segments, units.count, blocks)
-    launch(kernels.join, grid, (work, begin, segments, units.table, quads), JOIN)
+    launch(kernels.join, grid, (work, begin, segments, units.table, quads), JOIN, warps=1)
 
 
 def splat_constants(lanes: int, run: int, dtype: torch.dtype, *, scaled: bool) -> dict[str, int]:

@@ -39,7 +39,7 @@ LOW = tl.constexpr(9)
 SCALE = tl.constexpr(10)
 TOP = tl.constexpr(11)
 NAMES = tl.constexpr(12)
-FIELDS = tl.constexpr(20)
+FIELDS = tl.constexpr(44)
 
 
 @triton.jit

@@ -31,12 +31,13 @@ class RepeatedFilter:
         self.lattice = lattice
         self._plans = Plans()
 
-    def apply(self, values: Tensor) -> Tensor:
-        """Filter (channels, n) values plainly."""
+    def apply(self, values: Tensor, items: Sequence[int] | None = None) -> Tensor:
+        """Filter (channels, n) values plainly, of all items or some."""
         values = values.contiguous()
         out = torch.empty(values.shape, dtype=torch.float32, device=values.device)
         names = range(len(values))
-        wanted = [Wanted(item, names) for item in range(len(self.lattice.spans))]
+        items = range(len(self.lattice.spans)) if items is None else items
+        wanted = [Wanted(item, names) for item in items]
 
         def fill(rows: Tensor, units: Units) -> None:
             engine.to_rows(values, units, None, rows)
@@ -70,7 +71,7 @@ class RepeatedFilter:
         """
         scores = scores.contiguous()
         everything = sum(len(each.names) for each in wanted)
-        make = torch.zeros if everything < len(scores) * len(self.lattice.spans) else torch.empty
+        make = torch.zeros if everything < len(scores) * len(wanted) else torch.empty
         out = make(scores.shape, dtype=torch.float32, device=scores.device)
         levels = [each.levels for each in wanted if each.levels is not None]
         ramps, hard = max(each.ramps for each in levels), levels[0].hard

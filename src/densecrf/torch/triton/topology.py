@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -43,7 +43,7 @@ def embed(features: Tensor) -> Simplices:
     return Simplices(*located)
 
 
-def embed_constants(d: int) -> dict[str, float]:
+def embed_constants(d: int) -> dict[str, Any]:
     """Return the constants of `embed`, the same for 1 to 3 and for 4 to 7 features."""
     width = max(4, 1 << d.bit_length())
     return {"FAR": FAR, "WIDTH": width, "BLOCK": max(16, 512 // width)}

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from densecrf.torch.lattice import Lattice
 
 LANES = (1, 4, 8)  # labels of a unit
+PLAIN_LANES = (*LANES, 32)  # and of plain values, whose rows are short
 RUNS = (4, 8, 12)  # ramps that one program of the splat sums
-FIELDS, NAMES = 20, 12  # columns of the table, and where the labels' names begin
+FIELDS, NAMES = 44, 12  # columns of the table, and where the labels' names begin
 
 
 class Wanted(NamedTuple):
@@ -95,12 +96,13 @@ def in_groups(
     """
     spans = lattice.spans
     count = max(len(each.names) for each in wanted)
-    place = sum(lanes < count for lanes in LANES[:-1])
+    sizes = LANES if ramps else PLAIN_LANES
+    place = sum(lanes < count for lanes in sizes[:-1])
     room = [lattice.slots * (span.vertices + span.segments) * size for span in spans]
     most = max(room[each.item] for each in wanted)
-    while place > 0 and most * width(LANES[place], ramps) > lattice.workspace:
+    while place > 0 and most * width(sizes[place], ramps) > lattice.workspace:
         place -= 1
-    lanes = LANES[place]
+    lanes = sizes[place]
     group: list[Wanted] = []
     used = 0
     for each in wanted:

@@ -18,7 +18,7 @@ from densecrf.torch.triton import lattice_sum_kernels as sums
 from densecrf.torch.triton import pixelwise_kernels as pixels
 from densecrf.torch.triton import topology
 from densecrf.torch.triton import topology_kernels as lattices
-from densecrf.torch.triton.units import LANES, RUNS
+from densecrf.torch.triton.units import LANES, PLAIN_LANES, RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,7 +56,7 @@ def variants(labels: Iterable[int]) -> Iterator[Variant]:
     another.
     """
     yield from _lattices()
-    for lanes in LANES:
+    for lanes in PLAIN_LANES:
         yield from _filters(lanes)
     for short in (True, False):
         for values in "fd":
@@ -64,7 +64,7 @@ def variants(labels: Iterable[int]) -> Iterator[Variant]:
             yield _variant(filters.blur, values + "ii" + "n" * 10, constants, warps)
             yield _variant(filters.blur_mean, values + "ii" + "n" * 9, constants, warps)
     for values in "fd":
-        yield _variant(filters.join, values + "iiin", engine.JOIN)
+        yield _variant(filters.join, values + "iiin", engine.JOIN, 1)
     yield from _pixelwise(labels)
 
 
@@ -98,26 +98,28 @@ def _lattices() -> Iterator[Variant]:
 def _filters(lanes: int) -> Iterator[Variant]:
     """Yield what filters units of so many labels."""
     rows = engine.row_constants(lanes)
-    for values, levels, offsets in (
+    levels = (1, 2) if lanes in LANES else ()
+    for values, kind, offsets in (
         *(("d", 0, False), ("f", 0, False)),
-        *(("f", kind, offsets) for kind in (1, 2) for offsets in (False, True)),
+        *(("f", kind, offsets) for kind in levels for offsets in (False, True)),
     ):
-        constants = {"LEVELS": levels, "OFFSETS": offsets, **rows}
+        constants = {"LEVELS": kind, "OFFSETS": offsets, **rows}
         yield _variant(filters.to_rows, values * 3 + "in", constants)
     yield _variant(filters.indicator_rows, "lfi", rows)
     for values, scaled in (("f", False), ("d", True)):
         dtype = _TYPES[values]
-        for run in (0, *RUNS):
+        for run in (0, *RUNS) if levels else (0,):
             constants = engine.splat_constants(lanes, run, dtype, scaled=scaled)
             arguments = f"{values}iffii{values}inn"
             yield _variant(filters.splat, arguments, constants, engine.SHAPES.splat[2])
-        for ordered in (False, True):
+        for ordered in (False, True) if levels else (False,):
             constants = engine.slice_constants(lanes, ordered=ordered, scaled=scaled)
             arguments = f"{values}{values}if{values * 3}innnnnxxnn"
             yield _variant(filters.slice_rows, arguments, constants, engine.SHAPES.slice[1])
-    constants = engine.sum_constants(lanes)
-    yield _variant(filters.row_sums, "fdin", constants)
-    yield _variant(filters.balance, "ffddin", {**constants, "TILE": engine.SUMS})
+    if levels:
+        constants = engine.sum_constants(lanes)
+        yield _variant(filters.row_sums, "fdin", constants)
+        yield _variant(filters.balance, "ffddin", {**constants, "TILE": engine.SUMS})
 
 
 def _pixelwise(labels: Iterable[int]) -> Iterator[Variant]:
