@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from densecrf.torch.pixelwise import (
-    Spans,
     balanced,
     descend,
     icm_moves,
@@ -13,6 +12,7 @@ from densecrf.torch.pixelwise import (
     mean_field_update,
     project_simplex,
 )
+from densecrf.torch.spans import Spans
 
 
 @pytest.mark.parametrize("labels", [1, 2, 21, 150])

@@ -14,7 +14,6 @@ from densecrf.problem_base import Moves
 from densecrf.torch.lattice_batch import side_by_side
 from densecrf.torch.lockstep import Lockstep
 from densecrf.torch.pixelwise import (
-    Spans,
     compress,
     descend,
     extents,
@@ -23,6 +22,7 @@ from densecrf.torch.pixelwise import (
     mean_field_update,
 )
 from densecrf.torch.problem import TorchProblem
+from densecrf.torch.spans import Spans
 from densecrf.torch.triton.plans import Plans
 from densecrf.torch.triton.repeated_filter import RepeatedFilter
 from densecrf.torch.triton.units import Wanted

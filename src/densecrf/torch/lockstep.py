@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextvars import copy_context
 from typing import Any, NamedTuple
 
-from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]
+from greenlet import getcurrent, greenlet
 
 __all__ = ["Lockstep"]
 

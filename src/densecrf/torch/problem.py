@@ -15,7 +15,6 @@ import torch
 from densecrf.problem_base import Calls, Moves, ProblemBase
 from densecrf.torch.autograd import projected
 from densecrf.torch.pixelwise import (
-    Spans,
     compress,
     descend,
     extents,
@@ -24,8 +23,8 @@ from densecrf.torch.pixelwise import (
     lower_bound,
     mean_field_update,
     project_simplex,
-    whole,
 )
+from densecrf.torch.spans import Spans, whole
 from densecrf.torch.triton.plans import Plans
 from densecrf.validation import ArgumentError
 

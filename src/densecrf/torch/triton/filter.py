@@ -9,6 +9,7 @@ import torch
 
 from densecrf.torch.topology import SEGMENT
 from densecrf.torch.triton import filter_kernels as kernels
+from densecrf.torch.triton import plane_kernels
 from densecrf.torch.triton.launch import launch
 from densecrf.torch.triton.units import Units, Wanted, in_groups, split_ramps, width
 
@@ -91,7 +92,7 @@ def to_rows(
     given = planes if offsets is None else offsets
     arguments = (planes, given, rows, units.table, planes.stride(0))
     constants = {"LEVELS": kind, "OFFSETS": offsets is not None, **constants}
-    launch(kernels.to_rows, grid, arguments, constants)
+    launch(plane_kernels.to_rows, grid, arguments, constants)
     return rows
 
 
@@ -99,7 +100,7 @@ def indicator_rows(labels: Tensor, units: Units, rows: Tensor) -> Tensor:
     """Write the indicators of the units' labels into rows of pixels."""
     constants = row_constants(units.lanes)
     grid = (-(-units.pixels // constants["BLOCK"]), units.count)
-    launch(kernels.indicator_rows, grid, (labels, rows, units.table), constants)
+    launch(plane_kernels.indicator_rows, grid, (labels, rows, units.table), constants)
     return rows
 
 
@@ -157,7 +158,7 @@ def slice_rows(
     factors = (factor * lattice.scale, factor if mass_factor is None else mass_factor)
     tensors = (lattice.topology.corner, lattice.corner_weight, read, mass, out, units.table)
     launch(
-        kernels.slice_rows,
+        plane_kernels.slice_rows,
         (-(-units.pixels // constants["BLOCK"]), units.count),
         (blurred.work, rows, *tensors, *sizes, out.stride(0), *factors, int(add), 1),
         constants,
@@ -179,9 +180,9 @@ def balance(out: Tensor, units: Units, mass: Tensor, totals: Tensor, parts: Tens
     """
     grid = (-(-units.pixels // SUMMED), units.count * units.lanes)
     constants = sum_constants(units.lanes)
-    launch(kernels.row_sums, grid, (out, parts, units.table, out.stride(0)), constants)
+    launch(plane_kernels.row_sums, grid, (out, parts, units.table, out.stride(0)), constants)
     tensors = (out, mass, totals, parts, units.table, out.stride(0))
-    launch(kernels.balance, grid, tensors, {**constants, "TILE": SUMS})
+    launch(plane_kernels.balance, grid, tensors, {**constants, "TILE": SUMS})
 
 
 def sum_constants(lanes: int) -> dict[str, int]:

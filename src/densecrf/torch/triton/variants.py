@@ -16,6 +16,7 @@ from densecrf.torch.triton import filter as engine
 from densecrf.torch.triton import filter_kernels as filters
 from densecrf.torch.triton import lattice_sum_kernels as sums
 from densecrf.torch.triton import pixelwise_kernels as pixels
+from densecrf.torch.triton import plane_kernels as planes
 from densecrf.torch.triton import topology
 from densecrf.torch.triton import topology_kernels as lattices
 from densecrf.torch.triton.units import LANES, PLAIN_LANES, RUNS
@@ -104,8 +105,8 @@ def _filters(lanes: int) -> Iterator[Variant]:
         *(("f", kind, offsets) for kind in levels for offsets in (False, True)),
     ):
         constants = {"LEVELS": kind, "OFFSETS": offsets, **rows}
-        yield _variant(filters.to_rows, values * 3 + "in", constants)
-    yield _variant(filters.indicator_rows, "lfi", rows)
+        yield _variant(planes.to_rows, values * 3 + "in", constants)
+    yield _variant(planes.indicator_rows, "lfi", rows)
     for values, scaled in (("f", False), ("d", True)):
         dtype = _TYPES[values]
         for run in (0, *RUNS) if levels else (0,):
@@ -115,11 +116,11 @@ def _filters(lanes: int) -> Iterator[Variant]:
         for ordered in (False, True) if levels else (False,):
             constants = engine.slice_constants(lanes, ordered=ordered, scaled=scaled)
             arguments = f"{values}{values}if{values * 3}innnnnxxnn"
-            yield _variant(filters.slice_rows, arguments, constants, engine.SHAPES.slice[1])
+            yield _variant(planes.slice_rows, arguments, constants, engine.SHAPES.slice[1])
     if levels:
         constants = engine.sum_constants(lanes)
-        yield _variant(filters.row_sums, "fdin", constants)
-        yield _variant(filters.balance, "ffddin", {**constants, "TILE": engine.SUMS})
+        yield _variant(planes.row_sums, "fdin", constants)
+        yield _variant(planes.balance, "ffddin", {**constants, "TILE": engine.SUMS})
 
 
 def _pixelwise(labels: Iterable[int]) -> Iterator[Variant]:
