@@ -49,7 +49,7 @@ gallery: $(VENV)/.native $(VENV)/.extra-test
 		$(PY) $$example --out docs/images/gallery || exit 1; done
 
 test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch $(VENV)/.peers
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
 	$(PY) -m pytest -m slow $(PYTEST_ARGS)

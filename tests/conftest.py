@@ -23,6 +23,10 @@ SHARED_DATA = Path(os.environ.get("DENSECRF_SHARED", ROOT.parent / "shared")) / 
 if not any(Path("/dev").glob("nvidia[0-9]*")):
     os.environ["TRITON_INTERPRET"] = "1"
 
+# Processes of the tests share the cores; PyTorch would start a thread per core in each.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # No test depends on how fast the machine is.
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any speed")
@@ -65,6 +69,16 @@ def restore_isa() -> Iterator[None]:
     chosen = core().isa()
     yield
     assert core().select_isa(chosen)
+
+
+@pytest.fixture
+def many_threads() -> Iterator[None]:
+    """Let small problems be shared by as many threads as a call asks for, on any machine."""
+    before = core().set_work_per_thread(1)
+    core().set_default_threads(8)
+    yield
+    core().set_default_threads(0)
+    core().set_work_per_thread(before)
 
 
 @pytest.fixture(scope="session")

@@ -273,6 +273,7 @@ def test_construction_ends_at_the_limit():
     assert "pairwise" not in vars(crf)
 
 
+@pytest.mark.usefixtures("many_threads")
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_call_that_is_cut_ends_quietly(threads):
     """The core asks more than once while its threads come to an end."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +22,8 @@ from densecrf.filters.base import Levels
 from densecrf.native import core
 from densecrf.projections import simplex
 from operators import random_features
+
+pytestmark = pytest.mark.usefixtures("many_threads")
 
 ORDERS = ("soft", "hard", "literal", "adaptive", "divide-and-conquer")
 THREADS = (1, 2, 3, 5)
@@ -102,6 +107,32 @@ def test_no_channels_are_harmless():
     assert operator.apply_planes(nothing).size == 0
     assert operator.ordered_planes(nothing, Levels(10, 0.0, 9.0, hard=False)).size == 0
     assert operator.ordered_workspace(0) == 0
+
+
+def test_threads_are_as_many_as_the_work_pays_for():
+    most = core().available_threads()
+    assert most == 8
+    core().set_work_per_thread(1000)  # the fixture brings back what it was
+    numbers = [core().threads_for(work, 0) for work in range(0, 20_000, 500)]
+    assert numbers == sorted(numbers)
+    assert numbers[0] == 1
+    assert numbers[-1] == most == core().threads_for(10**15, 10**6)
+    assert core().threads_for(10**15, 3) == 3
+    assert core().threads_for(2000, 0) == 2
+
+
+def test_threads_are_no_more_than_the_processors_of_the_caller():
+    core().set_default_threads(0)  # the fixture brings back what it was
+    assert 1 <= core().available_threads() <= (os.cpu_count() or 1)
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert core().available_threads() == core().threads_for(10**15, 7) == 1
+    finally:
+        os.sched_setaffinity(0, before)
+    assert core().available_threads() <= len(before)
 
 
 def test_more_threads_than_work_are_harmless():
@@ -301,3 +332,12 @@ def test_sweeping_and_blurring_along_lines_give_the_same_bits(labels):
         np.testing.assert_array_equal(
             operator.ordered(y, threads=threads), operator.ordered(y, threads=1)
         )
+
+
+def test_the_core_uses_no_streams():
+    """They crash where the core and another module of the process bring a libstdc++ each."""
+    native = Path(__file__).parent.parent / "native"
+    streams = re.compile(r"#include <(?:[io]*stream|fstream|sstream|iomanip|locale|regex|format)>")
+    sources = [*native.glob("src/**/*.?pp"), *native.glob("bindings/*.?pp")]
+    assert sources
+    assert [path.name for path in sources if streams.search(path.read_text("utf-8"))] == []

@@ -65,7 +65,10 @@ FORKS = """
 import os, threading, time
 import numpy as np
 import densecrf
+from densecrf.native import core
 
+core().set_default_threads(4)  # however few processors there are, and however small the problem
+core().set_work_per_thread(1)
 rng = np.random.default_rng(0)
 image = rng.random((60, 60, 3)) * 255
 u = rng.standard_normal((4, 60, 60))

@@ -45,13 +45,17 @@ inline bool stop_asked() {
   return answer == nullptr;
 }
 
-// Runs body(team) without the GIL, unless the time is up.
+// Numbers that a filter call touches, about, for each number that it is given.
+inline constexpr std::size_t kFilterWork = 8;
+
+// Runs body(team) without the GIL, unless the time is up. `work` is how many numbers it touches,
+// about: threads are as many as that pays for (parallel.hpp).
 template <class F>
-auto parallel(int threads, F&& body) {
+auto parallel(int threads, std::size_t work, F&& body) {
   if (stop_asked()) throw nb::python_error();
   try {
     nb::gil_scoped_release release;
-    Team team(threads > 0 ? threads : available_threads(), stop_asked);
+    Team team(threads_for(static_cast<std::int64_t>(work), threads), stop_asked);
     return body(team);
   } catch (const Interrupted&) {
     throw nb::python_error();

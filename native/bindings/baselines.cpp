@@ -12,7 +12,7 @@ void algorithm3(const Lattice& lattice, Matrix<const float> scores, Matrix<float
   check_pixels(lattice, scores.shape(1));
   check_same_shape(scores, out);
   require(levels >= 2, "levels: at least 2");
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * scores.size(), [&](Team& team) {
     filter_algorithm3(lattice, scores.data(), out.data(), static_cast<int>(scores.shape(0)), levels,
                       blur_of(symmetric), team);
   });
@@ -22,7 +22,7 @@ void adaptive(const Lattice& lattice, Matrix<const float> scores, Matrix<float> 
               std::int64_t max_entries, int threads) {
   check_pixels(lattice, scores.shape(1));
   check_same_shape(scores, out);
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * scores.size(), [&](Team& team) {
     filter_adaptive(lattice, scores.data(), out.data(), static_cast<int>(scores.shape(0)),
                     blur_of(symmetric), max_entries, team);
   });
@@ -37,7 +37,7 @@ void divide_and_conquer(Matrix<const float> scores, Matrix<float> out, Matrix<co
   require(features.shape(0) == scores.shape(1) && weights.shape(0) == scores.shape(1) &&
               (!fixed || fixed->pixels() == static_cast<std::int64_t>(scores.shape(1))),
           "the arrays' numbers of pixels are not the same");
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * scores.size(), [&](Team& team) {
     filter_divide_and_conquer(features.data(), static_cast<std::int64_t>(features.shape(0)),
                               static_cast<int>(features.shape(1)), weights.data(), fixed,
                               scores.data(), out.data(), static_cast<int>(scores.shape(0)),

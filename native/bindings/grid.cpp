@@ -26,7 +26,7 @@ void apply(Matrix<const float> in, Matrix<float> out, const std::vector<std::int
   const Grid grid{shape, taps};
   check(grid, in.shape(1), columns, rows);
   check_same_shape(in, out);
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * in.size(), [&](Team& team) {
     grid_plain(grid, in.data(), columns.data(), rows.data(), out.data(),
                static_cast<int>(in.shape(0)), team);
   });
@@ -40,7 +40,7 @@ void ordered(Matrix<const float> scores, Matrix<float> out, nb::handle levels,
   check(grid, scores.shape(1), columns, rows);
   check_same_shape(scores, out);
   require(mass.shape(0) == scores.shape(1), "mass: not one number per pixel");
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * scores.size(), [&](Team& team) {
     grid_ordered(grid, scores.data(), columns.data(), rows.data(), out.data(),
                  static_cast<int>(scores.shape(0)), given, mass.data(), team);
   });

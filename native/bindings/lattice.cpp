@@ -14,7 +14,7 @@ template <class Real>
 Lattice build(Matrix<const Real> features, int threads, bool single) {
   require(features.shape(1) >= 1 && features.shape(1) <= kMaxDimension,
           "features: the dimension is out of range");
-  return parallel(threads, [&](Team& team) {
+  return parallel(threads, kFilterWork * features.size(), [&](Team& team) {
     return build_lattice(features.data(), static_cast<std::int64_t>(features.shape(0)),
                          static_cast<int>(features.shape(1)), team,
                          single ? Arithmetic::kSingle : Arithmetic::kDouble);
@@ -24,14 +24,15 @@ Lattice build(Matrix<const Real> features, int threads, bool single) {
 void weigh(Lattice& self, Vector<const float> columns, Vector<const float> rows, int threads) {
   check_pixels(self, columns.shape(0));
   check_pixels(self, rows.shape(0));
-  parallel(threads, [&](Team& team) { self.weigh(columns.data(), rows.data(), team); });
+  parallel(threads, kFilterWork * rows.size(),
+           [&](Team& team) { self.weigh(columns.data(), rows.data(), team); });
 }
 
 Lattice scaled(const Lattice& self, Vector<const float> columns, Vector<const float> rows,
                int threads) {
   check_pixels(self, columns.shape(0));
   check_pixels(self, rows.shape(0));
-  return parallel(threads,
+  return parallel(threads, kFilterWork * rows.size(),
                   [&](Team& team) { return self.scaled(columns.data(), rows.data(), team); });
 }
 
@@ -40,19 +41,20 @@ Lattice restricted(const Lattice& self, Vector<const std::int32_t> pixels, int t
   for (std::int64_t s = 0; s < count; ++s)
     require(pixels(s) > (s ? pixels(s - 1) : -1) && pixels(s) < self.pixels(),
             "pixels: not ascending, distinct indices of the lattice's pixels");
-  return parallel(threads, [&](Team& team) { return self.restricted(pixels.data(), count, team); });
+  return parallel(threads, kFilterWork * pixels.size(),
+                  [&](Team& team) { return self.restricted(pixels.data(), count, team); });
 }
 
 void diagonal(const Lattice& self, Vector<double> out, int threads) {
   check_pixels(self, out.shape(0));
-  parallel(threads, [&](Team& team) { self.diagonal(out.data(), team); });
+  parallel(threads, kFilterWork * out.size(), [&](Team& team) { self.diagonal(out.data(), team); });
 }
 
 void apply(const Lattice& self, Strided<const float> in, Strided<float> out, bool symmetric,
            float factor, bool accumulate, int threads) {
   check_pixels(self, in.shape(1));
   check_same_shape(in, out);
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * in.size(), [&](Team& team) {
     filter_plain(self, {in.data(), in.stride(0), in.stride(1)},
                  {out.data(), out.stride(0), out.stride(1)}, static_cast<int>(in.shape(0)),
                  blur_of(symmetric), factor, accumulate, team);
@@ -70,7 +72,7 @@ void ordered(const Lattice& self, Matrix<const float> scores, Matrix<float> out,
           "extents: not two numbers per channel");
   const Scores given{scores.data(), offsets ? offsets->data() : nullptr, extents.data(),
                      static_cast<int>(scores.shape(0)), levels_of(levels)};
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * scores.size(), [&](Team& team) {
     filter_ordered(self, given, mass.data(), blur_of(symmetric), {out.data(), factor}, team);
   });
 }

@@ -36,7 +36,7 @@ void apply_doubles(const LatticeSum& self, Matrix<const double> in, Matrix<doubl
                    int threads) {
   check_pixels(self, in.shape(1));
   check_same_shape(in, out);
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * in.size(), [&](Team& team) {
     apply_double(self, in.data(), out.data(), static_cast<int>(in.shape(0)), team);
   });
 }
@@ -51,7 +51,7 @@ void ordered_doubles(const LatticeSum& self, Matrix<const float> scores, Matrix<
   require(extents.shape(0) == scores.shape(0) && extents.shape(1) == 2,
           "extents: not two numbers per channel");
   const auto given = levels_of<double>(levels);
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * scores.size(), [&](Team& team) {
     ordered_double(self, mass.data(), scores.data(), offsets ? offsets->data() : nullptr,
                    extents.data(), out.data(), static_cast<int>(scores.shape(0)), given, team);
   });
@@ -64,7 +64,7 @@ double pairs(const LatticeSum& self, Labels labels, int count,
     require(
         static_cast<int>(costs->shape(0)) == count && static_cast<int>(costs->shape(1)) == count,
         "costs: not a row and a column for each label");
-  return parallel(threads, [&](Team& team) {
+  return parallel(threads, kFilterWork * labels.size(), [&](Team& team) {
     return pairs_double(self, labels.data(), count, costs ? costs->data() : nullptr, team);
   });
 }
@@ -72,7 +72,7 @@ double pairs(const LatticeSum& self, Labels labels, int count,
 void apply(const LatticeSum& self, Matrix<const float> in, Matrix<float> out, int threads) {
   check_pixels(self, in.shape(1));
   check_same_shape(in, out);
-  parallel(threads,
+  parallel(threads, kFilterWork * in.size(),
            [&](Team& team) { filter_sum(self, planes_of(in), in.data(), out.data(), team); });
 }
 
@@ -82,7 +82,7 @@ void step(const LatticeSum& self, Matrix<const float> phi, Matrix<const float> y
   check_same_shape(phi, y);
   check_same_shape(phi, out);
   if (own) check_columns(phi, *own);
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * phi.size(), [&](Team& team) {
     mean_field_step(self, planes_of(phi), phi.data(), y.data(), own ? own->data() : nullptr,
                     out.data(), team);
   });
@@ -90,7 +90,7 @@ void step(const LatticeSum& self, Matrix<const float> phi, Matrix<const float> y
 
 void mass(const LatticeSum& self, Vector<float> out, int threads) {
   check_pixels(self, out.shape(0));
-  parallel(threads, [&](Team& team) {
+  parallel(threads, kFilterWork * out.size(), [&](Team& team) {
     total_mass(self, static_cast<std::int64_t>(out.shape(0)), out.data(), team);
   });
 }
@@ -99,7 +99,7 @@ auto moves(const LatticeSum& self, Matrix<const float> phi, Labels labels, Colum
            Vector<std::int64_t> best, Vector<float> gain, int threads) {
   check_pixels(self, phi.shape(1));
   check_columns(phi, labels, mass, own, best, gain);
-  return parallel(threads, [&](Team& team) {
+  return parallel(threads, kFilterWork * phi.size(), [&](Team& team) {
     return potts_icm_moves(self, planes_of(phi), phi.data(), labels.data(), mass.data(), own.data(),
                            best.data(), gain.data(), team);
   });

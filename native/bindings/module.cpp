@@ -6,6 +6,7 @@
 #include "simd/row_kernels.hpp"
 
 NB_MODULE(_native, m) {
+  using namespace nb::literals;
   // A model that lives until the interpreter ends is no leak worth a warning to its user.
   nb::set_leak_warnings(false);
   m.doc() = "Native core of densecrf; not a public interface.";
@@ -18,6 +19,8 @@ NB_MODULE(_native, m) {
         [](nb::object function) { densecrf::check_deadline = function.release().ptr(); });
   m.def("available_threads", &densecrf::available_threads);
   m.def("set_default_threads", &densecrf::set_default_threads);
+  m.def("threads_for", &densecrf::threads_for, "work"_a, "threads"_a);
+  m.def("set_work_per_thread", &densecrf::set_work_per_thread, "work"_a);
   m.def("isa", [] { return std::string(densecrf::row_kernels().isa); });
   m.def("select_isa", [](const std::string& isa) { return densecrf::select_isa(isa.c_str()); });
 }

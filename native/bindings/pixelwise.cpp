@@ -30,7 +30,7 @@ void bind_pixelwise(nb::module_& m) {
       "project_simplex",
       [](In z, Out out, int threads) {
         check_same_shape(z, out);
-        parallel(threads,
+        parallel(threads, z.size(),
                  [&](Team& team) { project_simplex(planes_of(z), z.data(), out.data(), team); });
       },
       "z"_a, "out"_a.noconvert(), "threads"_a);
@@ -42,7 +42,7 @@ void bind_pixelwise(nb::module_& m) {
         check_same_shape(phi, previous);
         check_same_shape(phi, out);
         check_columns(phi, step, lipschitz);
-        return parallel(threads, [&](Team& team) {
+        return parallel(threads, phi.size(), [&](Team& team) {
           return descend(planes_of(phi), phi.data(), r.data(), v.data(), step.data(),
                          lipschitz.data(), previous.data(), out.data(), team);
         });
@@ -60,7 +60,7 @@ void bind_pixelwise(nb::module_& m) {
           check_same_shape(phi, *y);
           check_columns(phi, *own);
         }
-        parallel(threads, [&](Team& team) {
+        parallel(threads, phi.size(), [&](Team& team) {
           mean_field_update(planes_of(phi), phi.data(), data_of(filtered), data_of(y), data_of(own),
                             out.data(), team);
         });
@@ -72,7 +72,7 @@ void bind_pixelwise(nb::module_& m) {
         check_same_shape(filtered, y);
         check_same_shape(filtered, out);
         check_columns(y, own);
-        parallel(threads, [&](Team& team) {
+        parallel(threads, y.size(), [&](Team& team) {
           potts_messages(planes_of(y), filtered.data(), y.data(), own.data(), out.data(), team);
         });
       },
@@ -82,7 +82,8 @@ void bind_pixelwise(nb::module_& m) {
       [](In z, Vector<std::int64_t> out, int threads) {
         check_columns(z, out);
         require(z.shape(0) > 0, "z: no labels");
-        parallel(threads, [&](Team& team) { argmax(planes_of(z), z.data(), out.data(), team); });
+        parallel(threads, z.size(),
+                 [&](Team& team) { argmax(planes_of(z), z.data(), out.data(), team); });
       },
       "z"_a, "out"_a.noconvert(), "threads"_a);
   m.def(
@@ -92,7 +93,7 @@ void bind_pixelwise(nb::module_& m) {
         require(received.shape(1) == phi.shape(1), "received: not as long as phi");
         require(received.shape(0) == present.shape(0), "present: not as many as received");
         check_columns(phi, others, labels, best, gain);
-        return parallel(threads, [&](Team& team) {
+        return parallel(threads, phi.size(), [&](Team& team) {
           return icm_moves(planes_of(phi), phi.data(), received.data(), present.data(),
                            static_cast<int>(present.shape(0)), others.data(), labels.data(),
                            best.data(), gain.data(), team);
@@ -106,7 +107,7 @@ void bind_pixelwise(nb::module_& m) {
         check_same_shape(linear, h);
         check_same_shape(linear, y);
         check_columns(linear, c, best);
-        return parallel(threads, [&](Team& team) {
+        return parallel(threads, linear.size(), [&](Team& team) {
           return lmo(planes_of(linear), linear.data(), h.data(), c.data(), y.data(), best.data(),
                      team);
         });
@@ -118,7 +119,7 @@ void bind_pixelwise(nb::module_& m) {
         check_same_shape(y, target);
         check_same_shape(y, h);
         check_columns(y, labels, c);
-        return parallel(threads, [&](Team& team) {
+        return parallel(threads, y.size(), [&](Team& team) {
           return curvature(planes_of(y), labels.data(), y.data(), target.data(), h.data(), c.data(),
                            team);
         });
@@ -129,7 +130,7 @@ void bind_pixelwise(nb::module_& m) {
       [](Labels labels, In y, float step, Out out, int threads) {
         check_same_shape(y, out);
         check_columns(y, labels);
-        parallel(threads, [&](Team& team) {
+        parallel(threads, y.size(), [&](Team& team) {
           step_to_vertex(planes_of(y), labels.data(), y.data(), step, out.data(), team);
         });
       },
@@ -138,7 +139,7 @@ void bind_pixelwise(nb::module_& m) {
       "lower_bound",
       [](In phi, In r, float factor, int threads) {
         check_same_shape(phi, r);
-        return parallel(threads, [&](Team& team) {
+        return parallel(threads, phi.size(), [&](Team& team) {
           return lower_bound(planes_of(phi), phi.data(), r.data(), factor, team);
         });
       },
@@ -149,7 +150,7 @@ void bind_pixelwise(nb::module_& m) {
         require(u.shape(1) > 0, "u: no pixels");
         if (v) check_same_shape(u, *v);
         require(out.shape(0) == u.shape(0) && out.shape(1) == 2, "out: not (labels, 2)");
-        parallel(threads, [&](Team& team) {
+        parallel(threads, u.size(), [&](Team& team) {
           extents(planes_of(u), u.data(), data_of(v), out.data(), team);
         });
       },
@@ -161,7 +162,7 @@ void bind_pixelwise(nb::module_& m) {
         check_same_shape(y, out);
         require(extents.shape(0) == y.shape(0) && extents.shape(1) == 2,
                 "extents: not (labels, 2)");
-        parallel(threads, [&](Team& team) {
+        parallel(threads, y.size(), [&](Team& team) {
           compress_potentials(planes_of(y), data_of(z), y.data(), extents.data(), span, edge,
                               out.data(), team);
         });
@@ -172,7 +173,7 @@ void bind_pixelwise(nb::module_& m) {
       "balance",
       [](Out r, Column mass, double total_mass, float factor, int threads) {
         check_columns(r, mass);
-        parallel(threads, [&](Team& team) {
+        parallel(threads, r.size(), [&](Team& team) {
           balance(planes_of(r), r.data(), mass.data(), total_mass, factor, team);
         });
       },
@@ -181,7 +182,7 @@ void bind_pixelwise(nb::module_& m) {
       "inner",
       [](In u, In v, int threads) {
         check_same_shape(u, v);
-        return parallel(threads,
+        return parallel(threads, u.size(),
                         [&](Team& team) { return inner(planes_of(u), u.data(), v.data(), team); });
       },
       "u"_a, "v"_a, "threads"_a);
@@ -189,7 +190,7 @@ void bind_pixelwise(nb::module_& m) {
       "difference",
       [](In u, In v, int threads) {
         check_same_shape(u, v);
-        return parallel(threads, [&](Team& team) {
+        return parallel(threads, u.size(), [&](Team& team) {
           return difference(planes_of(u), u.data(), v.data(), team);
         });
       },
@@ -199,7 +200,7 @@ void bind_pixelwise(nb::module_& m) {
       [](In u, In v, float share, Out out, int threads) {
         check_same_shape(u, v);
         check_same_shape(u, out);
-        parallel(threads, [&](Team& team) {
+        parallel(threads, u.size(), [&](Team& team) {
           extrapolate(planes_of(u), u.data(), v.data(), share, out.data(), team);
         });
       },

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "line_blurs.hpp"
+
 namespace densecrf {
 
 namespace {
@@ -120,41 +122,19 @@ int BlockFilter::columns_at_once() const {
   return (width_ / RowKernels::kVector + parts - 1) / parts * RowKernels::kVector;
 }
 
-// All blurs, in place. A task is some columns of one order of the axes; where there are fewer tasks
-// than threads, the threads share each blur.
+// All blurs, in place. A task is some columns of one order of the axes.
 void BlockFilter::blur_rows(Team& team) {
   const int columns = columns_at_once();
   const std::int64_t groups = (width_ + columns - 1) / columns;
-  const std::int64_t tasks = symmetric() ? 2 * groups : groups;
-  const auto blur_lines = [&](const Topology::Lines& lines, std::int64_t begin, std::int64_t end,
-                              std::int64_t task) {
-    const bool reversed = symmetric() && task % 2 == 1;
-    const auto first = static_cast<int>(symmetric() ? task / 2 : task) * columns;
-    float* own = (reversed ? reversed_rows() : forward_rows()) + first;
-    row_kernels().blur_lines(lines.begin, begin, end, topology_.vertices, own, width_,
-                             std::min(columns, width_ - first));
-  };
-  const auto axis_lines = [&](std::int64_t task, int i) {
-    return topology_.lines_of(symmetric() && task % 2 == 1 ? topology_.dimension - i : i);
-  };
-  if (tasks >= team.size()) {
-    team.run(tasks, 1, [&](std::int64_t task, std::int64_t, int thread) {
-      for (int i = 0; i <= topology_.dimension; ++i) {
-        team.checkpoint(thread);
-        const Topology::Lines lines = axis_lines(task, i);
-        blur_lines(lines, 0, lines.length, task);
-      }
-    });
-  } else {
-    for (std::int64_t task = 0; task < tasks; ++task)
-      for (int i = 0; i <= topology_.dimension; ++i) {
-        const Topology::Lines lines = axis_lines(task, i);
-        team.run(lines.length, 1024, [&](std::int64_t begin, std::int64_t end, int) {
-          blur_lines(lines, lines.border(begin, topology_.vertices),
-                     lines.border(end, topology_.vertices), task);
-        });
-      }
-  }
+  const int orders = symmetric() ? 2 : 1;
+  blur_along_lines(
+      topology_, orders * groups, team, [&](std::int64_t task) { return task % orders == 1; },
+      [&](std::int64_t task, const Topology::Lines& lines, std::int64_t begin, std::int64_t end) {
+        const auto first = static_cast<int>(task / orders) * columns;
+        float* own = (task % orders == 1 ? reversed_rows() : forward_rows()) + first;
+        row_kernels().blur_lines(lines.begin, begin, end, topology_.vertices, own, width_,
+                                 std::min(columns, width_ - first));
+      });
   if (symmetric()) average_orders(team);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "densecrf/double_filter.hpp"
+#include "line_blurs.hpp"
 #include "simd/row_kernels.hpp"
 
 namespace densecrf {
@@ -42,16 +43,6 @@ class ColumnGroups {
       std::copy_n(row + g * kColumns, kColumns, group(g) + v * kColumns);
   }
 
-  // Blurs one group along all axes, in place: out_v = own_v + ½ (next + previous).
-  void blur(bool reversed, int g, Team& team, int thread) {
-    const int d = topology_.dimension;
-    for (int i = 0; i <= d; ++i) {
-      team.checkpoint(thread);
-      const Topology::Lines lines = topology_.lines_of(reversed ? d - i : i);
-      row_kernels().blur_doubles(lines.begin, lines.length, topology_.vertices, group(g));
-    }
-  }
-
  private:
   std::int64_t stride() const { return (topology_.vertices + std::int64_t{1}) * kColumns; }
 
@@ -59,6 +50,17 @@ class ColumnGroups {
   int groups_;
   Buffer<double> values_;
 };
+
+// Blurs groups along all axes, in place: out_v = own_v + ½ (next + previous). Tasks of odd number
+// go from the last axis to the first; rows(task) is the group's.
+template <class Rows>
+void blur_groups(const Topology& t, std::int64_t tasks, Team& team, const Rows& rows) {
+  blur_along_lines(
+      t, tasks, team, [](std::int64_t task) { return task % 2 == 1; },
+      [&](std::int64_t task, const Topology::Lines& lines, std::int64_t begin, std::int64_t end) {
+        row_kernels().blur_doubles(lines.begin, begin, end, t.vertices, rows(task));
+      });
+}
 
 // The sum of both orders' blurs; splat(forward, begin, end) sets the numbers of some vertices.
 template <class Splat>
@@ -70,9 +72,8 @@ ColumnGroups blurred_twice(const Topology& t, int columns, Team& team, Splat&& s
       std::copy(forward.group(g) + begin * kColumns, forward.group(g) + end * kColumns,
                 reversed.group(g) + begin * kColumns);
   });
-  team.run(2 * forward.groups(), 1, [&](std::int64_t task, std::int64_t, int thread) {
-    const auto group = static_cast<int>(task / 2);
-    (task % 2 == 0 ? forward : reversed).blur(task % 2 == 1, group, team, thread);
+  blur_groups(t, 2 * forward.groups(), team, [&](std::int64_t task) {
+    return (task % 2 == 0 ? forward : reversed).group(static_cast<int>(task / 2));
   });
   team.run(forward.groups() * t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t i = begin; i < end; ++i) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <stdexcept>
 
 #include "blurred_lattices.hpp"
 #include "deterministic_sums.hpp"
+#include "present_labels.hpp"
 
 namespace densecrf {
 
@@ -13,37 +13,11 @@ namespace {
 
 constexpr int kTile = BlurredLattices::kTile;
 
-// The labels that any pixel has, and which of them each pixel has.
-struct Present {
-  std::vector<std::int64_t> labels;
-  std::vector<std::int32_t> of_pixel;
-
-  Present(const std::int64_t* given, Planes planes) {
-    const auto count = static_cast<std::size_t>(planes.labels);
-    std::vector<std::int32_t> number(count, -1);
-    for (std::int64_t a = 0; a < planes.n; ++a) {
-      if (given[a] < 0 || given[a] >= planes.labels)
-        throw std::out_of_range("labels: out of range");
-      number[static_cast<std::size_t>(given[a])] = 0;
-    }
-    for (std::size_t i = 0; i < count; ++i)
-      if (number[i] == 0) {
-        number[i] = static_cast<std::int32_t>(labels.size());
-        labels.push_back(static_cast<std::int64_t>(i));
-      }
-    of_pixel.resize(static_cast<std::size_t>(planes.n));
-    for (std::int64_t a = 0; a < planes.n; ++a)
-      of_pixel[static_cast<std::size_t>(a)] = number[static_cast<std::size_t>(given[a])];
-  }
-
-  int count() const { return static_cast<int>(labels.size()); }
-};
-
 // How much of each pixel's mass lies on each of the present labels: their indicators, filtered.
 // At once where that takes little memory; otherwise as planes.
 class Support {
  public:
-  Support(const LatticeSum& sum, std::int64_t n, const Present& present, Team& team)
+  Support(const LatticeSum& sum, std::int64_t n, const PresentLabels& present, Team& team)
       : n_(n), present_(present), blurred_(sum, present.count()) {
     constexpr int kGenerous = 16;  // planes' worth of floats, beside one for each label
     if (BlurredLattices::fits(sum, present.count(), (kGenerous + present.count()) * n_)) {
@@ -71,13 +45,11 @@ class Support {
     for (std::int64_t a = begin; a < end; ++a) out[a - begin] = filtered_[channel(a) * n_ + a];
   }
 
-  std::int32_t channel(std::int64_t a) const {
-    return present_.of_pixel[static_cast<std::size_t>(a)];
-  }
+  std::int32_t channel(std::int64_t a) const { return present_.of_pixel[a]; }
 
  private:
   std::int64_t n_;
-  const Present& present_;
+  const PresentLabels& present_;
   BlurredLattices blurred_;
   Buffer<float> filtered_;
 };
@@ -86,9 +58,9 @@ class Support {
 
 void total_mass(const LatticeSum& sum, std::int64_t n, float* out, Team& team) {
   const std::vector<std::int64_t> same(static_cast<std::size_t>(n), 0);
-  const Present present(same.data(), {1, n});
+  const PresentLabels present(same.data(), n, 1, team);
   const Support support(sum, n, present, team);
-  team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
+  team.run(n, chunk_of(n), [&](std::int64_t begin, std::int64_t end, int) {
     support.own(begin, end, out + begin);
   });
 }
@@ -97,7 +69,7 @@ std::array<double, 3> potts_icm_moves(const LatticeSum& sum, Planes planes, cons
                                       const std::int64_t* labels, const float* mass,
                                       const float* own, std::int64_t* best, float* gain,
                                       Team& team) {
-  const Present present(labels, planes);
+  const PresentLabels present(labels, planes.n, planes.labels, team);
   const Support support(sum, planes.n, present, team);
   return sum_over_chunks<3>(
       planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {

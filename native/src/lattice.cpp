@@ -1,6 +1,7 @@
 #include "densecrf/lattice.hpp"
 
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "key_table.hpp"
@@ -175,16 +176,26 @@ void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
     cursor[static_cast<std::size_t>(part)].assign(static_cast<std::size_t>(vertices), 0);
     each_entry(part, thread, [](std::int64_t, std::int64_t, std::int64_t& count) { ++count; });
   });
-  std::int64_t at = 0;
-  for (std::int64_t v = 0; v < vertices; ++v) {
-    topology.row_begin[v] = at;
-    for (auto& part : cursor) {
-      const std::int64_t count = part[static_cast<std::size_t>(v)];
-      part[static_cast<std::size_t>(v)] = at;
-      at += count;
+  std::vector<std::int64_t> before(static_cast<std::size_t>(1 + (vertices + kChunk - 1) / kChunk),
+                                   0);
+  team.run(vertices, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    std::int64_t& sum = before[static_cast<std::size_t>(1 + begin / kChunk)];
+    for (const auto& part : cursor)
+      sum = std::accumulate(part.begin() + begin, part.begin() + end, sum);
+  });
+  std::partial_sum(before.begin(), before.end(), before.begin());
+  team.run(vertices, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
+    std::int64_t at = before[static_cast<std::size_t>(begin / kChunk)];
+    for (std::int64_t v = begin; v < end; ++v) {
+      topology.row_begin[v] = at;
+      for (auto& part : cursor) {
+        const std::int64_t count = part[static_cast<std::size_t>(v)];
+        part[static_cast<std::size_t>(v)] = at;
+        at += count;
+      }
     }
-  }
-  topology.row_begin[vertices] = at;
+  });
+  topology.row_begin[vertices] = before.back();
   team.run(parts, 1, [&](std::int64_t part, std::int64_t, int thread) {
     each_entry(part, thread, [&](std::int64_t a, std::int64_t slot, std::int64_t& place) {
       topology.entry_pixel[place] = static_cast<std::int32_t>(a);

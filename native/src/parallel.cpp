@@ -1,35 +1,21 @@
 #include "densecrf/parallel.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <utility>
 
-#if defined(__linux__)
-#include <sched.h>
-#endif
+#include "crew.hpp"
+#include "spin.hpp"
+#include "thread_limits.hpp"
 
 namespace densecrf {
 
 namespace {
+
 constexpr auto kPollEvery = std::chrono::milliseconds(50);
+constexpr auto kTail = std::chrono::microseconds(500);  // of waiting for others' last chunks, awake
 constexpr int kMostThreads = 1024;
 
-// Waits a little for what is about to happen, without giving the processor away: phases follow each
-// other closely, and waking a sleeping thread takes longer than most of them.
-template <class Condition>
-void spin_until(const Condition& happened) {
-  constexpr int kSpins = 1000;  // some tens of microseconds
-  for (int spin = 0; spin < kSpins && !happened(); ++spin) {
-#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
-    __builtin_ia32_pause();
-#endif
-  }
-}
-
-}  // namespace
-
-namespace {
 // What DENSECRF_NUM_THREADS says; 0 where it says nothing sensible.
 int threads_of_environment() {
   const char* value = std::getenv("DENSECRF_NUM_THREADS");
@@ -38,42 +24,53 @@ int threads_of_environment() {
 }
 
 std::atomic<int> default_threads{threads_of_environment()};
+// Numbers that a thread handles in some tens of microseconds, about what waking it may take.
+std::atomic<std::int64_t> work_per_thread{1 << 15};
+
+int granted(const Processors& own) {
+  if (const int threads = default_threads; threads > 0) return threads;
+  return std::min(own.count, quota_of_process());
+}
+
 }  // namespace
 
 void set_default_threads(int threads) {
-  default_threads = threads;
+  default_threads = std::clamp(threads, 0, kMostThreads);
 }
 
 int available_threads() {
-  if (const int threads = default_threads; threads > 0) return threads;
-#if defined(__linux__)
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-#endif
-  return std::max(1u, std::thread::hardware_concurrency());
+  return granted(Processors::of_calling_thread());
+}
+
+std::int64_t set_work_per_thread(std::int64_t work) {
+  return work_per_thread.exchange(std::max<std::int64_t>(1, work));
+}
+
+int threads_for(std::int64_t work, int threads) {
+  const std::int64_t worth = std::max<std::int64_t>(1, work / work_per_thread);
+  const int most = threads > 0 ? std::min(threads, kMostThreads) : kMostThreads;
+  if (most == 1 || worth == 1) return 1;
+  return static_cast<int>(std::min<std::int64_t>(worth, std::min(most, available_threads())));
 }
 
 Team::Team(int threads, Poll poll)
-    : poll_(std::move(poll)), last_poll_(std::chrono::steady_clock::now()) {
-  const int wanted = std::min(threads, kMostThreads) - 1;
-  if (wanted > 0) workers_.reserve(static_cast<std::size_t>(wanted));
-  for (int t = 1; t <= wanted; ++t) {
-    try {
-      workers_.emplace_back(&Team::work, this, t);
-    } catch (const std::exception&) {
-      break;  // the system refuses more threads: the results do not depend on their number
-    }
-  }
+    : poll_(std::move(poll)),
+      last_poll_(std::chrono::steady_clock::now()),
+      crew_(Crew::of_process()) {
+  const int teams = crew_.enter();
+  if (threads <= 1) return;
+  const Processors processors = Processors::of_calling_thread();
+  const int wanted = std::min(threads, granted(processors) / teams);
+  if (wanted <= 1) return;
+  desk_ = crew_.take_desk();
+  if (desk_ == nullptr) return;
+  crew_.muster(wanted - 1, processors);
+  size_ = wanted;
 }
 
 Team::~Team() {
-  {
-    std::lock_guard lock(mutex_);
-    quit_ = true;
-    published_.fetch_add(1, std::memory_order_release);
-  }
-  wake_.notify_all();
-  for (auto& worker : workers_) worker.join();
+  if (desk_ != nullptr) crew_.give_back(desk_);
+  crew_.exit();
 }
 
 void Team::check_poll() {
@@ -108,19 +105,20 @@ void Team::drain(int thread) {
   }
 }
 
-void Team::work(int thread) {
-  std::uint64_t seen = 0;
-  for (;;) {
-    spin_until([&] { return published_.load(std::memory_order_acquire) != seen; });
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return quit_ || epoch_ != seen; });
-      if (quit_) return;
-      seen = epoch_;
-    }
-    drain(thread);
-    std::lock_guard lock(mutex_);
-    if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) idle_.notify_one();
+void Team::drain_with(int workers) {
+  struct Chunks final : Offered {
+    explicit Chunks(Team& team) : team(team) {}
+    void help(int seat) noexcept override { team.drain(seat); }
+    Team& team;
+  } chunks(*this);
+  crew_.offer(*desk_, chunks, workers);
+  drain(0);
+  crew_.close(*desk_);
+  const auto done = [&] { return desk_->empty(); };
+  if (spin_until(done, kTail)) return;
+  while (!done()) {
+    desk_->wait_until_empty(kPollEvery);
+    check_poll();
   }
 }
 
@@ -136,27 +134,12 @@ void Team::run(std::int64_t n, std::int64_t grain, const Task& task) {
   n_ = n;
   grain_ = std::max<std::int64_t>(1, grain);
   next_.store(0, std::memory_order_relaxed);
-  if (workers_.empty() || n_ <= grain_) {
+  const std::int64_t chunks = (n_ - 1) / grain_ + 1;
+  const auto workers = static_cast<int>(std::min<std::int64_t>(size_, chunks)) - 1;
+  if (workers > 0)
+    drain_with(workers);
+  else
     drain(0);
-    finish_or_rethrow();
-    return;
-  }
-  {
-    std::lock_guard lock(mutex_);
-    busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-    ++epoch_;
-    published_.store(epoch_, std::memory_order_release);
-  }
-  wake_.notify_all();
-  drain(0);
-  spin_until([&] { return busy_.load(std::memory_order_acquire) == 0; });
-  std::unique_lock lock(mutex_);
-  while (!idle_.wait_for(lock, kPollEvery, [&] { return busy_.load() == 0; })) {
-    lock.unlock();
-    check_poll();
-    lock.lock();
-  }
-  lock.unlock();
   finish_or_rethrow();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "deterministic_sums.hpp"
@@ -11,7 +12,6 @@ namespace densecrf {
 
 namespace {
 
-constexpr std::int64_t kGrain = kChunk;
 constexpr int kTile = PixelKernels::kTile;
 
 // Calls body(tile, first pixel, sums) for all tiles.
@@ -123,7 +123,12 @@ std::int64_t length(Planes planes) {
   return planes.labels * planes.n;
 }
 
-constexpr int kLanes = 16;  // sums side by side, for the compiler to vectorise
+constexpr int kLanes = 16;              // sums side by side, for the compiler to vectorise
+constexpr std::int64_t kPiece = 16384;  // pixels
+
+std::int64_t pieces_of(Planes planes) {
+  return (planes.n + kPiece - 1) / kPiece;
+}
 
 // Calls each(i, lane) for all i in [begin, end).
 template <class Each>
@@ -134,10 +139,22 @@ void in_lanes(std::int64_t begin, std::int64_t end, Each&& each) {
   for (int lane = 0; i < end; ++i, ++lane) each(i, lane);
 }
 
+// Calls body(label, begin, end, piece) for pieces of planes, numbered from 0.
+template <class Body>
+void for_each_piece(Planes planes, Team& team, Body&& body) {
+  const std::int64_t pieces = pieces_of(planes);
+  team.run(planes.labels * pieces, 1, [&](std::int64_t piece, std::int64_t, int) {
+    const std::int64_t begin = piece % pieces * kPiece;
+    body(piece / pieces, begin, std::min(planes.n, begin + kPiece), piece);
+  });
+}
+
 }  // namespace
 
 void extents(Planes planes, const float* u, const float* v, float* out, Team& team) {
-  team.run(planes.labels, 1, [&](std::int64_t i, std::int64_t, int) {
+  const std::int64_t pieces = pieces_of(planes);
+  std::vector<std::pair<float, float>> found(static_cast<std::size_t>(planes.labels * pieces));
+  for_each_piece(planes, team, [&](std::int64_t i, std::int64_t begin, std::int64_t end, auto at) {
     const float* plane = u + i * planes.n;
     float least[kLanes], largest[kLanes];
     std::fill(least, least + kLanes, HUGE_VALF);
@@ -147,17 +164,26 @@ void extents(Planes planes, const float* u, const float* v, float* out, Team& te
       largest[lane] = std::max(largest[lane], value);
     };
     if (const float* other = from(v, i * planes.n))
-      in_lanes(0, planes.n, [&](std::int64_t a, int lane) { among(plane[a] + other[a], lane); });
+      in_lanes(begin, end, [&](std::int64_t a, int lane) { among(plane[a] + other[a], lane); });
     else
-      in_lanes(0, planes.n, [&](std::int64_t a, int lane) { among(plane[a], lane); });
-    out[2 * i] = *std::min_element(least, least + kLanes);
-    out[2 * i + 1] = *std::max_element(largest, largest + kLanes);
+      in_lanes(begin, end, [&](std::int64_t a, int lane) { among(plane[a], lane); });
+    found[static_cast<std::size_t>(at)] = {*std::min_element(least, least + kLanes),
+                                           *std::max_element(largest, largest + kLanes)};
   });
+  for (std::int64_t i = 0; i < planes.labels; ++i) {
+    out[2 * i] = HUGE_VALF;
+    out[2 * i + 1] = -HUGE_VALF;
+    for (std::int64_t at = i * pieces; at < (i + 1) * pieces; ++at) {
+      const auto [least, largest] = found[static_cast<std::size_t>(at)];
+      out[2 * i] = std::min(out[2 * i], least);
+      out[2 * i + 1] = std::max(out[2 * i + 1], largest);
+    }
+  }
 }
 
 void compress_potentials(Planes planes, const float* z, const float* y, const float* extents,
                          float span, float edge, float* out, Team& team) {
-  team.run(planes.labels, 1, [&](std::int64_t i, std::int64_t, int) {
+  for_each_piece(planes, team, [&](std::int64_t i, std::int64_t begin, std::int64_t end, auto) {
     const float least = extents[2 * i], top = extents[2 * i + 1] - least;
     const float slope = (span - 2 * edge) / std::max(top - 2 * edge, 1e-6f);
     const float* own = y + i * planes.n;
@@ -169,23 +195,42 @@ void compress_potentials(Planes planes, const float* z, const float* y, const fl
       return u <= edge ? u : u >= top - edge ? upper : middle;
     };
     if (before)
-      for (std::int64_t a = 0; a < planes.n; ++a) after[a] = compressed(before[a] + own[a] - least);
+      for (std::int64_t a = begin; a < end; ++a) after[a] = compressed(before[a] + own[a] - least);
     else
-      for (std::int64_t a = 0; a < planes.n; ++a) after[a] = compressed(own[a] - least);
+      for (std::int64_t a = begin; a < end; ++a) after[a] = compressed(own[a] - least);
   });
 }
 
 void balance(Planes planes, float* r, const float* mass, double total_mass, float factor,
              Team& team) {
-  team.run(planes.labels, 1, [&](std::int64_t i, std::int64_t, int) {
-    float* plane = r + i * planes.n;
-    double lanes[kLanes] = {};
-    in_lanes(0, planes.n, [&](std::int64_t a, int lane) { lanes[lane] += plane[a]; });
+  struct Piece {
     double sum = 0;
-    for (const double lane : lanes) sum += lane;
-    if (sum == 0 && std::all_of(plane, plane + planes.n, [](float x) { return x == 0; })) return;
-    const float share = total_mass > 0 ? static_cast<float>(factor * sum / total_mass) : 0.0f;
-    for (std::int64_t a = 0; a < planes.n; ++a) plane[a] = factor * plane[a] - share * mass[a];
+    bool zero = true;
+  };
+  const std::int64_t pieces = pieces_of(planes);
+  std::vector<Piece> found(static_cast<std::size_t>(planes.labels * pieces));
+  for_each_piece(planes, team, [&](std::int64_t i, std::int64_t begin, std::int64_t end, auto at) {
+    const float* plane = r + i * planes.n;
+    double lanes[kLanes] = {};
+    in_lanes(begin, end, [&](std::int64_t a, int lane) { lanes[lane] += plane[a]; });
+    Piece& piece = found[static_cast<std::size_t>(at)];
+    for (const double lane : lanes) piece.sum += lane;
+    piece.zero =
+        piece.sum == 0 && std::all_of(plane + begin, plane + end, [](float x) { return x == 0; });
+  });
+  std::vector<Piece> planes_found(static_cast<std::size_t>(planes.labels));
+  for (std::size_t i = 0; i < planes_found.size(); ++i)
+    for (std::int64_t at = 0; at < pieces; ++at) {
+      const Piece& piece = found[i * static_cast<std::size_t>(pieces) + at];
+      planes_found[i].sum += piece.sum;
+      planes_found[i].zero = planes_found[i].zero && piece.zero;
+    }
+  for_each_piece(planes, team, [&](std::int64_t i, std::int64_t begin, std::int64_t end, auto) {
+    const Piece& own = planes_found[static_cast<std::size_t>(i)];
+    if (own.zero) return;
+    float* plane = r + i * planes.n;
+    const float share = total_mass > 0 ? static_cast<float>(factor * own.sum / total_mass) : 0.0f;
+    for (std::int64_t a = begin; a < end; ++a) plane[a] = factor * plane[a] - share * mass[a];
   });
 }
 
@@ -202,7 +247,8 @@ double inner(Planes planes, const float* u, const float* v, Team& team) {
 
 std::array<double, 2> difference(Planes planes, const float* u, const float* v, Team& team) {
   const std::int64_t size = length(planes);
-  std::vector<float> most(static_cast<std::size_t>((size + kGrain - 1) / kGrain), 0.0f);
+  const std::int64_t grain = chunk_of(size);
+  std::vector<float> most(static_cast<std::size_t>((size + grain - 1) / grain), 0.0f);
   const auto total =
       sum_over_chunks<1>(size, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
         double lanes[kLanes] = {};
@@ -213,7 +259,7 @@ std::array<double, 2> difference(Planes planes, const float* u, const float* v, 
           largest[lane] = std::max(largest[lane], distance);
         });
         for (const double lane : lanes) sums[0] += lane;
-        most[static_cast<std::size_t>(begin / kGrain)] =
+        most[static_cast<std::size_t>(begin / grain)] =
             *std::max_element(largest, largest + kLanes);
       });
   const float largest = most.empty() ? 0.0f : *std::max_element(most.begin(), most.end());
@@ -222,9 +268,10 @@ std::array<double, 2> difference(Planes planes, const float* u, const float* v, 
 
 void extrapolate(Planes planes, const float* u, const float* v, float share, float* out,
                  Team& team) {
-  team.run(length(planes), kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = u[i] + share * (u[i] - v[i]);
-  });
+  team.run(length(planes), chunk_of(length(planes)),
+           [&](std::int64_t begin, std::int64_t end, int) {
+             for (std::int64_t i = begin; i < end; ++i) out[i] = u[i] + share * (u[i] - v[i]);
+           });
 }
 
 }  // namespace densecrf

@@ -20,7 +20,7 @@ from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree, compatibility_matrix
 from densecrf.kernels import Bilateral, Kernel
 from densecrf.pairwise import Pairwise, build_filter
-from densecrf.unaries import looks_like_probabilities
+from densecrf.unaries import check_shape, looks_like_probabilities
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -29,7 +29,6 @@ from densecrf.validation import (
     as_real_array,
     check_choice,
     check_finite,
-    check_pixels,
     warn,
 )
 
@@ -89,36 +88,45 @@ class DenseCRF:
         compatibility: Any = None,
         ignore: Any = None,
         blur: str = "symmetric",
-        _finite: bool = False,
     ) -> None:
         array = as_real_array("unary", unary)
-        if array.ndim < 2:
-            remedy = f"shape {array.shape}; give (labels, *spatial), for example (21, 240, 320)"
-            raise ArgumentError("unary", ..., remedy)
-        self.n_labels, self.shape = int(array.shape[0]), tuple(int(s) for s in array.shape[1:])
-        if self.n_labels < 2:
-            raise ArgumentError(
-                "unary",
-                ...,
-                f"shape {array.shape} has {self.n_labels} label(s) on its first axis; at "
-                "least 2 are needed (is the label axis elsewhere? numpy.moveaxis)",
-            )
-        if array.size == 0:
-            raise ArgumentError("unary", ..., f"shape {array.shape} holds no pixels")
-        self.n = math.prod(self.shape)
-        check_pixels("unary", max(self.n, self.n_labels))
-        converted = array if _finite else as_float32("unary", array)
-        if not _finite and looks_like_probabilities(converted):
+        check_shape(array.shape)
+        energies = as_float32("unary", array)
+        if looks_like_probabilities(energies):
             warn(
                 "unary",
                 "values from 0 to 1 that add up to 1 over the labels look like probabilities, but "
                 "are taken as energies: use densecrf.DenseCRF.from_probabilities",
             )
-        theirs = array.flags.writeable and np.may_share_memory(converted, array)
-        copied = np.array if theirs or ignore is not None else np.asarray
-        self.unary: FloatArray = copied(converted, order="C").reshape(self.n_labels, -1)
+        if array.flags.writeable and np.may_share_memory(energies, array):
+            energies = energies.copy()
+        options = {"compatibility": compatibility, "ignore": ignore, "blur": blur}
+        self._declare(energies, kernels, normalization, filter, **options)
+
+    @classmethod
+    def from_checked(cls, unary: FloatArray, *args: Any, **options: Any) -> "DenseCRF":
+        """Make a model of energies that are known to be finite float32; it keeps them uncopied."""
+        check_shape(unary.shape)
+        crf = cls.__new__(cls)
+        crf._declare(unary, *args, **options)
+        return crf
+
+    def _declare(
+        self,
+        unary: FloatArray,
+        kernels: Any = (),
+        normalization: str = "symmetric",
+        filter: str = "auto",  # noqa: A002
+        *,
+        compatibility: Any = None,
+        ignore: Any = None,
+        blur: str = "symmetric",
+    ) -> None:
+        self.n_labels, self.shape = int(unary.shape[0]), tuple(int(s) for s in unary.shape[1:])
+        self.n = math.prod(self.shape)
+        self.unary: FloatArray = np.ascontiguousarray(unary).reshape(self.n_labels, -1)
         if ignore is not None:
-            self.unary[:, self._mask("ignore", ignore)] = 0
+            self.unary = np.where(self._mask("ignore", ignore), np.float32(0), self.unary)
         self.kernels = self._checked_kernels(kernels)
         self.normalization = check_choice("normalization", normalization, NORMALIZATIONS)
         self.filter = check_choice("filter", filter, FILTERS)
@@ -174,7 +182,7 @@ class DenseCRF:
             Passed to the constructor.
         """
         unary = unaries.from_probabilities(probabilities, axis=axis, clip=clip)
-        return cls(_final(unary), kernels, _finite=True, **options)
+        return cls.from_checked(unary, kernels, **options)
 
     @classmethod
     def from_logits(
@@ -205,7 +213,7 @@ class DenseCRF:
         kernels = _as_tuple(kernels)
         grid = _image_shape(kernels, logits) if shape is None else shape
         unary = unaries.from_logits(logits, axis=axis, shape=grid)
-        return cls(_final(unary), kernels, _finite=True, **options)
+        return cls.from_checked(unary, kernels, **options)
 
     @classmethod
     def from_labels(
@@ -236,14 +244,11 @@ class DenseCRF:
             Passed to the constructor.
         """
         unary = unaries.from_labels(labels, n_labels, confidence=confidence, void=void)
-        return cls(_final(unary), kernels, _finite=True, **options)
+        return cls.from_checked(unary, kernels, **options)
 
     def with_unary(self, unary: Any) -> "DenseCRF":
         """Return the model of other unary energies on the same pixels; the filters are shared."""
-        options: dict[str, Any] = {
-            "compatibility": self.tree or self.compatibility,
-            "blur": self.blur,
-        }
+        options: Any = {"compatibility": self.tree or self.compatibility, "blur": self.blur}
         other = DenseCRF(unary, self.kernels, self.normalization, self.filter, **options)
         if other.shape != self.shape:
             remedy = f"a grid of {other.shape} for a model of {self.shape} pixels"
@@ -377,12 +382,6 @@ class DenseCRF:
         grid = " × ".join(map(str, self.shape))
         names = ", ".join(type(kernel).__name__ for kernel in self.kernels) or "no kernels"
         return f"DenseCRF({self.n_labels} labels, {grid} pixels, {names}, {self.normalization})"
-
-
-def _final(unary: FloatArray) -> FloatArray:
-    """Return the array marked as read-only, so that the constructor does not copy it."""
-    unary.setflags(write=False)
-    return unary
 
 
 def _as_tuple(kernels: Any) -> tuple[Kernel, ...]:

@@ -158,7 +158,8 @@ class Model:
             finite.
         """
         kernels = self.sized(np.shape(unary)[1:]).kernels(image, largest)
-        crf = DenseCRF(unary, kernels, ignore=ignore, _finite=largest is not None)
+        declared = DenseCRF if largest is None else DenseCRF.from_checked
+        crf = declared(unary, kernels, ignore=ignore)
         if self.prior is not None:
             check_label_count("prior", self.prior.frequencies, crf.n_labels)
             crf = with_label_offsets(crf, self.prior.energies(label_shares(crf.unary)))

@@ -124,7 +124,7 @@ def refine(
     max_iterations : int, optional
         Most iterations.
     threads : int, optional
-        Threads of the compiled core, all by default; the result does not depend on it.
+        Most threads of the compiled core; see `solve`. The result does not depend on their number.
     device : str or torch.device, optional
         Where to solve, for example ``"cuda"``; needs PyTorch. The result is NumPy's in any case.
     callback : callable, optional

@@ -3,6 +3,7 @@
 Each array is scanned once, by `check_finite`, which also gives its range.
 """
 
+import math
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -24,7 +25,7 @@ from densecrf.validation import (
 if TYPE_CHECKING:
     from densecrf.layouts import Reading
 
-__all__ = ["FORBIDDEN", "KINDS", "Kind", "energies", "from_labels", "from_logits"]
+__all__ = ["FORBIDDEN", "KINDS", "Kind", "check_shape", "energies", "from_labels", "from_logits"]
 __all__ += [
     "from_probabilities",
     "looks_like_probabilities",
@@ -289,6 +290,23 @@ def _checked_scores(name: str, value: Any, axis: int) -> tuple[Array, float, flo
     check_pixels(name, max(array.shape[axis], array.size // array.shape[axis]))
     check_fits(name, array.shape)
     return np.moveaxis(array, axis, 0), *check_finite(name, array)
+
+
+def check_shape(shape: tuple[int, ...]) -> None:
+    """Refuse energies that are not of two labels or more on some pixels."""
+    if len(shape) < 2:
+        remedy = f"shape {shape}; give (labels, *spatial), for example (21, 240, 320)"
+        raise ArgumentError("unary", ..., remedy)
+    if shape[0] < 2:
+        raise ArgumentError(
+            "unary",
+            ...,
+            f"shape {shape} has {shape[0]} label(s) on its first axis; at "
+            "least 2 are needed (is the label axis elsewhere? numpy.moveaxis)",
+        )
+    if math.prod(shape) == 0:
+        raise ArgumentError("unary", ..., f"shape {shape} holds no pixels")
+    check_pixels("unary", max(math.prod(shape[1:]), shape[0]))
 
 
 def looks_like_probabilities(unary: FloatArray) -> bool:

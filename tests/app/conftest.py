@@ -50,3 +50,16 @@ def page(browser):
     yield make
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def client(folder):
+    """Return a client of the server on the folder, as a tab of the browser would be."""
+    from starlette.testclient import TestClient
+
+    from browser_tab import ORIGIN, PORT, TOKEN
+    from densecrf.app.server import make_app
+    from densecrf.app.store import Store
+
+    with TestClient(make_app(Store(folder), TOKEN, PORT), base_url=ORIGIN) as client:
+        yield client

@@ -1,13 +1,9 @@
-"""The server: who may talk to it, what it answers, edits, answers and exports."""
+"""The server: who may talk to it, what it answers, uploads, edits and answers."""
 
-import itertools
 import json
-import shlex
 import socket
 import subprocess
 import sys
-import zipfile
-from io import BytesIO
 
 import numpy as np
 import pytest
@@ -15,84 +11,12 @@ from PIL import Image
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from densecrf import Result
-from densecrf.app import pictures, rooms
+from browser_tab import HOST, ORIGIN, PORT, STROKES, TOKEN, Tab, brush, connected, own
 from densecrf.app import server as module
-from densecrf.app.exports import coco, run_lengths
 from densecrf.app.run import check_host
-from densecrf.app.security import new_token
 from densecrf.app.server import make_app
 from densecrf.app.store import STATE, Store
-from densecrf.app.strokes import VOID
 from densecrf.io import read_labels
-
-PORT = 8650
-HOST = f"127.0.0.1:{PORT}"
-ORIGIN = f"http://{HOST}"
-TOKEN = new_token()
-IDS = itertools.count()
-
-
-@pytest.fixture
-def client(folder):
-    with TestClient(make_app(Store(folder), TOKEN, PORT), base_url=ORIGIN) as client:
-        yield client
-
-
-def own(path):
-    return f"/{TOKEN}/{path}"
-
-
-def brush(label, *points, size=5):
-    stroke = {"tool": "brush", "label": label, "size": size, "points": [list(p) for p in points]}
-    return {"type": "edit", "edit": {"id": f"s{next(IDS)}", "kind": "stroke", "stroke": stroke}}
-
-
-STROKES = (
-    brush(0, (10, 10), (110, 12)),
-    brush(1, (10, 85), (110, 84)),
-    brush(2, (60, 48), (70, 50)),
-)
-
-
-class Tab:
-    """One WebSocket, with the messages that came."""
-
-    def __init__(self, socket, image="first.png"):
-        self.socket = socket
-        socket.send_json({"type": "open", "image": image})
-        self.document = self.until("document")["document"]
-
-    def until(self, kind, stage=None):
-        """Return the first message of a kind, and of a stage; the planes with label maps."""
-        while True:
-            message = self.socket.receive()
-            if "bytes" in message and message["bytes"] is not None:
-                head, planes = unpacked(message["bytes"])
-                if kind == "answer" and stage in (None, head["stage"]):
-                    return head, planes
-            else:
-                value = json.loads(message["text"])
-                if value["type"] == kind:
-                    return value
-
-    def draw(self, *edits):
-        for edit in edits:
-            self.socket.send_json(edit)
-
-
-def unpacked(data):
-    import zlib
-
-    length = int.from_bytes(data[:4], "little")
-    head = json.loads(data[4 : 4 + length])
-    planes = np.frombuffer(zlib.decompress(data[4 + length :]), np.uint8)
-    return head, planes.reshape(head["planes"], 96, 128)
-
-
-def connected(client, **headers):
-    return client.websocket_connect(own("live"), headers={"host": HOST, "origin": ORIGIN} | headers)
-
 
 # --- Who may talk to it --------------------------------------------------------------------------
 
@@ -353,165 +277,3 @@ def test_a_folder_that_cannot_be_written_is_said_and_nothing_is_lost(client, fol
         saved = set()
         while len(saved) < 3:
             saved |= set(tab.until("saved")["ids"])
-
-
-# --- Exports -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def drawn(client):
-    with connected(client) as socket:
-        tab = Tab(socket)
-        tab.draw(*STROKES)
-        tab.until("saved")
-    return client
-
-
-def test_exports_before_two_labels_say_what_is_missing(client):
-    answer = client.get(own("export/labels?name=first.png"))
-    assert answer.status_code == 422
-    assert "strokes" in answer.json()["error"]
-    assert client.get(own("export/nonsense?name=first.png")).status_code == 422
-
-
-def test_all_exports_agree_and_the_result_can_be_repeated(drawn, folder, tmp_path):
-    answer = drawn.get(own("export/all?name=first.png"))
-    assert answer.status_code == 200, answer.text
-    with zipfile.ZipFile(BytesIO(answer.content)) as archive:
-        archive.extractall(tmp_path)
-    labels = read_labels(tmp_path / "first.labels.png")
-    assert sorted(np.unique(labels)) == [0, 1, 2]
-    result = Result.load(tmp_path / "first.npz")
-    np.testing.assert_array_equal(result.labels, labels)
-    assert result.gap <= 1e-3
-    raster = read_labels(tmp_path / "first.strokes.png")
-    drawn_pixels = raster != VOID
-    np.testing.assert_array_equal(labels[drawn_pixels], raster[drawn_pixels])
-    annotations = json.loads((tmp_path / "first.coco.json").read_text())["annotations"]
-    assert sum(a["area"] for a in annotations) == labels.size
-    assert json.loads((tmp_path / "first.strokes.json").read_text())["strokes"]
-    # Once more, by the command and by the program, in the folder of the exports.
-    (tmp_path / "first.png").write_bytes((folder / "first.png").read_bytes())
-    command = (tmp_path / "first.reproduce.sh").read_text().splitlines()[-1]
-    program = [sys.executable, "-m", "densecrf", *shlex.split(command)[1:]]
-    for run in (program, [sys.executable, "first.reproduce.py"]):
-        subprocess.run(run, cwd=tmp_path, check=True, capture_output=True)
-        repeated = read_labels(tmp_path / "first.repeated.png")
-        np.testing.assert_array_equal(repeated, labels)
-        (tmp_path / "first.repeated.png").unlink()
-
-
-def repeated(folder, image):
-    """Run the exported command in a folder of exports; return the labels that it wrote."""
-    command = (folder / f"{image}.reproduce.sh").read_text().splitlines()[-1]
-    program = [sys.executable, "-m", "densecrf", *shlex.split(command)[1:]]
-    subprocess.run(program, cwd=folder, check=True, capture_output=True)
-    return read_labels(folder / f"{image}.repeated.png")
-
-
-def exported(client, folder):
-    answer = client.get(own("export/all?name=first.png"))
-    assert answer.status_code == 200, answer.text
-    with zipfile.ZipFile(BytesIO(answer.content)) as archive:
-        archive.extractall(folder)
-    return read_labels(folder / "first.labels.png"), Result.load(folder / "first.npz").labels
-
-
-@pytest.mark.parametrize("memory", [2**40, 2**10])
-def test_a_reduced_image_is_exported_at_full_size_and_repeated(
-    client, folder, monkeypatch, tmp_path, memory
-):
-    monkeypatch.setattr(pictures, "WORK_PIXELS", 4000)
-    monkeypatch.setattr(rooms, "physical_memory", lambda: memory)
-    with connected(client) as socket:
-        tab = Tab(socket)
-        assert (tab.document["height"], tab.document["width"]) == (48, 64)
-        tab.draw(brush(0, (5, 5), (55, 6)), brush(1, (5, 43), (55, 42)))
-        tab.until("saved")
-    labels, solved = exported(client, tmp_path)
-    assert labels.shape == (96, 128)
-    (tmp_path / "first.png").write_bytes((folder / "first.png").read_bytes())
-    np.testing.assert_array_equal(repeated(tmp_path, "first"), solved)
-    if memory == 2**40:  # solved once more, at full size
-        np.testing.assert_array_equal(labels, solved)
-        assert not (tmp_path / "first.reduced.png").exists()
-    else:
-        np.testing.assert_array_equal(labels[::2, ::2], solved)
-    state = json.loads((tmp_path / "first.strokes.json").read_text())
-    assert (state["height"], state["width"]) == (48, 64)  # as it was drawn, to go on with
-
-
-def volume():
-    """Return eight slices with a ball in the middle ones, and noise."""
-    z, y, x = np.mgrid[:8, :40, :48]
-    inside = ((z - 4) / 3) ** 2 + ((y - 20) / 12) ** 2 + ((x - 24) / 14) ** 2 < 1
-    noise = np.random.default_rng(0).normal(0, 60, inside.shape)
-    return np.where(inside, 900.0, 100.0) + noise
-
-
-@pytest.mark.parametrize("name", ["ball.npy", "ball.tif"])
-def test_a_volume_is_drawn_on_by_slices_and_solved_as_a_whole(tmp_path, name):
-    array = volume()
-    if name.endswith("npy"):
-        np.save(tmp_path / name, array.astype(np.int16))
-    else:
-        pages = [Image.fromarray(np.clip(page / 5, 0, 255).astype(np.uint8)) for page in array]
-        pages[0].save(tmp_path / name, save_all=True, append_images=pages[1:])
-    app = make_app(Store(tmp_path), TOKEN, PORT)
-    with TestClient(app, base_url=ORIGIN) as client:
-        with connected(client) as socket:
-            socket.send_json({"type": "open", "image": name})
-            tab = Tab(socket, name)
-            assert [tab.document[k] for k in ("depth", "height", "width")] == [8, 40, 48]
-            ball, around = brush(1, (20, 20), (28, 20)), brush(0, (3, 3), (44, 4))
-            ball["edit"]["stroke"]["slice"] = 4
-            around["edit"]["stroke"]["slice"] = 1
-            tab.draw(ball, around)
-            tab.until("saved")
-        for at, status in (("0", 200), ("7", 200), ("8", 422), ("-1", 422), ("x", 422)):
-            assert client.get(own(f"image?name={name}&slice={at}")).status_code == status
-        assert "volumes" in client.get(own(f"export/overlay?name={name}")).json()["error"]
-        answer = client.get(own(f"export/all?name={name}"))
-    with zipfile.ZipFile(BytesIO(answer.content)) as archive:
-        archive.extractall(tmp_path / "out")
-    labels = np.load(tmp_path / "out" / "ball.labels.npy")
-    assert (labels == (array > 500)).mean() > 0.97
-    assert labels[4, 20, 24] == 1
-    assert labels[1, 3, 20] == 0
-    (tmp_path / "out" / name).write_bytes((tmp_path / name).read_bytes())
-    program = [sys.executable, "ball.reproduce.py"]
-    subprocess.run(program, cwd=tmp_path / "out", check=True, capture_output=True)
-    np.testing.assert_array_equal(np.load(tmp_path / "out" / "ball.repeated.npy"), labels)
-
-
-def test_strokes_correct_the_output_of_a_network(folder, tmp_path):
-    rng = np.random.default_rng(0)
-    logits = rng.normal(0, 0.3, (3, 96, 128)).astype(np.float32)
-    logits[0, :48] += 2
-    logits[1, 48:] += 2
-    scores = np.exp(logits) / np.exp(logits).sum(0)
-    np.save(tmp_path / "probs.npy", scores)
-    app = make_app(Store(folder / "first.png", tmp_path / "probs.npy"), TOKEN, PORT)
-    with TestClient(app, base_url=ORIGIN) as client:
-        with connected(client) as socket:
-            tab = Tab(socket)
-            assert len(tab.document["labels"]) == 3
-            _, planes = tab.until("answer", "certified")  # no stroke is needed
-            assert set(np.unique(planes[0])) == {0, 1}
-            tab.draw(brush(2, (60, 48), (70, 50)))
-            tab.until("saved")
-        labels, solved = exported(client, tmp_path)
-    np.testing.assert_array_equal(labels, solved)
-    assert labels[48, 64] == 2
-    (tmp_path / "first.png").write_bytes((folder / "first.png").read_bytes())
-    np.testing.assert_array_equal(repeated(tmp_path, "first"), solved)
-
-
-def test_run_lengths_are_those_of_coco():
-    rng = np.random.default_rng(0)
-    mask = rng.random((7, 5)) < 0.5
-    flat = np.repeat(np.arange(len(run_lengths(mask))) % 2, run_lengths(mask)).astype(bool)
-    np.testing.assert_array_equal(flat.reshape(5, 7).T, mask)
-    (one, two) = coco(mask.astype(int), ["a", "b"], "x.png")["annotations"]
-    assert one["area"] + two["area"] == 35
-    assert two["category_id"] == 2

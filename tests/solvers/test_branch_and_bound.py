@@ -74,6 +74,7 @@ def test_limits_leave_a_gap_that_is_proven(loose, nodes):
     assert branch_and_bound(crf, time_limit=0.0).energy >= least - 1e-9
 
 
+@pytest.mark.usefixtures("many_threads")
 def test_same_result_twice_and_for_any_number_of_threads(loose):
     first = branch_and_bound(problem(loose[1]), threads=1)
     again = branch_and_bound(problem(loose[1]), threads=3)

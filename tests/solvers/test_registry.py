@@ -245,6 +245,7 @@ def test_ctrl_c_while_another_method_finds_the_start(crf, monkeypatch):
     assert result.energy == pytest.approx(crf.energy(result.labels), rel=1e-6)
 
 
+@pytest.mark.usefixtures("many_threads")
 @pytest.mark.parametrize("method", densecrf.METHODS)
 def test_same_bits_for_any_number_of_threads(crf, method):
     one, two, three = (crf.solve(method, threads=threads) for threads in (1, 2, 3))

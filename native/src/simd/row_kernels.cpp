@@ -355,9 +355,9 @@ void splat_doubles(const LatticeView& t, const double* in, double* out, std::int
   splat_blocks<kDoubles>(t, in, out, kDoubles, begin, end);
 }
 
-void blur_doubles(const std::int32_t* lines, std::int64_t length, std::int32_t vertices,
-                  double* rows) {
-  blur_columns<kDoubles, 1>(lines, 0, length, vertices, rows, kDoubles);
+void blur_doubles(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
+                  std::int32_t vertices, double* rows) {
+  blur_columns<kDoubles, 1>(lines, begin, end, vertices, rows, kDoubles);
 }
 
 void slice_doubles(const LatticeView& t, const double* rows, double scale, bool accumulate,

@@ -79,8 +79,8 @@ struct RowKernels {
   static constexpr int kDoubles = 8;
   void (*splat_doubles)(const LatticeView&, const double* in, double* out, std::int64_t begin,
                         std::int64_t end);
-  void (*blur_doubles)(const std::int32_t* lines, std::int64_t length, std::int32_t vertices,
-                       double* rows);
+  void (*blur_doubles)(const std::int32_t* lines, std::int64_t begin, std::int64_t end,
+                       std::int32_t vertices, double* rows);
   void (*slice_doubles)(const LatticeView&, const double* rows, double scale, bool accumulate,
                         double* out, std::int64_t begin, std::int64_t end);
 };

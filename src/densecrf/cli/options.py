@@ -205,7 +205,7 @@ MaxIterations = Annotated[
 ]
 Threads = Annotated[
     int | None,
-    typer.Option(help="Threads per image; all by default.", min=1, rich_help_panel=SOLVER),
+    typer.Option(help="Most threads per image.", min=1, rich_help_panel=SOLVER),
 ]
 Device = Annotated[
     str | None,

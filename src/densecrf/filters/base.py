@@ -97,7 +97,7 @@ class Filter(ABC):
         values : array_like, (n,) or (n, channels)
             What to filter.
         threads : int, optional
-            Number of threads; all by default. The result does not depend on it.
+            Most threads; see `solve`. The result does not depend on their number.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class Filter(ABC):
         rescale : bool
             Whether the levels span the range of all scores; otherwise [0, 1].
         threads : int, optional
-            Number of threads; all by default.
+            Most threads; see `solve`.
 
         Returns
         -------

@@ -184,12 +184,11 @@ class Job:
     def crf(self, local: Local, filters: Sequence[LatticeFilter] | None = None) -> DenseCRF:
         """Return the model of tile and margin, normalised as in the whole image."""
         unary = self.unary(local)
-        unary.setflags(write=False)
         costs, factor = self.label_costs, 1.0
         if costs is not None and len(costs) == 2:  # a Potts model with other weights
             factor, costs = sum(costs) / 2, None
         tree = None if costs is None else LabelTree(self.n_labels, leaf=costs)
-        crf = DenseCRF(unary, (), compatibility=tree, _finite=True)
+        crf = DenseCRF.from_checked(unary, (), compatibility=tree)
         parts = list(filters or self.filters(local))
         if self.normalization == "symmetric":
             scales = local.gather(self.store.read("scales", local.outer))

@@ -390,5 +390,5 @@ class DenseCRF2D(DenseCRF):
 
 
 def set_num_threads(threads: int | None) -> None:
-    """Set how many threads this process uses by default, as ``DENSECRF_NUM_THREADS``; None: all."""
+    """Set the most threads that this process uses, as ``DENSECRF_NUM_THREADS`` does; None: all."""
     core().set_default_threads(check_threads(threads))

@@ -56,7 +56,8 @@ def branch_and_bound(
     node_iterations : int
         Most iterations of a node.
     threads : int, optional
-        Number of threads, all by default. The result does not depend on it.
+        Most threads; by default as many as the size of the image pays for, up to
+        ``DENSECRF_NUM_THREADS`` or all processors. The result does not depend on their number.
 
     Returns
     -------

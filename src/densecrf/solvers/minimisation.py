@@ -71,7 +71,8 @@ def solve(
     max_iterations : int, optional
         Most iterations.
     threads : int, optional
-        Number of threads, all by default. The result does not depend on it.
+        Most threads; by default as many as the size of the image pays for, up to
+        ``DENSECRF_NUM_THREADS`` or all processors. The result does not depend on their number.
     callback : callable, optional
         Called after each iteration with the best so far; returning True stops.
     progress : bool

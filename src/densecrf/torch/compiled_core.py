@@ -58,11 +58,10 @@ def problem(
         As for `densecrf.DenseCRF`; costs may be a tensor.
     """
     energies = unary.detach().numpy()
-    energies.setflags(write=False)  # so that the model does not copy them
     costs: Any = compatibility
     if isinstance(costs, torch.Tensor):
         costs = costs.detach().numpy()
-    crf = DenseCRF(energies, kernels, normalization, compatibility=costs, _finite=True)
+    crf = DenseCRF.from_checked(energies, kernels, normalization, compatibility=costs)
     return Problem(crf, torch.get_num_threads())
 
 

@@ -1,0 +1,281 @@
+"""`densecrf segment` as a new user meets it: good input, broken input, and what is said."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from command_line import COLORS, TRUTH, H, L, W, densecrf, probabilities, said
+from densecrf.io import read_labels, write_image, write_labels
+
+
+def test_one_image_to_a_named_file(folder):
+    result = densecrf(
+        "segment", "images/a.png", "--probs", "probs/a.npy", "--out", "a-labels.png", "--marginals"
+    )
+    assert result.exit_code == 0, said(result)
+    assert sorted(p.name for p in folder.glob("a-labels*")) == [
+        "a-labels.json",
+        "a-labels.npz",
+        "a-labels.overlay.png",
+        "a-labels.png",
+    ]
+    assert (read_labels(folder / "a-labels.png") == TRUTH).mean() > 0.99
+    record = json.loads((folder / "a-labels.json").read_text())
+    assert record["energy"] > 0
+    assert record["gap"] <= 0.01
+    assert np.load(folder / "a-labels.npz")["marginals"].shape == (L, H, W)
+
+
+def test_a_folder_of_images_several_at_a_time(folder):
+    result = densecrf("segment", "images", "--probs", "probs", "--method", "mf5", "--jobs", 2)
+    assert result.exit_code == 0, said(result)
+    assert {p.stem for p in (folder / "segmented").glob("?.png")} == set("abc")
+
+
+def test_patterns_for_images_and_companions(folder):
+    (folder / "probs" / "b.npy").rename(folder / "probs" / "b-scores.npy")
+    arguments = ["images/[b]*.png", "--probs", "probs/{name}-scores.npy", "--method", "mf5"]
+    assert densecrf("segment", *arguments).exit_code == 0
+    assert (folder / "segmented" / "b.png").is_file()
+
+
+def test_folders_below_folders_keep_their_names_apart(folder):
+    for name in ("x", "y"):
+        (folder / "deep" / name).mkdir(parents=True)
+        (folder / "scores" / name).mkdir(parents=True)
+        write_image(folder / "deep" / name / "a.png", COLORS[TRUTH])
+        np.save(folder / "scores" / name / "a.npy", probabilities(5))
+    result = densecrf("segment", "deep", "--probs", "scores", "--method", "mf5", "--out", "o")
+    assert result.exit_code == 0, said(result)
+    assert (folder / "o" / "x" / "a.png").is_file()
+    assert (folder / "o" / "y" / "a.png").is_file()
+
+
+def test_files_are_in_the_order_that_people_count(folder):
+    for number in (1, 2, 10):
+        write_image(folder / "images" / f"n{number}.png", COLORS[TRUTH])
+        np.save(folder / "probs" / f"n{number}.npy", probabilities(number))
+    command = ["segment", "images/n*.png", "--probs", "probs", "--method", "unary", "--jobs", 2]
+    answer = json.loads(densecrf(*command, "--json").stdout)
+    assert [entry["name"] for entry in answer["results"]] == ["n1", "n2", "n10"]
+
+
+def test_where_the_files_are_is_said(folder):
+    one = densecrf("segment", "images/a.png", "--probs", "probs/a.npy", "--method", "unary")
+    assert "Written: segmented/a.png, segmented/a.overlay.png, segmented/a.json" in said(one)
+    many = densecrf("segment", "images", "--probs", "probs", "--method", "unary")
+    assert "Written: labels, overlay, result of 3 images in segmented" in said(many)
+
+
+def test_a_missing_companion_names_what_was_looked_for(folder):
+    (folder / "probs" / "c.npy").unlink()
+    result = densecrf("segment", "images", "--probs", "probs", "--method", "unary")
+    assert "c probs/c{.npz,.npy,.unary,.c_unary}: No such file or directory" in said(result)
+
+
+def test_json_holds_results_and_failures(folder):
+    (folder / "probs" / "c.npy").unlink()
+    result = densecrf("segment", "images", "--probs", "probs", "--method", "mf5", "--json")
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert [entry["name"] for entry in answer["results"]] == ["a", "b"]
+    assert list(answer["failures"]) == ["c"]
+
+
+def test_a_second_run_does_only_what_is_missing_or_changed(folder):
+    command = ["segment", "images", "--probs", "probs", "--method", "mf5", "--json"]
+    densecrf(*command)
+    (folder / "segmented" / "a.png").unlink()
+    np.save(folder / "probs" / "b.npy", probabilities(9))
+    answer = json.loads(densecrf(*command).stdout)
+    skipped = {entry["name"]: entry.get("skipped", False) for entry in answer["results"]}
+    assert skipped == {"a": False, "b": False, "c": True}
+    answer = json.loads(densecrf(*command, "--force").stdout)
+    assert not any(entry.get("skipped") for entry in answer["results"])
+    answer = json.loads(densecrf(*command, "--weight", "1").stdout)
+    assert not any(entry.get("skipped") for entry in answer["results"])
+
+
+def test_damaged_records_are_done_again(folder):
+    command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--method", "mf5", "--json"]
+    densecrf(*command)
+    (folder / "segmented" / "a.json").write_text("{")
+    assert not json.loads(densecrf(*command).stdout)["results"][0].get("skipped")
+
+
+def test_broken_inputs_do_not_stop_the_others(folder):
+    (folder / "images" / "a.png").write_bytes(b"not an image")
+    np.save(folder / "probs" / "b.npy", np.full((L, H, W), np.nan))
+    result = densecrf("segment", "images", "--probs", "probs", "--method", "mf5")
+    assert result.exit_code == 1
+    text = said(result)
+    assert "2 of 3 could not be used" in text
+    assert "a images/a.png: not an image of a known format" in text
+    assert "b probs/b.npy: probabilities: 2304 of 2304 values are not finite" in text
+    assert (folder / "segmented" / "c.png").is_file()
+
+
+def test_hard_labels_with_void_pixels(folder):
+    labels = TRUTH.astype(np.uint8).copy()
+    labels[5:9, 14:18] = 255
+    write_labels(folder / "labels.png", labels)
+    result = densecrf("segment", "images/a.png", "--labels", "labels.png", "--out", "o.png")
+    assert result.exit_code == 0, said(result)
+    np.testing.assert_array_equal(read_labels(folder / "o.png"), TRUTH)
+
+
+def test_scribbles_alone_and_as_seeds(folder):
+    strokes = np.zeros((H, W), np.uint8)
+    strokes[3, 2:7], strokes[8, 13:18], strokes[15, 24:30] = 1, 2, 3
+    write_labels(folder / "strokes.png", strokes)
+    result = densecrf(
+        "segment", "images/a.png", "--scribbles", "strokes.png", "--void", 0, "--out", "o.png"
+    )
+    assert result.exit_code == 0, said(result)
+    np.testing.assert_array_equal(read_labels(folder / "o.png"), TRUTH + 1)
+    seeds = np.full((H, W), 255, np.uint8)
+    seeds[4, 4] = 2
+    write_labels(folder / "seeds.png", seeds)
+    source = ["--probs", "probs/a.npy", "--scribbles", "seeds.png"]
+    assert densecrf("segment", "images/a.png", *source, "--out", "s.png").exit_code == 0
+    assert read_labels(folder / "s.png")[4, 4] == 2
+
+
+def test_grey_sixteen_bit_and_transparent_images(folder):
+    from PIL import Image
+
+    colors = COLORS[TRUTH]
+    Image.fromarray(colors[..., 0]).save(folder / "grey.png")
+    Image.fromarray(colors[..., 0].astype(np.uint16) * 257).save(folder / "deep.tif")
+    alpha = np.dstack([colors, np.full((H, W), 128, np.uint8)])
+    Image.fromarray(alpha).save(folder / "alpha.png")
+    for name in ("grey.png", "deep.tif", "alpha.png"):
+        result = densecrf("segment", name, "--probs", "probs/a.npy", "--method", "mf5")
+        assert result.exit_code == 0, said(result)
+
+
+def test_a_page_of_many_is_asked_for(folder):
+    from PIL import Image
+
+    pages = [Image.fromarray(COLORS[TRUTH])] * 2
+    pages[0].save(folder / "pages.tif", save_all=True, append_images=pages[1:])
+    command = ["segment", "pages.tif", "--probs", "probs/a.npy", "--method", "mf5"]
+    assert "has 2 pages; choose one with --page 0 to 1" in said(densecrf(*command))
+    assert densecrf(*command, "--page", 1).exit_code == 0
+
+
+def test_low_resolution_logits_need_the_axis(folder):
+    np.savez(folder / "small.npz", logits=np.random.default_rng(0).normal(size=(H // 4, W // 4, L)))
+    command = ["segment", "images/a.png", "--probs", "small.npz", "--method", "mf5"]
+    result = densecrf(*command)
+    assert result.exit_code == 1
+    assert "resized when you name its label axis, for example --axis 0" in said(result)
+    assert densecrf(*command, "--axis", "last").exit_code == 0
+
+
+def test_ambiguous_scores_name_both_readings_as_options(folder):
+    np.save(folder / "odd.npy", np.abs(np.random.default_rng(0).normal(size=(L, H, W))) * 3)
+    result = densecrf("segment", "images/a.png", "--probs", "odd.npy", "--method", "mf5")
+    assert "(--kind logits); or energies, the lower the likelier (--kind energies)" in said(result)
+
+
+def test_one_label_everywhere_is_remarked(folder):
+    weak = np.array([0.34, 0.33, 0.33])[:, None, None]
+    np.save(folder / "weak.npy", np.broadcast_to(weak, (L, H, W)))
+    result = densecrf("segment", "images/a.png", "--probs", "weak.npy", "--method", "mf5")
+    assert "label 0 everywhere: the weights are too strong for what is known; lower" in said(result)
+    assert "--bilateral-weight and --weight" in said(result)
+
+
+def test_warnings_speak_of_options(folder):
+    """What the library calls arguments, the terminal calls options."""
+    weak = 0.49 + 0.02 * np.random.default_rng(0).random((H, W))
+    np.save(folder / "weak.npy", np.stack([weak, 1 - weak]))
+    command = ["segment", "images/a.png", "--probs", "weak.npy", "--method", "unary"]
+    result = densecrf(*command, "--bilateral-weight", 300, "--weight", 300)
+    assert "label 0 everywhere has energy" in said(result)
+    assert "lower --bilateral-weight and --weight" in said(result)
+    assert "normalization=" not in said(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["images/a.png"], "give --probs, --labels or --scribbles"),
+        (["images/a.png", "--probs", "p", "--labels", "l"], "--probs or --labels, not both"),
+        (["nowhere/*.png", "--probs", "probs"], "no such file, folder or match: nowhere/*.png"),
+        (["probs", "--probs", "probs"], "no images in folder probs"),
+        (["images", "--probs", "probs/a.npy"], "give a folder, or a pattern with {name}"),
+        (
+            ["images", "images/a.png", "--probs", "probs"],
+            "would both be written to",
+        ),
+        (["images", "--probs", "probs", "--out", "o.png"], "one file, but there are 3 images"),
+        (["images", "--probs", "probs", "--method", "mff"], "Did you mean 'mf'?"),
+        (["images", "--probs", "probs", "--preset", "deeplap"], "Did you mean 'deeplab'?"),
+        (["images", "--probs", "probs", "--axis", "middle"], "not first, last or a number"),
+        (["images", "--probs", "probs", "--jobs", "0"], "'--jobs'"),
+    ],
+)
+def test_misunderstood_commands_say_why_and_exit_with_2(folder, arguments, message):
+    result = densecrf("segment", *arguments)
+    assert result.exit_code == 2
+    assert message in said(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--probs", "missing.npy"], "missing.npy: No such file"),
+        (["--probs", "images/a.png"], "is an image; for label images use --labels"),
+        (["--probs", "probs/a.npy", "--sigma-xy", "1e-8"], "--sigma-xy 1e-08"),
+        (["--probs", "probs/a.npy", "--n-labels", "9"], "the array holds 3 labels"),
+        (["--probs", "probs/a.npy", "--scribbles", "probs/a.npy"], "has shape (3, 24, 32)"),
+        (["--labels", "images/a.png"], "name the palette that its labels use, --palette"),
+        (["--scribbles", "strokes.png"], "say which value means 'no stroke', for example --void 0"),
+    ],
+)
+def test_unusable_input_says_what_to_do_and_exits_with_1(folder, arguments, message):
+    write_labels(folder / "strokes.png", np.eye(H, W, dtype=np.uint8))
+    result = densecrf("segment", "images/a.png", *arguments, "--method", "mf5")
+    assert result.exit_code == 1
+    assert message in said(result)
+
+
+def test_an_unwritable_place_is_refused_before_any_work(folder):
+    (folder / "taken").write_text("a file")
+    command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--method", "mf5"]
+    result = densecrf(*command, "--out", "taken")
+    assert result.exit_code == 2
+    assert "a part of its path is a file, not a folder" in said(result)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+def test_interruption_keeps_what_is_done(folder):
+    for number in range(300):  # more than can be done before the signal comes
+        write_image(folder / "images" / f"n{number}.png", COLORS[TRUTH])
+        np.save(folder / "probs" / f"n{number}.npy", probabilities(number))
+    command = [sys.executable, "-m", "densecrf", "segment", "images", "--probs", "probs"]
+    process = subprocess.Popen(
+        [*command, "--method", "mf"],
+        stderr=subprocess.PIPE,
+        text=True,
+        # Undo what a shell does to its background jobs, which ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
+    deadline = time.monotonic() + 600
+    while not list((folder / "segmented").glob("*.json")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=600)
+    assert process.returncode == 130, err
+    assert "Run the same command again to go on" in err
+    for record in (folder / "segmented").glob("*.json"):
+        assert json.loads(record.read_text())["energy"] > 0
