@@ -205,7 +205,7 @@ class Incumbent:
         problem, bias = self.problem, BIASES[self._turn % len(BIASES)]
         self._turn += 1
         labels = problem.argmax(y)
-        if self._rounded is None or not bool((labels == self._rounded).all()):
+        if self._rounded is None or not problem.same(labels, self._rounded):
             self._rounded = labels
             self.consider(labels)
         undecided = problem.to_numpy((y * (1 - y)).sum(1))
@@ -216,7 +216,7 @@ class Incumbent:
             y[label] += bias
             biased = problem.argmax(y)
             y[label] = row
-            tried.append((problem.energy(biased), biased))
+            tried.append((problem.estimate(biased), biased))
         if tried:
             energy, labels = min(tried, key=lambda candidate: candidate[0])
             if energy < self.energy:
