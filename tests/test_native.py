@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -330,3 +332,12 @@ def test_sweeping_and_blurring_along_lines_give_the_same_bits(labels):
         np.testing.assert_array_equal(
             operator.ordered(y, threads=threads), operator.ordered(y, threads=1)
         )
+
+
+def test_the_core_uses_no_streams():
+    """They crash where the core and another module of the process bring a libstdc++ each."""
+    native = Path(__file__).parent.parent / "native"
+    streams = re.compile(r"#include <(?:[io]*stream|fstream|sstream|iomanip|locale|regex|format)>")
+    sources = [*native.glob("src/**/*.?pp"), *native.glob("bindings/*.?pp")]
+    assert sources
+    assert [path.name for path in sources if streams.search(path.read_text("utf-8"))] == []

@@ -5,39 +5,45 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 
 namespace densecrf {
 
 namespace {
 
+// The text of a small file, empty where there is none. By C's functions: C++ streams crash where
+// this module and another in the process bring a libstdc++ each.
+std::string text_of(const std::string& name) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "r"),
+                                                             std::fclose);
+  std::string text;
+  char block[4096];
+  while (file) {
+    const std::size_t length = std::fread(block, 1, sizeof block, file.get());
+    text.append(block, length);
+    if (length < sizeof block) break;
+  }
+  return text;
+}
+
 int processors_of(double quota, double period) {
   if (!(quota > 0) || !(period > 0)) return INT_MAX;
   return static_cast<int>(std::clamp(std::ceil(quota / period), 1.0, double{INT_MAX}));
 }
 
-// The text of a small file; empty where it cannot be read.
-std::string text_of(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "r");
-  if (file == nullptr) return {};
-  char text[4096];
-  const std::size_t length = std::fread(text, 1, sizeof text, file);
-  std::fclose(file);
-  return {text, length};
-}
-
 // Of one group's folder: "QUOTA PERIOD" or "max PERIOD" (version 2).
 int unified_quota(const std::string& folder) {
-  double quota = 0, period = 0;
-  const bool limited =
-      std::sscanf(text_of(folder + "/cpu.max").c_str(), "%lf %lf", &quota, &period) == 2;
-  return limited ? processors_of(quota, period) : INT_MAX;
+  const std::string text = text_of(folder + "/cpu.max");
+  char* rest = nullptr;
+  const double quota = std::strtod(text.c_str(), &rest);
+  return processors_of(quota, std::strtod(rest, nullptr));
 }
 
 // Of one group's folder of the controller "cpu": two files, -1 for no limit (version 1).
 int divided_quota(const std::string& folder) {
-  const auto number = [&](const char* name) { return std::atof(text_of(folder + name).c_str()); };
-  return processors_of(number("/cpu.cfs_quota_us"), number("/cpu.cfs_period_us"));
+  return processors_of(std::atof(text_of(folder + "/cpu.cfs_quota_us").c_str()),
+                       std::atof(text_of(folder + "/cpu.cfs_period_us").c_str()));
 }
 
 // The least quota of a group and the groups that contain it. In a container the path may be one of
@@ -57,10 +63,9 @@ int least_quota(const std::string& root, std::string path, const Quota& quota) {
 
 int quota_of(const std::string& own_groups, const std::string& root) {
   int least = INT_MAX;
-  for (std::size_t at = 0; at < own_groups.size();) {  // lines of "number:controllers:path"
-    const std::size_t stop = std::min(own_groups.find('\n', at), own_groups.size());
-    const std::string line = own_groups.substr(at, stop - at);
-    at = stop + 1;
+  for (std::size_t from = 0, to; from < own_groups.size(); from = to + 1) {
+    to = std::min(own_groups.find('\n', from), own_groups.size());
+    const std::string line = own_groups.substr(from, to - from);  // "number:controllers:path"
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string path = line.substr(second + 1);

@@ -229,9 +229,9 @@ class Incumbent:
         problem, bias = self.problem, BIASES[self._turn % len(BIASES)]
         self._turn += 1
         labels, tried = problem.argmax(y), []
-        if self._rounded is None or not bool((labels == self._rounded).all()):
+        if self._rounded is None or not problem.same(labels, self._rounded):
             self._rounded = labels
-            tried.append((problem.energy(labels), labels))
+            tried.append((problem.estimate(labels), labels))
         undecided = problem.to_numpy(y.sum(1) - (y * y).sum(1))
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
         for label in (int(i) for i in order if undecided[i] > 0):
@@ -239,7 +239,7 @@ class Incumbent:
             y[label] += bias
             biased = problem.argmax(y)
             y[label] = row
-            tried.append((problem.energy(biased), biased))
+            tried.append((problem.estimate(biased), biased))
         if tried:
             energy, labels = min(tried, key=lambda candidate: candidate[0])
             if energy <= self.energy + PROMISING * abs(self.energy):

@@ -11,6 +11,7 @@ import pytest
 from command_line import densecrf, said
 from densecrf.comparison import other_methods as other
 from densecrf.comparison.alternatives import trimap
+from densecrf.presets import PRESETS, write_model
 from tiny_dataset import make_dataset
 
 
@@ -60,11 +61,14 @@ def test_trimap_leaves_void_out():
 @pytest.mark.slow
 def test_the_command_writes_a_table_and_goes_on(tmp_path):
     data = make_dataset(tmp_path / "tiny")
-    arguments = ("--data", data, "--test", "train", "--out", tmp_path / "o", "--no-learn", "--json")
+    write_model(tmp_path / "fitted.json", PRESETS["deeplab"])
+    arguments = ("--data", data, "--test", "train", "--out", tmp_path / "o", "--json")
+    arguments = (*arguments, "--fitted", tmp_path / "fitted.json", "--jobs", "2")
     first = densecrf("reproduce", "alternatives", *arguments)
     assert first.exit_code == 0, said(first)
     rows = json.loads(first.stdout)["rows"]
     assert rows[0]["method"] == "input"
     assert rows[0]["IoU gain"].startswith("+0.00")
+    assert [row["method"] for row in rows[-2:]] == ["lp, adapted", "lp, fitted"]
     again = densecrf("reproduce", "alternatives", *arguments)
     assert json.loads(again.stdout)["rows"] == rows  # seconds included: nothing ran anew

@@ -1,5 +1,8 @@
 """``densecrf reproduce alternatives``: dense CRFs beside what else a user could take."""
 
+import multiprocessing
+from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +15,7 @@ from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, output, print_json
 from densecrf.experiments.records import RecordStore
 from densecrf.io import write_json, write_text
+from densecrf.presets import read_model
 
 __all__ = ["alternatives"]
 
@@ -23,8 +27,12 @@ def alternatives(
     test: Annotated[str, typer.Option(help="Split to judge on.")] = "test",
     every: e.Every = 1,
     learn: Annotated[
-        bool, typer.Option("--learn/--no-learn", help="Also adapted and fitted models.")
+        bool,
+        typer.Option("--learn/--no-learn", help="Also a model fitted to --validation."),
     ] = True,
+    fitted: Annotated[
+        Path | None, typer.Option(help="The fitted model, as densecrf fit wrote it.")
+    ] = None,
     out: e.Out = Path("reproduction"),
     jobs: o.Jobs = 1,
     threads: o.Threads = None,
@@ -41,27 +49,39 @@ def alternatives(
 
     For example:
 
-    densecrf reproduce alternatives --data camvid --out reproduction
+    densecrf fit --data camvid --split val --out camvid.json
+
+    densecrf reproduce alternatives --data camvid --fitted camvid.json --out reproduction
     """
     from tabulate import tabulate
 
-    from densecrf.comparison.alternatives import ALTERNATIVES, Judge
+    from densecrf.comparison.alternatives import ALTERNATIVES, Judge, as_fitted
 
     dataset = open_dataset(data, None, None)
     stem = out / f"alternatives-{dataset.name}"
     written = [stem.with_suffix(suffix) for suffix in (".md", ".json")]
     check_outputs([(path, data) for path in written], dataset.files(), "choose another --out")
     rows: list[dict[str, Any]] = []
-    with reporting_errors(), progress_bar("images", not (quiet or as_json)) as tell:
+    with (
+        reporting_errors(),
+        _processes(jobs) as pool,
+        progress_bar("images", not (quiet or as_json)) as tell,
+    ):
         judge = Judge(
             dataset,
             dataset.names(validation)[::every],
             dataset.names(test)[::every],
             RecordStore(out / "records"),
+            threads,
             device,
+            pool,
             tell,
         )
-        more = judge.learned(jobs=jobs, threads=threads) if learn else []
+        more = [judge.adapted()]
+        if fitted is not None:
+            more.append(as_fitted(read_model(fitted)))
+        elif learn:
+            more.append(judge.fitted(jobs=jobs))
         base = judge.judge(ALTERNATIVES[0])
         for alternative in (*ALTERNATIVES, *more):
             try:
@@ -79,3 +99,9 @@ def alternatives(
         print_json({"about": about, "rows": rows, "files": [str(path) for path in written]})
     else:
         output.print(f"{about}\n\n{table}", markup=False, soft_wrap=True)
+
+
+def _processes(jobs: int) -> AbstractContextManager[Executor | None]:
+    if jobs == 1:
+        return nullcontext()
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))

@@ -114,8 +114,8 @@ def _learn(
     with progress_bar("passes", progress) as tell:
 
         def report(stage: str, passes: int, objective: float, bound: float) -> None:
-            gap = percent((objective - bound) / objective if objective > 0 else 0.0)
-            tell(passes, chosen.passes, f"{stage}: objective {objective:.4f}, gap {gap}")
+            told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
+            tell(passes, chosen.passes, told)
 
         return fit_examples(
             examples,

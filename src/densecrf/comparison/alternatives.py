@@ -24,10 +24,12 @@ from densecrf.learning.fit import fit_examples
 from densecrf.presets import PRESETS, Model
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from densecrf.experiments.records import RecordStore
     from densecrf.io import Dataset, Sample
 
-__all__ = ["ALTERNATIVES", "Alternative", "Judge", "Judged"]
+__all__ = ["ALTERNATIVES", "Alternative", "Judge", "Judged", "as_fitted"]
 
 USUAL = Model(3, 3, 60, 13, 10)
 #: Models that methods without learning may choose from.
@@ -61,10 +63,19 @@ def _argmax(unary: Any, _: Any) -> Any:
     return unary.argmin(0)
 
 
-def solved(unary: Any, image: Any, *, model: Model, method: str = "lp", device: Any = None) -> Any:
+def solved(
+    unary: Any,
+    image: Any,
+    *,
+    model: Model,
+    method: str = "lp",
+    threads: int | None = None,
+    device: Any = None,
+) -> Any:
     """Return the labels of a model."""
     gap = 1e-2 if method == "lp" else None
-    return model.crf(unary, image).solve(method, device=device, gap=gap).labels
+    crf = model.crf(unary, image)
+    return crf.solve(method, threads=threads, device=device, gap=gap).labels
 
 
 def _models(**more: Any) -> dict[str, dict[str, Any]]:
@@ -148,8 +159,10 @@ class Judge:
         Names of images to choose settings on, and to judge on.
     store : RecordStore
         Keeps outcomes.
-    device : optional
+    threads, device : optional
         As for `densecrf.DenseCRF.solve`.
+    pool : Executor, optional
+        Processes that do several images at a time.
     progress : callable, optional
         Told (done, total, words) after each image.
     """
@@ -158,7 +171,9 @@ class Judge:
     validation: Sequence[str]
     test: Sequence[str]
     store: RecordStore
+    threads: int | None = None
     device: Any = None
+    pool: Executor | None = None
     progress: Callable[[int, int | None, str], object] | None = None
 
     def judge(self, alternative: Alternative) -> Judged:
@@ -173,20 +188,20 @@ class Judge:
             settings = alternative.settings[chosen]
         return self._run(replace(alternative, settings={chosen: settings}), chosen, self.test)
 
-    def learned(self, *, jobs: int = 1, threads: int | None = None) -> list[Alternative]:
-        """Return the default model adapted to the validation images, and the one learned there."""
-        samples = [self.dataset.items[name].load() for name in self.validation]
+    def adapted(self) -> Alternative:
+        """Return the default model adapted to the test images, without their labels."""
         start = unadapted(PRESETS["default"])
-        found = [look_at(start.crf(_energies(s), s.image)) for s in samples]
+        samples = (self.dataset.items[name].load() for name in self.test)
+        found = [look_at(start.crf(_energies(sample), sample.image)) for sample in samples]
+        return Alternative("lp, adapted", solved, {"": {"model": adapted(start, found)}})
+
+    def fitted(self, *, jobs: int = 1) -> Alternative:
+        """Return the model learned from the validation images."""
+        samples = [self.dataset.items[name].load() for name in self.validation]
         examples = [e for s in samples if (e := self._example(s)) is not None]
         labels = len(self.dataset.palette)
-        fitted = fit_examples(
-            examples, labels, jobs=jobs, threads=threads, device=self.device, folds=0
-        )
-        return [
-            Alternative("lp, adapted", solved, {"": {"model": adapted(start, found)}}),
-            Alternative("lp, fitted", solved, {"": {"model": fitted}}),
-        ]
+        model = fit_examples(examples, labels, jobs=jobs, threads=self.threads, device=self.device)
+        return as_fitted(model)
 
     def _example(self, sample: Sample) -> Example | None:
         palette = self.dataset.palette
@@ -201,43 +216,61 @@ class Judge:
         return float(accuracy(total) + mean_iou(total))
 
     def _run(self, alternative: Alternative, setting: str, names: Sequence[str]) -> Judged:
+        work = partial(
+            _outcome, self.dataset, self.store, alternative, setting, self.threads, self.device
+        )
         outcomes = []
-        for done, name in enumerate(names):
-            outcomes.append(self._outcome(alternative, setting, name))
+        for outcome in map(work, names) if self.pool is None else self.pool.map(work, names):
+            outcomes.append(outcome)
             if self.progress is not None:
-                self.progress(done + 1, len(names), f"{alternative.name} {setting}")
+                self.progress(len(outcomes), len(names), f"{alternative.name} {setting}")
         confusions = np.array([o["confusion"] for o in outcomes])
         trimaps = np.array([o["trimap"] for o in outcomes])
         seconds = float(np.mean([o["seconds"] for o in outcomes]))
         return Judged(alternative.name, setting, confusions, trimaps, seconds)
 
-    def _outcome(self, alternative: Alternative, setting: str, name: str) -> dict[str, Any]:
-        keywords = alternative.settings[setting]
-        key = ("alternatives", self.dataset.name, alternative.name, setting or "own", name)
-        known = {"device": str(self.device), **_plain(keywords)}
-        kept = self.store.load(key, known)
-        if kept is not None:
-            return dict(kept)
-        sample = self.dataset.items[name].load()
-        if sample.labels is None:
-            raise ValueError(f"{self.dataset.path}: {name} has no ground truth")
-        unary = _energies(sample)
-        device = {"device": self.device} if alternative.refine is solved else {}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            started = time.perf_counter()
-            labels = alternative.refine(unary, sample.image, **keywords, **device)
-            seconds = time.perf_counter() - started
-        palette = self.dataset.palette
-        near = np.where(trimap(sample.labels, palette.void), sample.labels, palette.void)
-        count = len(palette)
-        outcome = {
-            "confusion": confusion_matrix(labels, sample.labels, count, palette.void).tolist(),
-            "trimap": confusion_matrix(labels, near, count, palette.void).tolist(),
-            "seconds": seconds,
-        }
-        self.store.save(key, known, outcome)
-        return outcome
+
+def as_fitted(model: Model) -> Alternative:
+    """Return a learned model as what is compared."""
+    return Alternative("lp, fitted", solved, {"": {"model": model}})
+
+
+def _outcome(
+    dataset: Dataset,
+    store: RecordStore,
+    alternative: Alternative,
+    setting: str,
+    threads: int | None,
+    device: Any,
+    name: str,
+) -> dict[str, Any]:
+    """Return one method's outcome on one image, from its record where there is one."""
+    keywords = alternative.settings[setting]
+    key = ("alternatives", dataset.name, alternative.name, setting or "own", name)
+    known = {"device": str(device), **_plain(keywords)}
+    kept = store.load(key, known)
+    if kept is not None:
+        return dict(kept)
+    sample = dataset.items[name].load()
+    if sample.labels is None:
+        raise ValueError(f"{dataset.path}: {name} has no ground truth")
+    unary = _energies(sample)
+    ours = {"threads": threads, "device": device} if alternative.refine is solved else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        started = time.perf_counter()
+        labels = alternative.refine(unary, sample.image, **keywords, **ours)
+        seconds = time.perf_counter() - started
+    palette = dataset.palette
+    near = np.where(trimap(sample.labels, palette.void), sample.labels, palette.void)
+    count = len(palette)
+    outcome = {
+        "confusion": confusion_matrix(labels, sample.labels, count, palette.void).tolist(),
+        "trimap": confusion_matrix(labels, near, count, palette.void).tolist(),
+        "seconds": seconds,
+    }
+    store.save(key, known, outcome)
+    return outcome
 
 
 def _energies(sample: Sample) -> Any:

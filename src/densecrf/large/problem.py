@@ -1,9 +1,11 @@
 r"""The problem of one tile, all others held fixed.
 
 A tile's pixels, its *core*, are surrounded by a margin of the neighbours' pixels, as wide as the
-filters reach (`densecrf.large.reach`), so that all sums over pixels are those of the whole image.
-The methods of `densecrf.solvers` iterate the core; marginals and labels of the margin stay, and its
-potentials advance as they would in the neighbours' own iterations, by the marginals in each.
+filters reach (`densecrf.large.reach`), so that the core's sums over pixels are those of the whole
+image. The methods of `densecrf.solvers` iterate the core; marginals and labels of the margin stay,
+and its potentials advance as they would in the neighbours' own iterations, by the marginals in
+each. The first iteration of a visit is then that of the whole image, and where the whole image has
+converged, so are the others.
 """
 
 from typing import Any
@@ -13,9 +15,10 @@ import numpy as np
 from densecrf.model import DenseCRF
 from densecrf.problem import Problem
 from densecrf.problem_base import Moves
+from densecrf.rounding import Incumbent
 from densecrf.validation import FloatArray, IntArray
 
-__all__ = ["TileProblem", "in_whole_cells"]
+__all__ = ["FinalRounding", "TileProblem", "in_whole_cells"]
 
 
 def in_whole_cells(extents: FloatArray, cells: float) -> FloatArray:
@@ -33,7 +36,7 @@ def in_whole_cells(extents: FloatArray, cells: float) -> FloatArray:
 
 
 class TileProblem(Problem):
-    """A tile's energy given the labels around it, and its relaxations; see `ProblemBase`.
+    """The energy of a tile and its margin, and its relaxations; see `ProblemBase`.
 
     Parameters
     ----------
@@ -41,85 +44,31 @@ class TileProblem(Problem):
         The model of core and margin, with the whole image's normalisation.
     core : ndarray of int, (n,)
         The core's pixels, ascending.
-    y : ndarray, (labels, pixels)
-        Marginals of core and margin; those of the margin count.
-    z : ndarray, (nodes, pixels), or None
-        Potentials of core and margin.
-    labels : ndarray of int, (pixels,)
-        Labels of core and margin.
     cells : float
         Cells a unit of potential.
     threads : int
         0 for all.
+
+    Attributes
+    ----------
+    bounds : list of float
+        The core's share of the bound in each iteration so far.
     """
 
-    def __init__(
-        self,
-        crf: DenseCRF,
-        core: IntArray,
-        y: FloatArray,
-        z: FloatArray | None,
-        labels: IntArray,
-        *,
-        cells: float = 1.0,
-        threads: int = 0,
-    ) -> None:
+    def __init__(self, crf: DenseCRF, core: IntArray, cells: float, threads: int = 0) -> None:
         super().__init__(crf, threads)
-        self.whole = Problem(crf, threads)
-        self.calls = self.whole.calls
         self.core, self.cells = core, cells
-        self.n = len(core)
-        self.unary = np.ascontiguousarray(crf.unary[:, core])
-        self._y, self._x = y.copy(), np.array(labels, np.int64)
-        self._v = self.nodes(y).copy()
-        self._advance = self._v.copy()  # of the margin's potentials in an iteration
-        self._z = np.zeros_like(self._v) if z is None else z.copy()
+        self.bounds: list[float] = []
         outside = np.ones(crf.n, bool)
         outside[core] = False
-        self._outside = np.flatnonzero(outside)
+        self._margin = np.flatnonzero(outside)
 
-    @property
-    def mass(self) -> FloatArray:
-        r"""Row sums :math:`\sum_b K_{ab}` of the core, b over the whole image."""
-        return self.whole.mass[self.core]
-
-    @property
-    def diagonal(self) -> FloatArray:
-        """Self terms of the core."""
-        return self.whole.diagonal[self.core]
-
-    def among_neighbours(self, labels: IntArray) -> IntArray:
-        """Return the labels of core and margin."""
-        self._x[self.core] = labels
-        return self._x
-
-    def response(self, y: FloatArray, *, self_term: bool = False) -> FloatArray:
-        """Return mean field's update of the core."""
-        self._y[:, self.core] = y
-        return self.whole.response(self._y, self_term=self_term)[:, self.core]
+    def hold(self, y: FloatArray, labels: IntArray) -> None:
+        """Hold the margin's marginals and labels."""
+        self._y, self._x = y[:, self._margin], labels[self._margin]
 
     def _extents(self, nodes: FloatArray, offsets: FloatArray | None) -> FloatArray:
-        self._fill(nodes, offsets)
-        return in_whole_cells(self.whole._extents(self._v, self._z), self.cells)
-
-    def _fill(self, nodes: FloatArray, offsets: FloatArray | None) -> None:
-        self._v[: len(nodes), self.core] = nodes
-        self._z[: len(nodes), self.core] = 0 if offsets is None else offsets
-
-    def _half_ordered(
-        self,
-        nodes: FloatArray,
-        offsets: FloatArray | None,
-        extents: FloatArray,
-        levels: Any,
-        order: str,
-    ) -> FloatArray:
-        self._fill(nodes, offsets)
-        rows = slice(0, len(nodes))
-        r = self.pairwise.ordered(
-            self._v[rows], levels, order, self.threads, extents, self._z[rows]
-        )
-        return np.asarray(0.5 * r[:, self.core], np.float32)
+        return in_whole_cells(super()._extents(nodes, offsets), self.cells)
 
     def update_multipliers(
         self,
@@ -128,21 +77,71 @@ class TileProblem(Problem):
         span: float,  # noqa: ARG002
         edge: float,  # noqa: ARG002
     ) -> FloatArray:
-        """Return the potentials z + `y`; those of the margin advance as well."""
-        self._z[:, self._outside] += self._advance[:, self._outside]
+        """Return the potentials z + `y`; they are compressed between visits, alike in all tiles."""
         nodes = self.nodes(y)
         return nodes.copy() if z is None else z + nodes
 
-    def energy(self, labels: IntArray) -> float:
-        """Return the energy of core and margin: only differences matter."""
-        return self.whole.energy(self.among_neighbours(labels))
+    def descend(
+        self,
+        v: FloatArray,
+        r: FloatArray,
+        step: FloatArray,
+        previous: FloatArray,
+        *,
+        in_place: bool = False,
+    ) -> tuple[FloatArray, float, float, float]:
+        """Take a projected gradient step, and note the core's share of the bound."""
+        costs = self.unary + r
+        self.bounds.append(float(costs.min(0)[self.core].sum(dtype=np.float64)))
+        out = super().descend(v, r, step, previous, in_place=in_place)
+        out[0][:, self._margin] = self._y
+        return out
+
+    def argmax(self, y: FloatArray) -> IntArray:
+        """Return the largest label of each pixel of the core, and the margin's labels."""
+        labels = super().argmax(y)
+        labels[self._margin] = self._x
+        return labels
 
     def icm_moves(self, labels: IntArray) -> Moves:
         """Return the ICM move of every pixel of the core."""
-        moves = self.whole.icm_moves(self.among_neighbours(labels))
-        gain = moves.gain[self.core]
-        return Moves(moves.labels[self.core], gain, int((gain > 0).sum()), moves.energy)
+        moves = super().icm_moves(labels)
+        moves.labels[self._margin], moves.gain[self._margin] = self._x, 0
+        return moves._replace(movers=int((moves.gain > 0).sum()))
 
     def best_constant(self) -> tuple[int, float]:
         """Return nothing worth having: constants are compared for the whole image."""
         return 0, float("inf")
+
+
+class FinalRounding(Incumbent):
+    """The best labelling of a tile, looked for in the last iteration alone, or not at all.
+
+    Parameters
+    ----------
+    problem : TileProblem
+        The tile.
+    labels : ndarray of int, (n,), or None
+        The best labelling so far.
+    last : int or None
+        The iteration that rounds.
+    turn : int
+        How many roundings there were, which decides the level sets that are tried.
+    """
+
+    def __init__(self, problem: TileProblem, labels: Any, last: int | None, turn: int) -> None:
+        super().__init__(problem)
+        self._last, self._turn = last, turn
+        if labels is None:
+            return
+        if last is None:
+            self.labels = labels
+        else:
+            self.consider(labels)
+
+    def update(self, y: Any) -> None:
+        """Round where it is this iteration's turn."""
+        self._iteration += 1
+        if self._iteration == self._last:
+            self._round(y)
+            self._settle()

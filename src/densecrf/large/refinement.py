@@ -44,7 +44,7 @@ def refine(
     clip: float = 1e-5,
     image_range: tuple[float, float] | None = None,
     method: str = "lp",
-    max_iterations: int = 200,
+    max_iterations: int = 500,
     inner: int = 5,
     client: Any = None,
     threads: int | None = None,

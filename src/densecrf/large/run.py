@@ -24,7 +24,6 @@ from densecrf.large.result import LargeResult
 from densecrf.large.tiles import Box
 from densecrf.large.visits import Before
 from densecrf.presets import Model
-from densecrf.result import relative_gap
 from densecrf.solvers.primal_dual import DAMPED, SLOW
 from densecrf.validation import ArgumentError
 
@@ -99,36 +98,28 @@ class Run:
 
     def linear_program(self, gap: float, limit: int) -> LargeResult:
         """Iterate `lp` in rounds over all tiles until the gap is proven."""
-        before, cells, turn, done = None, 1.0, 0, 0
-        best, trials, following, averaged = -float("inf"), 0, 2, False
-        trace: Records = []
+        before, cells, turn, pace = None, 1.0, 0, _Pace(self.job.inner)
+        best, last = -float("inf"), False
         while True:
-            name = f"iterates-{turn}"
-            records = self.stage(name, visits.iterate, turn, (turn, before, cells, averaged))
+            name, inner = f"iterates-{turn}", pace.inner
+            records = self.stage(name, visits.iterate, turn, (turn, before, cells, inner))
             self._forget(turn)
-            done += self.job.inner
-            damped = done >= SLOW and cells != DAMPED
+            pace.take(records)
+            damped = pace.done >= SLOW and cells != DAMPED
             cells = DAMPED if damped else cells
             before = _before(name, records, cells, 1 / DAMPED if damped else 1.0)
-            energy, bound = (sum(each[key] for each in records) for key in ("energy", "bound"))
-            promised = (relative_gap(energy, bound) or 0.0) <= gap and turn >= following
-            trace.append({"iterations": done, "energy": energy, "bound": bound})
-            # Tiles of every second round are the same, and so is what their bounds leave out.
-            stalled = len(trace) > 2 and bound <= trace[-3]["bound"]
-            averaged = stalled and not averaged
-            last = done >= limit
-            if promised or last:
-                result = self._certified(turn, before, best, done)
+            last = pace.done >= limit
+            if last or pace.promises(gap):
+                result = self._certified(turn, before, best, pace.done)
                 best = result.lower_bound or best
                 proven = result.gap or 0.0
-                result.trace = trace
+                result.trace = pace.trace
                 result.converged = proven <= gap
                 if result.converged or last:
                     reason = "within" if result.converged else "at the last iteration, above"
                     result.message = f"gap {proven:.2e} is {reason} the asked {gap:g}"
                     return result
-                trials += 1  # estimates promise too much here: try less often
-                following = turn + 1 + trials
+                pace.disappointed(proven)
             turn += 1
 
     def mean_field(self) -> LargeResult:
@@ -136,7 +127,7 @@ class Run:
         before = None
         for turn in range(MEAN_FIELD):
             name = f"iterates-{turn}"
-            self.stage(name, visits.iterate, turn, (turn, before, 1.0, False))
+            self.stage(name, visits.iterate, turn, (turn, before, 1.0, 1))
             self._forget(turn)
             before = Before(name, (), (), 1.0)
         assert before is not None
@@ -217,6 +208,58 @@ class Run:
             held = np.asarray(self.job.mask.read(box)).reshape(labels.shape).astype(bool)
             labels[~held] = np.iinfo(labels.dtype).max
         return labels
+
+
+class _Pace:
+    """How rounds go: iterations, energies, bounds, and how many iterations the next one makes.
+
+    The first bound of a round is that of the whole image for the potentials it started from, as
+    all tiles see the same. Later ones are too high or too low, by what the margins' own sums miss;
+    the next round's first bound tells by how much.
+    """
+
+    STALLED, WINDOW = 0.85, 20  # of the gap after so many iterations: fewer in a round from now on
+
+    def __init__(self, inner: int) -> None:
+        self.inner, self.done = inner, 0
+        self.trace: Records = []
+        self._excess: list[float] = []  # of a round's last bound above the next one's first
+        self._gaps: list[tuple[int, float]] = []
+        self._promise = -float("inf")
+
+    def take(self, records: Records) -> None:
+        """Take a round's records in."""
+        bounds = [sum(each) for each in zip(*(r["bounds"] for r in records), strict=True)]
+        known = [each["energy"] for each in records if "energy" in each]
+        energy = sum(known) if known else self.trace[-1]["energy"]
+        if self.trace:
+            before = self.trace[-1]
+            self._excess.append(before["bound"] - bounds[0])
+            self._gaps.append((self.done, before["energy"] - bounds[0]))
+            before["bound"] = bounds[0]
+        self.done += len(bounds)
+        self.trace.append({"iterations": self.done, "energy": energy, "bound": bounds[-1]})
+        self._promise = energy - bounds[-1] + max(0.0, *self._excess[-2:], 0.0)
+        if self.inner > 1 and self._stalled():
+            self.inner //= 2
+            self._gaps.clear()
+
+    def _stalled(self) -> bool:
+        if not self._gaps:
+            return False
+        done, gap = self._gaps[-1]
+        earlier = [each for when, each in self._gaps if when <= done - self.WINDOW]
+        return bool(earlier) and gap > self.STALLED * earlier[-1]
+
+    def promises(self, gap: float) -> bool:
+        """Return whether the whole image's gap is likely to be within the asked one."""
+        return bool(self._promise <= gap * max(1.0, abs(self.trace[-1]["energy"])))
+
+    def disappointed(self, proven: float) -> None:
+        """Take in that a promise was not kept."""
+        last = self.trace[-1]
+        missed = proven * max(1.0, abs(last["energy"])) - (last["energy"] - last["bound"])
+        self._excess.append(missed)
 
 
 def _before(name: str, records: Records, cells: float, factor: float) -> Before:

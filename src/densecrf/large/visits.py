@@ -14,14 +14,14 @@ from densecrf.certificates import Potentials
 from densecrf.filters.base import SMALLEST_MASS
 from densecrf.label_costs import BorderStatistics, border_statistics
 from densecrf.large.job import Job, Local
-from densecrf.large.problem import TileProblem, in_whole_cells
+from densecrf.large.problem import FinalRounding, TileProblem, in_whole_cells
 from densecrf.problem import Problem
 from densecrf.projections import compressed
-from densecrf.rounding import Incumbent
 from densecrf.solvers.lp import lp_start
-from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.primal_dual import EDGE, SPAN, Average, primal_dual
+from densecrf.solvers.primal_dual import primal_dual
 from densecrf.validation import FloatArray, IntArray
+
+SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is kept exactly
 
 __all__ = ["Before", "certificate", "iterate", "masses", "prices"]
 
@@ -90,68 +90,59 @@ def prices(job: Job, task: int) -> dict[str, Any]:
 
 
 def iterate(
-    job: Job, turn: int, task: int, before: Before | None, cells: float, averaged: bool
+    job: Job, turn: int, task: int, before: Before | None, cells: float, inner: int
 ) -> dict[str, Any]:
-    """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels.
-
-    Where `averaged`, those of the iterations' average: the whole image restarts from it.
-    """
+    """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels."""
     local = job.local(job.tiling.tiles(turn)[task])
-    stage = f"iterates-{turn}"
-    if not len(local.core):
+    stage, core = f"iterates-{turn}", local.core
+    if not len(core):
         rows = job.n_labels + _nodes(job) + 1
         job.store.write(stage, local.box, local.scatter(np.zeros((rows, 0), np.float32)))
-        return job.store.finish(stage, task, {"energy": 0.0, "bound": 0.0})
-    crf = job.crf(local)
-    if before is None:
-        start = Problem(crf, job.threads)
-        y = start.unary_marginals()
-        z, labels = None, start.argmax(y)
-    else:
-        y, z, labels = _state(job, local, before)
-    problem = TileProblem(crf, local.core, y, z, y.argmax(0), cells=cells, threads=job.threads)
+        return job.store.finish(stage, task, {"bounds": [0.0] * inner})
+    problem = TileProblem(job.crf(local), core, cells, job.threads)
+    y, z, labels = (None, None, None) if before is None else _state(job, local, before)
+    record: dict[str, Any] = {}
     if job.method == "lp":
-        y, z, labels, bound = _linear_program(job, problem, y, z, labels, averaged)
-    else:
-        step = next(mean_field(problem, y[:, local.core], iterations=1, tolerance=0.0))
-        y, z, bound = step.y, np.zeros((0, problem.n), np.float32), 0.0
-        labels = problem.argmax(y)
-    stored = np.concatenate([y, z, labels[None].astype(np.float32)])
-    job.store.write(stage, local.box, local.scatter(stored))
-    record: dict[str, Any] = {"bound": bound}
-    if job.method == "lp":
-        whole = problem.among_neighbours(labels)
-        record["energy"], _ = energy_share(problem.whole, whole, local.core)
+        y, z, labels = _linear_program(problem, turn, (y, z, labels), inner)
+        record["bounds"] = problem.bounds
+        if _rounds(turn):
+            record["energy"], _ = energy_share(problem, labels, core)
+        z = z[:, core]
         record["low"], record["high"] = z.min(1).tolist(), z.max(1).tolist()
+    else:
+        start = problem.unary_marginals() if y is None else y
+        y = problem.response(start)
+        z, labels = np.zeros((0, len(core)), np.float32), y.argmax(0)
+    stored = np.concatenate([y[:, core], z, labels[None, core].astype(np.float32)])
+    job.store.write(stage, local.box, local.scatter(stored))
     return job.store.finish(stage, task, record)
 
 
+def _rounds(turn: int) -> bool:
+    """Return whether visits of a turn look for better labels: in every second one."""
+    return turn % 2 == 0
+
+
 def _linear_program(
-    job: Job,
-    problem: TileProblem,
-    y: FloatArray,
-    z: FloatArray | None,
-    labels: IntArray,
-    averaged: bool,
-) -> tuple[FloatArray, FloatArray, IntArray, float]:
-    """Iterate the core; returns its marginals, potentials, labels and bound."""
-    core = problem.core
-    incumbent = Incumbent(problem, settle_every=job.inner)
-    own = None if z is None else np.ascontiguousarray(z[:, core])
-    if own is None:
-        y = lp_start(problem).y
+    problem: TileProblem, turn: int, state: tuple[Any, Any, Any], inner: int
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Iterate the core from marginals, potentials and labels; returns the next ones."""
+    y, z, labels = state
+    if y is None:
+        start = Problem(problem.crf, problem.threads)
+        y = lp_start(start).y
+        problem.hold(y, start.argmax(y))
     else:
-        incumbent.consider(labels[core])
-        y = np.ascontiguousarray(y[:, core])
-    steps = primal_dual(problem, y, incumbent, own, cells=problem.cells, restarts=False)
-    kept, bound = Average(), 0.0
-    for step in islice(steps, job.inner):
+        problem.hold(y, labels)
+    incumbent = FinalRounding(problem, labels, inner if _rounds(turn) else None, turn // 2)
+    steps = primal_dual(problem, y, incumbent, z, cells=problem.cells, restarts=False)
+    previous = y
+    for step in islice(steps, inner):
+        previous, y = y, step.y
         dual: Any = step.duals[0]
-        advanced = problem.nodes(dual.scores) + (0 if dual.offsets is None else dual.offsets)
-        kept = kept if averaged else Average()
-        kept.add(step.y, advanced)
-        bound = float(step.bound or 0.0)
-    return kept.y, kept.z, incumbent.labels, bound
+    # The next visit starts from y; its first flow is to be that of the extrapolated 2 y - previous.
+    z = problem.update_multipliers(dual.offsets, dual.scores, 0.0, 0.0)
+    return y, z + problem.nodes(y - previous), incumbent.labels
 
 
 def certificate(

@@ -63,12 +63,12 @@ def fit(
     strength : float
         How strongly the result is drawn to `model`; the influence falls with the number of images.
     folds : int
-        Parts of the images for the check on images that were not learned from; 0 for none.
+        Parts of the images for the check on images that were not learned from; 0 for none, and
+        what was learned is returned.
     tolerance : float
         Largest relative gap between the bounds on the training objective.
     max_passes : int
-        Most passes over the images for each of the two stages (weights and label offsets, then
-        label costs).
+        Most passes over the images for each of the stages: weights, label costs, label offsets.
     gap : float
         Accuracy of the inference to begin with, as for `densecrf.DenseCRF.solve`.
     reduce : int
@@ -150,18 +150,19 @@ def fit_examples(
     losses = class_weights(examples, range(len(examples)), labels)
     data = TrainingSet(examples, labels, settings, Oracle(losses, threads, device), jobs, journal)
     made: list[tuple[Stage, Learned]] = []
+    models = {"start": start}
     current, interrupted, check = start, False, None
     with warnings.catch_warnings():
         # On the way to the optimum, weights may be such that one label takes an image.
         warnings.simplefilter("ignore", ArgumentWarning)
         try:
-            current = centre = data.centre(start, data.all)
-            for stage, found in data.learn(start, centre, data.all, report):
+            current = models["adapted"] = data.centre(start, data.all)
+            for stage, found in data.learn(start, current, data.all, report):
                 made.append((stage, found))
-                current = stage.learned_model(found.theta)
+                current = models[stage.learned] = stage.learned_model(found.theta)
             check = held_out(data, start, folds, report)
             if check is not None:
-                current = {"learned": current, "adapted": centre, "start": start}[check["chosen"]]
+                current = models[check["chosen"]]
         except KeyboardInterrupt:
             interrupted = True
     provenance: dict[str, Any] = {

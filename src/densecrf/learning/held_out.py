@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from densecrf.experiments.metrics import Interval, bootstrap
+from densecrf.learning.search import gains, surely_better
+from densecrf.learning.training_set import STAGES
 
 if TYPE_CHECKING:
+    from densecrf.experiments.metrics import Interval
     from densecrf.learning.training_set import Report, TrainingSet
     from densecrf.presets import Model
 
 __all__ = ["held_out"]
 
+#: From the least to the most that is taken from the images: the start, adapted without labels, and
+#: after each stage of learning.
+CANDIDATES = ("start", "adapted", *STAGES)
 _TOLERANCE = 0.03  # of the training objective of a fold
-_WORSE = 0.003  # accuracy or IoU that a better model may lose where it gains in the other
 
 
 def held_out(
     data: TrainingSet, start: Model, folds: int, report: Report | None = None
 ) -> dict[str, Any] | None:
-    """Compare the start, the adapted and the learned model on images left out of both.
+    """Compare the start, the adapted and the learned models on images left out of all of them.
 
-    Each fold adapts and learns from its own images alone, to its own certificate. None without at
-    least two folds.
+    Each fold adapts and learns from its own images alone, to its own certificate. Of the
+    candidates, each is chosen if it is better than the one chosen before. None without folds.
 
     Parameters
     ----------
@@ -35,67 +39,60 @@ def held_out(
     report : callable, optional
         As for `densecrf.fit`.
     """
-    count = len(data.examples)
-    folds = min(folds, count)
-    if folds < 2:
+    if folds == 0:
         return None
-    scores: dict[str, dict[int, Any]] = {"start": {}, "adapted": {}, "learned": {}}
+    if len(data.examples) == 1:
+        told = "one image cannot be checked on others: the start is kept"
+        return {"folds": 0, "chosen": "start", "verdict": told}
+    folds = min(max(folds, 2), len(data.examples))
+    scores: dict[str, dict[int, Any]] = {name: {} for name in CANDIDATES}
     for fold in range(folds):
         inside = [n for n in data.all if n % folds != fold]
         outside = [n for n in data.all if n % folds == fold]
-        learned = centre = data.centre(start, inside)
+        centre = data.centre(start, inside)
+        models = {"start": start, "adapted": centre}
         for stage, found in data.learn(start, centre, inside, report, _TOLERANCE):
-            learned = stage.learned_model(found.theta)
-        for name, model in (("start", start), ("adapted", centre), ("learned", learned)):
+            models[stage.learned] = stage.learned_model(found.theta)
+        for name, model in models.items():
             confusions = data.confusions(model, outside)
             scores[name].update(zip(outside, confusions, strict=True))
     by_image = {name: [found[n] for n in data.all] for name, found in scores.items()}
 
-    def gains(better: str, worse: str) -> dict[str, Interval]:
-        return {
-            metric: bootstrap(by_image[better], metric, minus=by_image[worse])
-            for metric in ("accuracy", "iou")
-        }
-
-    chosen = "adapted" if _better(gains("adapted", "start")) else "start"
-    if _better(gains("learned", chosen)):
-        chosen = "learned"
-    told = gains("learned", "start")
+    chosen = "start"
+    for name in CANDIDATES[1:]:
+        if surely_better(gains(by_image[name], by_image[chosen])):
+            chosen = name
+    over_start = {name: gains(by_image[name], by_image["start"]) for name in CANDIDATES[1:]}
     return {
         "folds": folds,
         "held_out": {
             f"{name} minus start": {
                 metric: {"gain": g.estimate, "low": g.low, "high": g.high}
-                for metric, g in gains(name, "start").items()
+                for metric, g in found.items()
             }
-            for name in ("adapted", "learned")
+            for name, found in over_start.items()
         },
         "chosen": chosen,
-        "verdict": _verdict(chosen, folds, told, gains("adapted", "start")),
+        "verdict": _verdict(chosen, folds, over_start),
     }
 
 
-def _better(gains: dict[str, Interval]) -> bool:
-    """Whether held-out images gain, more surely than by chance."""
-    total = sum(g.estimate for g in gains.values())
-    spread = sum(g.high - g.low for g in gains.values())
-    return total > 0.25 * spread and min(g.estimate for g in gains.values()) > -_WORSE
-
-
-def _verdict(
-    chosen: str, folds: int, learned: dict[str, Interval], adapted: dict[str, Interval]
-) -> str:
-    told = f"learned {_points(learned)}, adapted without labels {_points(adapted)}"
+def _verdict(chosen: str, folds: int, over_start: dict[str, dict[str, Interval]]) -> str:
+    learned = CANDIDATES[2:]
     head = {
-        "learned": "better than the start on held-out folds: use it",
-        "adapted": "learning is no better than adapting on held-out folds: the adapted one is kept",
         "start": "no better than the start on held-out folds: the start is kept",
-    }[chosen]
+        "adapted": "learning is no better than adapting on held-out folds: the adapted one is kept",
+    }.get(chosen, "better than the start on held-out folds: use it")
+    if chosen in learned[:-1]:
+        kept = learned[: learned.index(chosen) + 1]
+        head += f", with {' and '.join(kept)} learned and the rest as adapted"
+    told = "; ".join(f"{name} {_points(found)}" for name, found in over_start.items())
     return f"{head} ({folds} folds; over the start: {told})"
 
 
-def _points(gains: dict[str, Interval]) -> str:
+def _points(found: dict[str, Interval]) -> str:
+    titles = {"accuracy": "accuracy", "iou": "IoU"}
     return " and ".join(
-        f"{100 * g.estimate:+.2f} [{100 * g.low:+.2f}, {100 * g.high:+.2f}] points of {name}"
-        for name, g in gains.items()
+        f"{100 * g.estimate:+.2f} [{100 * g.low:+.2f}, {100 * g.high:+.2f}] {titles[name]}"
+        for name, g in found.items()
     )

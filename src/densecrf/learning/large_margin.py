@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Learned", "Separates", "learn"]
 
+ZERO = 1e-4  # loss per pixel that counts as none
 FINEST = 1e-5  # gap of the inference below which rounding errors matter
 
 
@@ -70,8 +71,11 @@ class Learned:
 
     @property
     def gap(self) -> float:
-        """(objective - lower_bound) / objective: how far from the optimum, at most."""
-        return (self.objective - self.lower_bound) / max(self.objective, 1e-12)
+        """(objective - lower_bound) / objective: how far from the optimum, at most.
+
+        Objectives below the loss of one pixel in ten thousand count as that much.
+        """
+        return (self.objective - self.lower_bound) / max(self.objective, ZERO)
 
 
 def learn(
@@ -135,7 +139,7 @@ def learn(
             if report is not None:
                 report(made, best.objective, best.lower_bound)
             # Where the planes meet the labellings found, what is left is the inference's own gap.
-            exhausted = reached - minimum.lower_bound <= 0.1 * tolerance * max(reached, 1e-12)
+            exhausted = reached - minimum.lower_bound <= 0.1 * tolerance * max(reached, ZERO)
             if best.gap <= tolerance or (exhausted and gap <= FINEST):
                 break
             gap = max(0.25 * gap, FINEST) if exhausted else gap

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from densecrf.label_costs import with_label_costs
 from densecrf.learning.energy_features import energy_features
 from densecrf.learning.stage import Plane
 from densecrf.pairwise import Pairwise
@@ -138,8 +139,9 @@ class Oracle:
         augmented = scored - loss
         at_truth = np.take_along_axis(scored, filled[None], 0)
         np.put_along_axis(augmented, filled[None], at_truth, 0)
-        crf = stage.with_numbers(numbers.weights, numbers.costs).crf(augmented, image)
-        self.filters.share(task.example, stage.model, crf)
+        potts = stage.with_weights(numbers.weights).crf(augmented, image)
+        self.filters.share(task.example, stage.model, potts)
+        crf = with_label_costs(potts, numbers.costs.tolist())
         found = self.solve(crf, gap, init)
         of_truth = energy_features(unary, crf.pairwise, filled)
         features = of_truth - energy_features(unary, crf.pairwise, found.labels)
@@ -151,6 +153,6 @@ class Oracle:
         plane = Plane(
             np.bincount(mistaken, minlength=len(unary)) / pixels,
             features / pixels,
-            (truth_energy - float(found.lower_bound)) / pixels,
+            max(truth_energy - float(found.lower_bound), 0.0) / pixels,  # negative by rounding
         )
         return plane, found.labels

@@ -59,9 +59,9 @@ class Stage:
         The model at the regulariser's centre; its label costs are numbers, or none.
     labels : int
         Number of labels.
-    learned : {"weights", "costs"}
-        The kernels' weights and the label prior's trust and offsets, or the labels' costs; the
-        scale of the unaries in both.
+    learned : {"weights", "costs", "offsets"}
+        The kernels' weights and the label prior's trust; the labels' costs; the label prior's
+        offsets. The scale of the unaries in each.
     scale : float
         Of the energy at the centre: that of the model, whose unaries have scale 1, times this. The
         margin depends on it, the minimisers do not.
@@ -99,44 +99,48 @@ class Stage:
         """The parameters at the centre."""
         scale, presence, offsets, weights, costs = self.centre
         if self.learned == "weights":
-            return np.array([scale, presence, *weights, *offsets])
-        return np.array([scale, *costs])
+            return np.array([scale, presence, *weights])
+        return np.array([scale, *(costs if self.learned == "costs" else offsets)])
 
     @property
     def unit(self) -> Vector:
         """The change of each parameter that costs as much as any other."""
         size = np.maximum(self.anchor, 0.1)
-        if self.learned == "weights":
-            size[-self.labels :] = OFFSET_UNIT
+        if self.learned == "offsets":
+            size[1:] = OFFSET_UNIT
         return size
 
     @property
     def floor(self) -> Vector:
         """The least parameters: unaries and labels always count for something."""
         if self.learned == "weights":
-            return np.array([LEAST_SCALE, *[0.0] * 3, *[-np.inf] * self.labels])
-        return np.array([LEAST_SCALE, *[LEAST_COST] * self.labels])
+            return np.array([LEAST_SCALE, 0.0, 0.0, 0.0])
+        least = LEAST_COST if self.learned == "costs" else -np.inf
+        return np.array([LEAST_SCALE, *[least] * self.labels])
 
     def numbers(self, theta: Vector) -> Numbers:
         """Return the numbers of an energy with these parameters."""
         scale = float(theta[0])
         if self.learned == "weights":
-            presence, weights, offsets = float(theta[1]), theta[2:4], theta[4:]
-            return self.centre._replace(
-                scale=scale, presence=presence, weights=weights, offsets=offsets
-            )
-        return self.centre._replace(scale=scale, costs=theta[1:])
+            return self.centre._replace(scale=scale, presence=float(theta[1]), weights=theta[2:])
+        if self.learned == "costs":
+            return self.centre._replace(scale=scale, costs=theta[1:])
+        return self.centre._replace(scale=scale, offsets=theta[1:])
 
     def plane(self, plane: Plane, shares: Vector, class_weights: Vector) -> tuple[float, Vector]:
         """Return a plane's offset and slope in the parameters."""
         centre, features = self.centre, plane.features
         loss, correction = float(class_weights @ plane.wrong), self.correction(shares)
         presence = float(features.areas @ correction)
+        offsets = float(features.areas @ centre.offsets)
         if self.learned == "weights":
             pairwise = features.cuts @ centre.costs
-            return loss, np.array([features.unary, presence, *pairwise, *features.areas])
-        constant = loss + centre.presence * presence + float(features.areas @ centre.offsets)
-        return constant, np.array([features.unary, *(centre.weights @ features.cuts)])
+            return loss + offsets, np.array([features.unary, presence, *pairwise])
+        constant = loss + centre.presence * presence
+        if self.learned == "costs":
+            return constant + offsets, np.array([features.unary, *(centre.weights @ features.cuts)])
+        constant += float(centre.weights @ features.cuts @ centre.costs)
+        return constant, np.array([features.unary, *features.areas])
 
     def learned_model(self, theta: Vector) -> Model:
         """Return the model of parameters: unaries at scale 1, the largest label cost 1."""
@@ -146,14 +150,18 @@ class Stage:
         prior = replace(
             self.prior, trust=tuple(trust.tolist()), offsets=tuple((offsets / scale).tolist())
         )
-        return replace(self.with_numbers(weights * largest / scale, costs / largest), prior=prior)
+        return replace(
+            self.with_weights(weights * largest / scale),
+            label_costs=tuple((costs / largest).tolist()),
+            prior=prior,
+        )
 
-    def with_numbers(self, weights: Vector, costs: Vector) -> Model:
-        """Return the model with these weights and label costs, and without a prior."""
+    def with_weights(self, weights: Vector) -> Model:
+        """Return the model with these weights, without label costs and prior."""
         return replace(
             self.model,
             weight=float(weights[0]),
             bilateral_weight=float(weights[1]),
-            label_costs=tuple(costs.tolist()),
+            label_costs=None,
             prior=None,
         )
