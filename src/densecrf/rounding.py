@@ -193,7 +193,7 @@ class Incumbent:
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every
         label, self.energy = problem.best_constant()
         self.labels = problem.constant(label)
-        self._iteration = self._turn = self._last = 0
+        self._iteration = self._turn = self._latest = 0
         self._bound = -float("inf")
         self._rounded: Any = None
         self._descent: Descent | None = None
@@ -211,7 +211,7 @@ class Incumbent:
         self._iteration += 1
         settle = self._iteration % self.settle_every == 0
         if self._turn_to_round(bound) or settle:
-            self._last = self._iteration
+            self._latest = self._iteration
             self._round(y)
         if settle:
             self._settle()
@@ -220,10 +220,10 @@ class Incumbent:
         settled = bound - self._bound <= SETTLED * abs(self.energy)
         self._bound = max(self._bound, bound)
         if not settled:
-            return self._iteration == FIRST or self._iteration - self._last >= SELDOM
+            return self._iteration == FIRST or self._iteration - self._latest >= SELDOM
         often = self._iteration <= OFTEN
         every = max(1, self.round_every // 2) if often else self.round_every
-        return self._iteration - self._last >= every
+        return self._iteration - self._latest >= every
 
     def _round(self, y: Any) -> None:
         problem, bias = self.problem, BIASES[self._turn % len(BIASES)]

@@ -139,7 +139,7 @@ class FinalRounding(Incumbent):
         else:
             self.consider(labels)
 
-    def update(self, y: Any) -> None:
+    def update(self, y: Any, bound: float) -> None:  # noqa: ARG002 - its last iteration is known
         """Round where it is this iteration's turn."""
         self._iteration += 1
         if self._iteration == self._last:
