@@ -17,6 +17,7 @@ ALL = (
     "plain_filter",
     "mean_field",
     "certified",
+    "distributions",
     "proximal",
     "threads",
     "roofline",

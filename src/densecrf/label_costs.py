@@ -133,15 +133,18 @@ def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":
         One for each label, trusted.
     """
     other = copy.copy(crf)
+    built = vars(crf).get("pairwise")  # filters that are not needed, as on a GPU, are not built
     if len(costs) == 2:  # the mean is all that two labels have: a Potts model with other weights
         mean = sum(costs) / 2
-        parts = [(mean * weight, part) for weight, part in crf.pairwise.parts]
         other.kernels = tuple(
             replace(cast("Any", kernel), weight=mean * kernel.weight) for kernel in crf.kernels
         )
-        other.pairwise = Pairwise(parts, crf.n, "none")
+        if built is not None:
+            parts = [(mean * weight, part) for weight, part in built.parts]
+            other.pairwise = Pairwise(parts, crf.n, "none")
     else:
-        vars(other)["pairwise"] = crf.pairwise
+        if built is not None:
+            vars(other)["pairwise"] = built
         other.tree = LabelTree(len(costs), leaf=costs)
         other.compatibility = other.tree.matrix().astype(np.float32)
     return other

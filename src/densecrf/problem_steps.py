@@ -317,6 +317,10 @@ class ProblemSteps(ABC):
         """Return the largest label of each pixel, (n,)."""
         return y.argmax(0)
 
+    def same(self, labels: Any, others: Any) -> bool:
+        """Whether two labellings are the same."""
+        return bool((labels == others).all())
+
     def indicator(self, labels: Any) -> Any:
         """Return the labelling as a vertex of the product of simplices."""
         names = self.xp.arange(self.n_labels, **self._where)[:, None]

@@ -126,11 +126,12 @@ def test_a_journal_answers_the_second_run(tmp_path: Path) -> None:
     samples = [sample(seed) for seed in range(2)]
     examples, labels = make_examples(samples)
     path = tmp_path / "journal.jsonl"
-    first = fit_examples(examples, labels, model=START, folds=0, journal=Journal(path))
+    first = fit_examples(examples, labels, model=START, folds=2, journal=Journal(path))
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:-1]) + '\n["half a li')  # killed in the last line
-    second = fit_examples(examples, labels, model=START, folds=0, journal=Journal(path))
+    second = fit_examples(examples, labels, model=START, folds=2, journal=Journal(path))
     assert first == second
+    assert first.provenance == second.provenance
     assert path.read_text().splitlines()[-1] == lines[-1]
     assert len(Journal(path)) == len(lines) - 1  # the first line is empty
 

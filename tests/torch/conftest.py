@@ -1,12 +1,35 @@
 """Fixtures of the torch tests: both engines, Triton's in its interpreter where there is no GPU."""
 
+from types import SimpleNamespace
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 torch.set_num_threads(1)  # small problems: threads would cost more than they do
 
-from densecrf.torch.dispatch import has_triton  # noqa: E402
+from densecrf.torch.dispatch import has_triton, interpreted  # noqa: E402
+
+
+def _interpret_quickly():
+    """Let Triton's interpreter replace its language once, and check no sum for overflow."""
+    from triton.runtime import interpreter
+
+    replace, done = interpreter._patch_lang, set()
+
+    def once(function):
+        if id(function.__globals__) not in done:
+            done.add(id(function.__globals__))
+            replace(function)
+        return SimpleNamespace(restore=lambda: None)
+
+    interpreter._patch_lang = once
+    options = interpreter.InterpreterOptions(sanitize_overflow=False)
+    interpreter.interpreter_builder.options = options
+
+
+if has_triton() and interpreted():
+    _interpret_quickly()
 
 
 @pytest.fixture
@@ -24,3 +47,18 @@ def engine(request):
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def by_triton(monkeypatch):
+    """Let Triton's kernels do all work, interpreted where there is no GPU."""
+    if not has_triton():
+        pytest.skip("Triton is not installed")
+    from densecrf.torch import compiled_core, lattice, module, pixelwise
+
+    def use_triton(tensor, engine="auto"):
+        return engine != "torch" and tensor.dtype != torch.float64
+
+    for each in (lattice, module, pixelwise):
+        monkeypatch.setattr(each, "use_triton", use_triton)
+    monkeypatch.setattr(compiled_core, "takes", lambda *_: False)

@@ -291,7 +291,7 @@ def test_checking_the_input_may_run_out_of_memory_too(batch, monkeypatch):
     def full(*_):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(module, "check_finite", full)
+    monkeypatch.setattr(module, "check_all_finite", full)
     with (
         pytest.warns(UserWarning, match="smaller workspace"),
         pytest.raises(MemoryError, match="do not fit"),

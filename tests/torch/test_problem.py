@@ -24,8 +24,14 @@ def model(compatibility=None, labels=LABELS, normalization="symmetric"):
     return densecrf.DenseCRF(unary, kernels, normalization, compatibility=compatibility)
 
 
+@pytest.fixture(params=["torch", "triton"])
+def engine(request):
+    if request.param == "triton":
+        request.getfixturevalue("by_triton")
+
+
 @pytest.fixture(params=[None, TREE, COSTS], ids=["potts", "tree", "matrix"])
-def both(request, device):
+def both(request, device, engine):
     crf = model(request.param)
     return Problem(crf), problem_on(crf, device)
 

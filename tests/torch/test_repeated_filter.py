@@ -13,6 +13,7 @@ if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
 
 from densecrf.torch.triton.repeated_filter import RepeatedFilter
+from densecrf.torch.triton.units import Wanted
 
 PIXELS, LABELS = 24, 5
 
@@ -40,8 +41,9 @@ def test_ordered(names, lattice, device, generator):
     total = lattice.mass.double().sum()
     for low in (0.0, -1.0):
         t = low + scores(device, generator)
-        chosen = None if names is None else torch.tensor(names, device=device)
-        got = filters.ordered(t, chosen, Levels(3, low, 2.0, hard=False), 0.5, total)
+        wanted = [Wanted(0, names or range(LABELS), Levels(3, low, 2.0, hard=False))]
+        shift = scores(device, generator)
+        got = filters.ordered(t - shift, shift, wanted, 0.5, total.view(1))
         expected = balanced(
             0.5 * lattice.ordered(t, levels=3, low=low, high=low + 1), lattice.mass, total
         )
@@ -55,10 +57,9 @@ def test_presence(lattice, device, generator):
     filters = RepeatedFilter(lattice)
     for names in ([0, 3], [4, 1]):
         labels = torch.randint(0, LABELS, (PIXELS,), generator=generator).to(device)
-        chosen = torch.tensor(names, device=device)
-        indicator = (labels == chosen.unsqueeze(1)).float()
-        got = filters.presence(labels, chosen)
-        torch.testing.assert_close(got, lattice.apply(indicator))
+        indicator = (labels == torch.tensor(names, device=device).unsqueeze(1)).float()
+        got = filters.presence(labels, [Wanted(0, names)], torch.empty(LABELS, PIXELS).to(device))
+        torch.testing.assert_close(got[names], lattice.apply(indicator))
 
 
 def test_pixelwise_work(device, generator):
@@ -67,7 +68,7 @@ def test_pixelwise_work(device, generator):
     for _ in range(3):
         v, r, y = (scores(device, generator) for _ in range(3))
         labels = torch.randint(0, LABELS, (PIXELS,), generator=generator).to(device)
-        row = torch.arange(LABELS, dtype=torch.int32, device=device).roll(1)
+        row = torch.arange(LABELS, dtype=torch.int32, device=device).roll(1)[None]
         calls = [
             (descend, (v, phi, r, y, step, lipschitz)),
             (descend, (v, phi, r, v, step, lipschitz)),  # one tensor in two roles

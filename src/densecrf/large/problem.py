@@ -104,5 +104,5 @@ class TileProblem(Problem):
 class Unrounded(Incumbent):
     """No labelling: those of tiles are compared for the whole image."""
 
-    def update(self, y: Any) -> None:
+    def update(self, y: Any, bound: float) -> None:
         """Do nothing."""

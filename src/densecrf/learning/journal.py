@@ -18,13 +18,14 @@ from densecrf.learning.stage import Plane, Stage
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Callable
 
     import numpy.typing as npt
 
     from densecrf.learning.cutting_planes import Vector
     from densecrf.learning.oracle import Oracle, Task
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "digest"]
 
 
 class Journal:
@@ -54,32 +55,24 @@ class Journal:
         """Return the oracle, asked only what the file does not answer."""
         return _Journaled(oracle, self)
 
-    def find(self, key: str) -> tuple[Plane, npt.NDArray[np.int64]] | None:
-        """Return an answer that the file holds."""
-        if key not in self._answers:
-            return None
-        wrong, unary, areas, cuts, hinge, shape, labels = self._answers[key]
-        features = EnergyFeatures(unary, np.array(areas), np.array(cuts))
-        stored = np.frombuffer(zlib.decompress(base64.b64decode(labels)), np.uint16)
-        return Plane(np.array(wrong), features, hinge), stored.reshape(shape).astype(np.int64)
-
-    def keep(self, key: str, plane: Plane, labels: npt.NDArray[np.int64]) -> None:
-        """Append an answer."""
-        features = plane.features
-        packed = base64.b64encode(zlib.compress(labels.astype(np.uint16).tobytes())).decode()
-        answer = [
-            plane.wrong.tolist(),
-            features.unary,
-            features.areas.tolist(),
-            features.cuts.tolist(),
-            plane.hinge,
-            labels.shape,
-            packed,
-        ]
+    def answer(self, question: str, work: Callable[[], Any]) -> Any:
+        """Return what the file answers, or do the work and keep its answer, plain JSON values."""
+        if question in self._answers:
+            return self._answers[question]
+        found = work()
         with self._lock:
-            self._answers[key] = answer
+            self._answers[question] = found
             with self.path.open("a", encoding="utf-8") as file:
-                file.write("\n" + json.dumps([key, answer]))  # whatever the last line is
+                file.write("\n" + json.dumps([question, found]))  # whatever the last line is
+        return found
+
+
+def digest(about: Any, *arrays: npt.NDArray[Any]) -> str:
+    """Return a question's name: a digest of plain values and arrays."""
+    question = hashlib.sha256(json.dumps(about).encode())
+    for array in arrays:
+        question.update(np.ascontiguousarray(array).tobytes())
+    return question.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -101,17 +94,26 @@ class _Journaled:
         gap: float,
     ) -> tuple[Plane, npt.NDArray[np.int64]]:
         """Return the oracle's plane and labelling, from the file where they are there."""
-        unary, image = task.example.load()
-        question = hashlib.sha256(
-            json.dumps([stage.learned, stage.scale, repr(stage.model), gap]).encode()
+        question = digest(
+            [stage.learned, stage.scale, repr(stage.model), gap],
+            *task.example.load(),
+            task.filled,
+            task.example.truth,
+            task.shares,
+            theta,
+            np.zeros(0) if init is None else init,
+            self.class_weights,
         )
-        start = np.zeros(0) if init is None else init
-        for array in (unary, image, task.filled, task.example.truth, task.shares, theta, start):
-            question.update(np.ascontiguousarray(array).tobytes())
-        question.update(self.class_weights.tobytes())
-        key = question.hexdigest()
-        known = self.journal.find(key)
-        if known is None:
-            known = self.oracle.separate(task, init, stage, theta, gap)
-            self.journal.keep(key, *known)
-        return known
+
+        def work() -> list[Any]:
+            plane, labels = self.oracle.separate(task, init, stage, theta, gap)
+            found = plane.features
+            areas, cuts = found.areas.tolist(), found.cuts.tolist()
+            packed = base64.b64encode(zlib.compress(labels.astype(np.uint16).tobytes())).decode()
+            return [plane.wrong.tolist(), found.unary, areas, cuts, plane.hinge, packed]
+
+        wrong, unary, areas, cuts, hinge, packed = self.journal.answer(question, work)
+        features = EnergyFeatures(unary, np.array(areas), np.array(cuts))
+        labels = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint16)
+        shaped = labels.reshape(task.filled.shape).astype(np.int64)
+        return Plane(np.array(wrong), features, hinge), shaped

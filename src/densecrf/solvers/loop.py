@@ -143,7 +143,7 @@ class Outcome:
         """Return the energy of a step's labelling; an estimate where that is not the best."""
         if step.energy is not None:
             return step.energy
-        if self._scored is not None and bool((labels == self._scored).all()):
+        if self._scored is not None and problem.same(labels, self._scored):
             return self._scored_energy
         if step.estimate is not None and step.estimate >= self.energy:
             return step.estimate

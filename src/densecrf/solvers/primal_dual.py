@@ -71,7 +71,7 @@ def primal_dual(
         previous = y
         y, bound, _, _ = problem.descend(y, r, step, y)
         r = None  # large: let it go before the next one is made
-        incumbent.update(y)
+        incumbent.update(y, bound)
         yield _step(y, bound, dual, incumbent)
         z = problem.update_multipliers(z, v, SPAN / cells, EDGE / cells)
         v = problem.extrapolate(y, previous, 1.0)
@@ -110,8 +110,11 @@ class Average:
 
     def add(self, y: Any, z: Any) -> None:
         """Take an iterate in."""
-        self._y = y if self._y is None else self._y + y
-        self._z = z if self._z is None else self._z + z
+        if self._y is None:
+            self._y, self._z = y + 0, z + 0
+        else:
+            self._y += y
+            self._z += z
         self.count += 1
 
     @property

@@ -6,6 +6,7 @@ from densecrf.torch.loss import DenseCRFLoss
 from densecrf.torch.module import DenseCRF
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.transform import DenseCRFd
+from densecrf.torch.warm import warm_up
 
 __all__ = [
     "BatchResult",
@@ -16,4 +17,5 @@ __all__ = [
     "TorchProblem",
     "apply_sum",
     "ordered_sum",
+    "warm_up",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,9 +24,9 @@ class BatchResult:
 
     Attributes
     ----------
-    labels : Tensor
-        (N, *spatial) int64, the best labelling of each item.
-    marginals : Tensor
+    labels : Tensor, or list of Tensor
+        (N, *spatial) int64, the best labelling of each item; a list where a list was given.
+    marginals : Tensor, or list of Tensor
         (N, C, *spatial), the relaxed solutions.
     energy : list of float
         Energies of the labellings.
@@ -38,8 +38,8 @@ class BatchResult:
         Iterations made.
     """
 
-    labels: Tensor
-    marginals: Tensor
+    labels: Any
+    marginals: Any
     energy: list[float]
     lower_bound: list[float | None]
     converged: list[bool]

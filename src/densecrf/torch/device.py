@@ -13,6 +13,7 @@ from densecrf.solvers.minimisation import minimise
 from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
+from densecrf.torch.warm import first_use
 from densecrf.validation import ArgumentError, mention, outside
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def minimise_on(
         As for `densecrf.solvers.minimisation.minimise`.
     """
     where = checked_device(device)
+    first_use(where, crf.n_labels)
 
     def attempt(workspace: int | None) -> tuple[TorchProblem, Outcome]:
         with deadline(limits.deadline):

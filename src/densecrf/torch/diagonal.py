@@ -8,6 +8,8 @@ import torch
 
 from densecrf.torch.triton.launch import launch
 
+BLOCK = 128
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -75,12 +77,11 @@ def _shares_by_triton(topology: Topology) -> Tensor:
     n, d = topology.pixels, topology.dimension
     pairs = (d + 1) * (d + 2) // 2
     out = torch.empty(pairs, n, dtype=torch.float32, device=topology.corner.device)
-    block = 128
     launch(
         kernels.pair_shares,
-        (-(-n // block), d + 1),
-        (topology.corner, topology.rank, topology.neighbour, out, n, topology.vertices),
-        {"D": d, "BLOCK": block},
+        (-(-n // BLOCK), d + 1),
+        (topology.corner, topology.rank, topology.neighbour, out, n, topology.vertices, d),
+        {"BLOCK": BLOCK},
     )
     return out.T
 
@@ -91,12 +92,11 @@ def _diagonal_by_triton(lattice: Lattice) -> Tensor:
     topology = lattice.topology
     n = topology.pixels
     out = torch.empty(n, dtype=torch.float32, device=lattice.device)
-    block = 128
     tensors = (topology.corner, topology.rank, topology.neighbour, lattice.corner_weight, out)
     launch(
         kernels.diagonal,
-        (-(-n // block),),
-        (*tensors, n, topology.vertices, lattice.scale),
-        {"D": topology.dimension, "BLOCK": block},
+        (-(-n // BLOCK),),
+        (*tensors, n, topology.vertices, topology.dimension, lattice.scale),
+        {"BLOCK": BLOCK},
     )
     return out

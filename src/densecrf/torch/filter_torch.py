@@ -15,32 +15,45 @@ if TYPE_CHECKING:
     from densecrf.torch.lattice import Lattice
 
 
-def to_rows(scores: Tensor, levels: Levels | None) -> Tensor:
-    """Transpose (labels, n) scores to (n, labels) levels, or plain values."""
-    rows = scores.T
-    if levels is None:
-        return rows
-    t: Tensor = levels.of(rows, torch)
-    return t
-
-
-def filter_rows(
+def filter_planes(
     lattice: Lattice,
-    rows: Tensor,
+    planes: Tensor,
     levels: Levels | None,
     out: Tensor,
     factor: float,
+    *,
     add: bool,
 ) -> None:
-    """Write (or add) `factor` times the filtered rows to the (labels, n) block `out`."""
-    result = _plain(lattice, rows) if levels is None else _ordered(lattice, rows, levels)
-    if add:
-        out.add_(result.T, alpha=factor)
-    else:
-        torch.mul(result.T, factor, out=out)
+    """Write (or add) `factor` times the filtered planes (labels, n) to the planes `out`."""
+    block = _at_once(lattice, len(planes), levels)
+    for first in range(0, len(planes), block):
+        part = slice(first, first + block)
+        rows = planes[part].T
+        if levels is None:
+            result = _plain(lattice, rows)
+        else:
+            result = _ordered(lattice, levels.of(rows, torch), levels)
+        if add:
+            out[part].add_(result.T, alpha=factor)
+        else:
+            torch.mul(result.T, factor, out=out[part])
 
 
-def blurred_rows(lattice: Lattice, rows: Tensor, channels: int) -> Tensor:  # noqa: ARG001
+def blurred_planes(lattice: Lattice, planes: Tensor) -> Tensor:
+    """Splat and blur planes (channels, n); returns them at the vertices, (vertices, channels)."""
+    return _blurred(lattice, planes.T)
+
+
+def _at_once(lattice: Lattice, channels: int, levels: Levels | None) -> int:
+    """Labels whose entries fit into the workspace together, in blocks of even size."""
+    ramps = levels.ramps if levels else 1
+    label = 2 * lattice.n * (lattice.dimension + 1) * ramps * lattice.corner_weight.element_size()
+    fitting = max(1, min(channels, lattice.workspace // label))
+    blocks = -(-channels // fitting)
+    return max(1, -(-channels // blocks)) if blocks else 1
+
+
+def _blurred(lattice: Lattice, rows: Tensor) -> Tensor:
     """Splat and blur rows of pixels into rows of vertices."""
     topology = lattice.topology
     entries = rows[topology.entry_pixel] * lattice.entry_weight.unsqueeze(1)
@@ -66,7 +79,7 @@ def _ordered(lattice: Lattice, t: Tensor, levels: Levels) -> Tensor:
 def _plain(lattice: Lattice, rows: Tensor) -> Tensor:
     """Splat, blur and slice (n, channels) values."""
     topology = lattice.topology
-    blurred = blurred_rows(lattice, rows, rows.shape[1])
+    blurred = _blurred(lattice, rows)
     result = torch.zeros_like(rows)
     for k in range(topology.corner.shape[1]):
         result += lattice.corner_weight[:, k : k + 1] * blurred[topology.corner[:, k]]

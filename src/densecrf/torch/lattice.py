@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 
@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Order = Literal["symmetric", "forward"]
+
+
+class Span(NamedTuple):
+    """Runs of pixels, vertices and segments of entries: the first, and how many."""
+
+    pixel: int
+    pixels: int
+    vertex: int
+    vertices: int
+    segment: int
+    segments: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +151,9 @@ class Lattice:
         return 4 if self.order == "symmetric" else 2
 
     @property
-    def row_count(self) -> int:
-        """Rows in each such array: one row per vertex, and one per segment of entries."""
-        return self.vertices + self.topology.segment_vertex.shape[0]
+    def spans(self) -> Sequence[Span]:
+        """What belongs to each item that is filtered by itself: here all in one."""
+        return (Span(0, self.n, 0, self.vertices, 0, len(self.topology.segment_vertex)),)
 
     @cached_property
     def mass(self) -> Tensor:
@@ -234,7 +245,7 @@ class Lattice:
                 from densecrf.torch.triton import filter as engine
             else:
                 from densecrf.torch import filter_torch as engine  # type: ignore[no-redef]
-            return engine.blurred_rows(self, engine.to_rows(values, None), values.shape[0])
+            return engine.blurred_planes(self, values)
 
     def diagonal(self) -> Tensor:
         """Return the diagonal k_aa of the filter's matrix, (n,), exactly."""
@@ -280,7 +291,7 @@ def ordered_sum(
 def _filter(
     lattices: Sequence[Lattice], factors: Sequence[float], values: Tensor, levels: Levels | None
 ) -> Tensor:
-    """Filter blocks of labels with each lattice in turn, transposing each block only once."""
+    """Filter with each lattice in turn."""
     if not lattices:
         raise ArgumentError("lattices", ..., "give at least one")
     lattice = lattices[0]
@@ -294,17 +305,11 @@ def _filter(
         from densecrf.torch.triton import filter as engine
     else:
         from densecrf.torch import filter_torch as engine  # type: ignore[no-redef]
-
-        values = values.to(lattice.corner_weight.dtype)
-    channels = values.shape[0]
-    out = torch.empty(channels, lattice.n, dtype=lattice.corner_weight.dtype, device=lattice.device)
-    block = min(labels_at_once(each, channels, levels) for each in lattices)
+    values = values.to(lattice.corner_weight.dtype)
+    out = torch.empty(values.shape, dtype=values.dtype, device=lattice.device)
     with on_device(lattice.device):
-        for first in range(0, channels, block):
-            part = slice(first, min(first + block, channels))
-            rows = engine.to_rows(values[part], levels)
-            for c, (each, factor) in enumerate(zip(lattices, factors, strict=True)):
-                engine.filter_rows(each, rows, levels, out[part], factor, c > 0)
+        for c, (each, factor) in enumerate(zip(lattices, factors, strict=True)):
+            engine.filter_planes(each, values, levels, out, factor, add=c > 0)
     return out
 
 
@@ -317,25 +322,6 @@ def _default_workspace(device: torch.device) -> int:
     if device.type != "cuda":
         return 1 << 29
     return int(torch.cuda.get_device_properties(device).total_memory) // 16
-
-
-def labels_at_once(lattice: Lattice, channels: int, levels: Levels | None) -> int:
-    """Labels whose rows fit into the workspace together, in blocks of even size."""
-    most = channels
-    if lattice.triton:
-        most = 32 if levels else 128
-    fitting = max(1, min(most, lattice.workspace // scratch_per_label(lattice, levels)))
-    blocks = -(-channels // fitting)
-    return max(1, -(-channels // blocks)) if blocks else 1
-
-
-def scratch_per_label(lattice: Lattice, levels: Levels | None) -> int:
-    """Bytes of scratch memory that a filter call takes per label."""
-    ramps = levels.ramps if levels else 1
-    size = lattice.corner_weight.element_size()
-    if lattice.triton:
-        return lattice.slots * lattice.row_count * ramps * size
-    return 2 * lattice.n * (lattice.dimension + 1) * ramps * size
 
 
 def _checked(features: Tensor) -> tuple[Tensor, int]:

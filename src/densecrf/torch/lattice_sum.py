@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-_BLOCK = 256
+BLOCK = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def _merge_by_torch(
         for each, own, factor in zip(lattices, g, factors, strict=True)
     ]
     topology = _topology([each.topology for each in lattices])
-    return topology, torch.cat(read, 1), _aligned(entries), g
+    return topology, torch.cat(read, 1), aligned(entries), g
 
 
 def _merge_by_triton(
@@ -98,24 +98,19 @@ def _merge_by_triton(
     for each, at in zip(lattices, places, strict=False):
         part = each.topology
         entries = len(part.entry_pixel)
-        sizes = (entries, _padded(entries), part.vertices, len(part.segment_vertex))
+        sizes = (entries, padded(entries), part.vertices, len(part.segment_vertex))
         source = (part.corner, part.row_begin, part.entry_pixel, each.entry_weight)
         target = (topology.corner, topology.row_begin, topology.entry_pixel, entry_weight)
         launch(
             kernels.place,
-            (-(-max(_padded(entries), part.vertices + 1) // _BLOCK),),
+            (-(-max(padded(entries), part.vertices + 1) // BLOCK),),
             (
                 *(*source, part.segment_vertex, part.neighbour),
                 *(*target, topology.segment_vertex, topology.neighbour),
                 *(*sizes, at.entry, at.vertex, at.segment, total.vertex),
+                *(part.dimension + 1, at.corner, total.corner, topology.dimension + 1),
             ),
-            {
-                "CORNERS": part.dimension + 1,
-                "FIRST_CORNER": at.corner,
-                "ALL_CORNERS": total.corner,
-                "AXES": topology.dimension + 1,
-                "BLOCK": _BLOCK,
-            },
+            {"BLOCK": BLOCK},
         )
     corner_weight = torch.empty(first.n, total.corner, device=first.device)
     settings = (first.items, first.order, first.workspace, first.triton)
@@ -128,23 +123,18 @@ def _merge_by_triton(
         g.append(torch.empty(first.n, device=first.device))
         launch(
             kernels.read_weights,
-            (-(-first.n // _BLOCK),),
+            (-(-first.n // BLOCK),),
             (
                 *(blurred, topology.corner, each.corner_weight, g[-1], corner_weight),
-                *(first.n, each.scale, float(factor)),
+                *(first.n, each.dimension + 1, at.corner, total.corner),
+                *(each.scale, float(factor)),
             ),
-            {
-                "NORMALIZED": normalized,
-                "CORNERS": each.dimension + 1,
-                "FIRST_CORNER": at.corner,
-                "ALL_CORNERS": total.corner,
-                "BLOCK": _BLOCK,
-            },
+            {"NORMALIZED": normalized, "BLOCK": BLOCK},
         )
         own = slice(at.entry, after.entry)
         weights = (topology.entry_pixel[own], entry_weight[own], g[-1], after.entry - at.entry)
-        blocks = -(-(after.entry - at.entry) // _BLOCK)
-        launch(kernels.scale_entries, (blocks,), weights, {"BLOCK": _BLOCK})
+        blocks = -(-(after.entry - at.entry) // BLOCK)
+        launch(kernels.scale_entries, (blocks,), weights, {"BLOCK": BLOCK})
     return topology, corner_weight, entry_weight, g
 
 
@@ -162,7 +152,7 @@ def _places(parts: Sequence[Topology]) -> list[_Place]:
     places = [_Place(0, 0, 0, 0)]
     for part in parts:
         at = places[-1]
-        entries = _padded(len(part.entry_pixel))
+        entries = padded(len(part.entry_pixel))
         vertex, corner = at.vertex + part.vertices, at.corner + part.dimension + 1
         places.append(_Place(vertex, at.entry + entries, at.segment + entries // SEGMENT, corner))
     return places
@@ -206,7 +196,7 @@ def _topology(parts: Sequence[Topology]) -> Topology:
         begin.append(part.row_begin[:-1] + entry if entry else part.row_begin[:-1])
         segment.append(part.segment_vertex + vertex if vertex else part.segment_vertex)
         vertex = after
-        entry += _padded(len(part.entry_pixel))
+        entry += padded(len(part.entry_pixel))
     # The padding at the end of a lattice's entries falls to its last vertex, without weight.
     begin.append(torch.full((1,), entry, dtype=torch.int32, device=device))
     return Topology(
@@ -216,23 +206,23 @@ def _topology(parts: Sequence[Topology]) -> Topology:
         torch.cat(corner, 1),
         torch.empty(0, dtype=torch.int8, device=device),
         torch.cat(begin),
-        _aligned([part.entry_pixel for part in parts]),
+        aligned([part.entry_pixel for part in parts]),
         torch.cat(segment),
         neighbour,
     )
 
 
-def _padded(entries: int) -> int:
+def padded(entries: int) -> int:
     """Round up to whole segments."""
     return -(-entries // SEGMENT) * SEGMENT
 
 
-def _aligned(columns: Sequence[Tensor]) -> Tensor:
+def aligned(columns: Sequence[Tensor]) -> Tensor:
     """Concatenate, each column beginning at a whole segment; zeros in between."""
     zeros = torch.zeros(SEGMENT, dtype=columns[0].dtype, device=columns[0].device)
     pieces = []
     for column in columns:
         pieces.append(column)
         if len(column) % SEGMENT:
-            pieces.append(zeros[: _padded(len(column)) - len(column)])
+            pieces.append(zeros[: padded(len(column)) - len(column)])
     return torch.cat(pieces)

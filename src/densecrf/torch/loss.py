@@ -13,6 +13,7 @@ from densecrf.torch.device import within_memory
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.validation import as_tensor, check_finite, check_image, check_mask, check_scores
+from densecrf.torch.warm import first_use
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class DenseCRFLoss(nn.Module):
         logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
         check_image(image, logits)
+        first_use(logits.device, logits.shape[1])
 
         def attempt(workspace: int | None) -> Tensor:
             check_finite("logits", logits)

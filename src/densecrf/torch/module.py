@@ -17,18 +17,23 @@ from densecrf.solvers.registry import METHODS
 from densecrf.torch import compiled_core
 from densecrf.torch.batches import BatchResult, batched, energies, working_dtype
 from densecrf.torch.device import within_memory
+from densecrf.torch.dispatch import use_triton
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.one_step_gradient import final_step, smoothed_log
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import TorchProblem
+from densecrf.torch.together import minimise_all, packed
 from densecrf.torch.validation import (
     as_tensor,
+    check_all_finite,
     check_finite,
     check_image,
     check_scores,
+    checked_items,
     looks_bad,
 )
+from densecrf.torch.warm import first_use
 from densecrf.validation import (
     ArgumentError,
     check_choice,
@@ -202,6 +207,7 @@ class DenseCRF(nn.Module):
         logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
         check_image(image, logits)
+        first_use(logits.device, logits.shape[1])
         with torch.autocast(logits.device.type, enabled=False), on_device(logits.device):
             return within_memory(
                 lambda workspace: self._refined(logits, image, workspace),
@@ -211,8 +217,8 @@ class DenseCRF(nn.Module):
     def solve(
         self,
         *,
-        logits: Tensor,
-        image: Tensor,
+        logits: Tensor | Sequence[Tensor],
+        image: Tensor | Sequence[Tensor],
         method: str = "lp",
         gap: float | None = None,
         time_limit: float | None = None,
@@ -221,43 +227,37 @@ class DenseCRF(nn.Module):
     ) -> BatchResult:
         """Minimise the energy of each item; labels, energies and bounds, without gradients.
 
+        Items on a GPU advance together, and each ends by itself.
+
         Parameters
         ----------
         logits, image
-            As for `forward`.
+            As for `forward`; or lists of (C, *spatial) and (k, *spatial), of any sizes.
         method : str
             A method of `densecrf.DenseCRF.solve`: "mf5", "mf", "dc-neg", "prox-lp", "lp", ...
         gap, time_limit, max_iterations, **options
-            As there; the time limit is for each item.
+            As there; the time limit is for all that advance together.
         """
-        logits, image = as_tensor("logits", logits), as_tensor("image", image)
-        check_scores(logits)
-        check_image(image, logits)
         check_choice("method", method, METHODS)
+        stack = not isinstance(logits, (list, tuple))
+        pairs = checked_items(logits, image)
+        first_use(pairs[0][0].device, pairs[0][0].shape[1])
+
+        def solve(problem: Any, stopped: bool) -> Outcome:
+            limits = Limits.checked(gap, time_limit, 0 if stopped else max_iterations)
+            return minimise(problem, method, limits, None, options)
 
         def attempt(workspace: int | None) -> list[Outcome]:
-            check_finite("logits", logits)
-            outcomes: list[Outcome] = []
-            for item in range(len(logits)):
-                problem = self._item(logits, image, item, workspace)
-                stopped = bool(outcomes) and outcomes[-1].interrupted  # by Ctrl-C: cut all short
-                limits = Limits.checked(gap, time_limit, 0 if stopped else max_iterations)
-                outcomes.append(minimise(problem, method, limits, None, options))
-                outcomes[-1].interrupted |= stopped
-            return outcomes
+            check_all_finite("logits", logits)
+            sizes = [self._together(scores, colours) for scores, colours in pairs]
+            return minimise_all(lambda item: self._item(*pairs[item], workspace), sizes, solve)
 
-        plain = torch.autocast(logits.device.type, enabled=False)
-        with torch.no_grad(), plain, on_device(logits.device):
-            outcomes = within_memory(attempt, f"logits of shape {tuple(logits.shape)}")
-        grid = logits.shape[2:]
-        return BatchResult(
-            labels=torch.stack([torch.as_tensor(each.labels).view(grid) for each in outcomes]),
-            marginals=torch.stack([torch.as_tensor(each.y).view(-1, *grid) for each in outcomes]),
-            energy=[each.energy for each in outcomes],
-            lower_bound=[each.lower_bound for each in outcomes],
-            converged=[each.converged for each in outcomes],
-            iterations=[each.iterations for each in outcomes],
-        )
+        device, grids = pairs[0][0].device, [scores.shape[2:] for scores, _ in pairs]
+        plain = torch.autocast(device.type, enabled=False)
+        with torch.no_grad(), plain, on_device(device):
+            what = f"{len(pairs)} items of shape {tuple(pairs[0][0].shape[1:])}"
+            outcomes = within_memory(attempt, what)
+        return packed(outcomes, grids, stack)
 
     def problem(self, logits: Tensor, image: Tensor, workspace: int | None = None) -> TorchProblem:
         """Return the problem of a whole batch as one: its items lie one after the other.
@@ -296,17 +296,21 @@ class DenseCRF(nn.Module):
             raise ArgumentError("logits", ..., remedy)
         return ((self.costs + self.costs.T) / 2).to(unary.device, unary.dtype)
 
-    def _item(self, logits: Tensor, image: Tensor, item: int, workspace: int | None) -> Any:
+    def _item(self, logits: Tensor, image: Tensor, workspace: int | None) -> Any:
         """Return the problem of one finite item, for the compiled core where that can solve it."""
-        one = slice(item, item + 1)
         if not compiled_core.takes(logits, image, self._tensors()):
-            return self.problem(logits[one], image[one], workspace)
+            return self.problem(logits, image, workspace)
         check_finite("image", image)
-        unary = energies(logits[one], torch.float32, self._prior)
-        kernels = [compiled_core.kernel(image[item], *each) for each in self._declared(image)]
+        unary = energies(logits, torch.float32, self._prior)
+        kernels = [compiled_core.kernel(image[0], *each) for each in self._declared(image)]
         costs = self._tree or self._symmetric_costs(unary)
         unary = unary.view(-1, *image.shape[2:])
         return compiled_core.problem(unary, kernels, self.normalization, costs)
+
+    def _together(self, logits: Tensor, image: Tensor) -> int:
+        """Return the size of an item that may be solved together with others, else 0."""
+        alone = compiled_core.takes(logits, image, self._tensors())
+        return 0 if alone or not use_triton(image.float()) else logits.numel()
 
     def _tensors(self) -> list[Tensor | None]:
         return [*self.parameters(), self.costs]
@@ -371,7 +375,8 @@ class DenseCRF(nn.Module):
         check_finite("logits", logits)
         parts = []
         for item in range(len(logits)):
-            problem = self._item(logits, image, item, workspace)
+            one = slice(item, item + 1)
+            problem = self._item(logits[one], image[one], workspace)
             if self.method in ("mf5", "mf"):
                 parts.append(self._mean_field(problem))
                 continue

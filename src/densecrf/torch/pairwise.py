@@ -208,24 +208,37 @@ class Pairwise:
             return filtered(self.merged, values)
         return self.merged.apply(values) if self.repeated is None else self.repeated.apply(values)
 
-    def ordered(self, scores: Tensor, levels: Levels, names: Tensor | None = None) -> Tensor:
+    def ordered(
+        self,
+        scores: Tensor,
+        levels: Levels,
+        names: Sequence[int] | None = None,
+        offsets: Tensor | None = None,
+    ) -> Tensor:
         r"""Return :math:`\tfrac12\sum_b K_{ab}\, s(t_{ai}, t_{bi})` with the order held fixed.
 
         Balanced: without the rounding errors that keep a label's row from adding up to 0. With
-        `names`, (some,) int64, only those labels are filtered, and the others zero.
+        `names`, only those labels are filtered, and the others zero. `offsets` are added to the
+        scores.
         """
         check_deadline()
         scores = scores.detach()
         if self.merged is None:
             return torch.zeros_like(scores)
+        if self.repeated is not None and not self._by_kernel():
+            from densecrf.torch.triton.units import Wanted
+
+            wanted = [Wanted(0, range(len(scores)) if names is None else names, levels)]
+            return self.repeated.ordered(scores, offsets, wanted, 0.5, self.total_mass.view(1))
+        scores = scores if offsets is None else scores + offsets
         if self._by_kernel():
             return self._balanced(self._ordered_by_kernel(scores, levels))
-        if self.repeated is not None:
-            return self.repeated.ordered(scores, names, levels, 0.5, self.total_mass)
         if names is None:
             return self._balanced(0.5 * self.merged.ordered_by(scores, levels))
         part = self._balanced(0.5 * self.merged.ordered_by(scores[names], levels))
-        return torch.zeros_like(scores).index_copy_(0, names, part)
+        out = torch.zeros_like(scores)
+        out[names] = part
+        return out
 
     def _ordered_by_kernel(self, scores: Tensor, levels: Levels) -> Tensor:
         t = levels.of(scores, torch)

@@ -1,9 +1,9 @@
 """What the solvers do to each pixel on its own, over label-major (labels, n) tensors.
 
 Every function runs as one fused Triton kernel where Triton serves, and as plain torch operations
-elsewhere. A batch lies as `items` equal runs of pixels; sums come out per item. Given `plans`,
-which belong to one problem's unaries, self terms and Lipschitz constants, a repeated call costs
-less.
+elsewhere. By Triton, the pixels of a batch's items lie one after the other (`spans`); sums come out
+per item. Given `plans`, which belong to one problem's unaries, self terms and Lipschitz constants,
+a repeated call costs less.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from densecrf.torch.dispatch import Engine, use_triton
+from densecrf.torch.spans import Spans, whole
 from densecrf.torch.triton.launch import launch
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
     from densecrf.torch.triton.plans import Plans
 
-_ELEMENTS = 4096  # labels x pixels of a tile
+ELEMENTS = 4096  # labels x pixels of a tile
+ADD_UP = {"LANES": 8, "TILE": 256}
 
 
 def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
@@ -48,7 +50,8 @@ def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
         return _projected(z)
     z = z.contiguous()
     out = torch.empty_like(z)
-    _Tiles(z).launch(_kernels().project_simplex, (z, out))
+    tiles = _Tiles(z)
+    tiles.launch(_kernels().project_simplex, (z, out, tiles.table))
     return out
 
 
@@ -58,6 +61,7 @@ def mean_field_update(
     y: Tensor,
     own: Tensor,
     *,
+    spans: Spans | None = None,
     engine: Engine = "auto",
     plans: Plans | None = None,
 ) -> Tensor:
@@ -82,15 +86,22 @@ def mean_field_update(
     phi, received, y = phi.contiguous(), received.contiguous(), y.contiguous()
     out = torch.empty_like(phi)
 
-    def work() -> None:
-        _Tiles(phi).launch(_kernels().mean_field, (phi, received, y, own, out))
+    tiles = _Tiles(phi, spans)
 
-    _run(plans, "mean field", (received, y, own, out), work)
+    def work() -> None:
+        tiles.launch(_kernels().mean_field, (phi, received, y, own, out, tiles.table))
+
+    _run(plans, "mean field", (received, y, own, out, tiles.table), work)
     return out
 
 
 def lower_bound(
-    phi: Tensor, r: Tensor, *, factor: float = 1.0, items: int = 1, engine: Engine = "auto"
+    phi: Tensor,
+    r: Tensor,
+    *,
+    factor: float = 1.0,
+    spans: Spans | None = None,
+    engine: Engine = "auto",
 ) -> Tensor:
     """Σ_a min_i (phi_ai + factor · r_ai) of each item, in float64 on the device.
 
@@ -100,11 +111,10 @@ def lower_bound(
     tensor([1.], dtype=torch.float64)
     """
     if not use_triton(phi, engine):
-        return _bound(phi + factor * r, items)
-    tiles = _Tiles(phi, items)
-    parts = tiles.parts(1)
-    tiles.launch(_kernels().lower_bound, (phi.contiguous(), r.contiguous(), parts), factor)
-    return parts.view(items, -1).sum(1)
+        return (phi + factor * r).amin(0).double().sum().view(1)
+    tiles = _Tiles(phi, spans)
+    tensors = (phi.contiguous(), r.contiguous())
+    return tiles.sums(_kernels().lower_bound, tensors, 1, factor)[:, 0]
 
 
 def descend(
@@ -115,6 +125,7 @@ def descend(
     step: Tensor,
     lipschitz: Tensor,
     *,
+    spans: Spans | None = None,
     engine: Engine = "auto",
     plans: Plans | None = None,
 ) -> tuple[Tensor, Tensor]:
@@ -132,21 +143,23 @@ def descend(
     y : Tensor
         (labels, n), the projection.
     sums : Tensor
-        (3,) float64: Σ_a min_i G_ai, ⟨G, v⟩, ⟨lipschitz (v - y), y - previous⟩.
+        (items, 3) float64: Σ_a min_i G_ai, ⟨G, v⟩, ⟨lipschitz (v - y), y - previous⟩.
     """
     if not use_triton(v, engine):
         gradient = phi + r
         y = _projected(v - step * gradient)
         turn = (lipschitz * (v - y)).double() * (y - previous).double()
         sums = [gradient.amin(0).double().sum(), (gradient.double() * v.double()).sum(), turn.sum()]
-        return y, torch.stack(sums)
+        return y, torch.stack(sums).view(1, 3)
     v, phi, r, previous = (x.contiguous() for x in (v, phi, r, previous))
     y = torch.empty_like(v)
 
-    def work() -> Tensor:
-        return _Tiles(v).sums(_kernels().descend, (v, phi, r, previous, step, lipschitz, y), 3)
+    tiles = _Tiles(v, spans)
 
-    return y, _run(plans, "descend", (v, r, previous, step, y), work)
+    def work() -> Tensor:
+        return tiles.sums(_kernels().descend, (v, phi, r, previous, step, lipschitz, y), 3)
+
+    return y, _run(plans, "descend", (v, r, previous, step, y, tiles.table), work)
 
 
 def icm_moves(
@@ -156,6 +169,7 @@ def icm_moves(
     row: Tensor,
     labels: Tensor,
     *,
+    spans: Spans | None = None,
     engine: Engine = "auto",
     plans: Plans | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,7 +184,7 @@ def icm_moves(
     own_mass : Tensor
         (n,), what of that is the pixel's own.
     row : Tensor
-        (labels,) int32, each label's row of `received`, or -1.
+        (items, labels) int32, each label's row of `received`, or -1.
     labels : Tensor
         (n,) int64.
 
@@ -181,10 +195,11 @@ def icm_moves(
     gain : Tensor
         (n,), what they gain.
     sums : Tensor
-        (5,) float64: unary energy, mass of agreeing pairs, all mass received, movers, and pixels
-        whose own label has no row (they make the rest meaningless).
+        (items, 5) float64: unary energy, mass of agreeing pairs, all mass received, movers, and
+        pixels whose own label has no row (they make the rest meaningless).
     """
     if not use_triton(phi, engine):
+        (row,) = row
         agreeing = torch.where((row >= 0).unsqueeze(1), received[row.long().clamp(min=0)], 0.0)
         index = labels.unsqueeze(0)
         agreeing = agreeing.scatter_add(0, index, -own_mass.unsqueeze(0))
@@ -195,57 +210,91 @@ def icm_moves(
         own = [x.gather(0, index).sum(dtype=torch.float64) for x in (phi, agreeing)]
         counts = [(gain > 0).sum().double(), (row[labels] < 0).sum().double()]
         total = agreeing.sum(dtype=torch.float64)
-        return best, gain, torch.stack([*own, total, *counts])
+        return best, gain, torch.stack([*own, total, *counts]).view(1, 5)
     received = received.contiguous()
     best, gain = torch.empty_like(labels), torch.empty_like(own_mass)
+    tiles = _Tiles(phi, spans)
 
     def work() -> Tensor:
         tensors = (phi.contiguous(), received, own_mass, row, labels, best, gain)
-        return _Tiles(phi).sums(_kernels().alternatives, tensors, 5)
+        return tiles.sums(_kernels().alternatives, tensors, 5)
 
-    tensors = (received, row, labels, best, gain)
+    tensors = (received, row, labels, best, gain, tiles.table)
     return best, gain, _run(plans, "icm moves", tensors, work)
 
 
-def balanced(
-    values: Tensor,
-    mass: Tensor,
-    total: Tensor,
-    names: Tensor | None = None,
-    *,
-    engine: Engine = "auto",
-) -> Tensor:
-    """Subtract a multiple of `mass` from each row, or those named, so that it sums to zero.
+def balanced(values: Tensor, mass: Tensor, total: Tensor) -> Tensor:
+    """Subtract a multiple of `mass` from each row so that it sums to zero.
 
     Parameters
     ----------
     values : Tensor
-        (rows, n); may be overwritten.
+        (rows, n).
     mass : Tensor
         (n,).
     total : Tensor
         Sum of `mass`, a float64 scalar on the device.
-    names : Tensor, optional
-        (some,) int64; the other rows must be zero.
 
     Examples
     --------
     >>> balanced(torch.tensor([[1.0, 3.0]]), torch.ones(2), torch.tensor(2.0).double())
     tensor([[-1.,  1.]])
     """
-    if not use_triton(values, engine):
-        excess = values.sum(1, dtype=torch.float64) / total
-        return torch.addcmul(values, excess.to(values.dtype).unsqueeze(1), mass, value=-1)
-    values = values.contiguous()
-    listed = values if names is None else names
-    rows, n = len(listed), values.shape[1]
-    blocks = -(-n // _ELEMENTS)
-    parts = torch.empty(rows, blocks, dtype=torch.float64, device=values.device)
-    sizes = {"SOME": names is not None, "BLOCK": _ELEMENTS}
-    launch(_kernels().row_sums, (blocks, rows), (values, listed, parts, n), sizes)
-    arguments = (values, listed, parts, mass, total, n)
-    launch(_kernels().balance, (blocks, rows), arguments, {**sizes, "TILE": 64})
-    return values
+    excess = values.sum(1, dtype=torch.float64) / total
+    return torch.addcmul(values, excess.to(values.dtype).unsqueeze(1), mass, value=-1)
+
+
+def extents(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
+    """Return the least of each node's (nodes + offsets) and of their negatives, by Triton.
+
+    Parameters
+    ----------
+    nodes, offsets : Tensor
+        (nodes, n), contiguous.
+    spans : Spans
+        The items.
+
+    Returns
+    -------
+    Tensor
+        (items, nodes, 2).
+    """
+    n, count = nodes.shape[1], len(nodes)
+    blocks = -(-spans.pixels // ELEMENTS)
+    parts = torch.empty(spans.items, count, blocks, 2, device=nodes.device)
+    given = nodes if offsets is None else offsets
+    launch(
+        _kernels().extents,
+        (blocks, spans.items, count),
+        (nodes, given, parts, spans.table, n),
+        {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
+    )
+    return parts.amin(2)
+
+
+def compress(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
+    """Return `densecrf.projections.compressed` potentials nodes + offsets, by Triton.
+
+    The items' numbers are the span and the edge.
+    """
+    out = torch.empty_like(nodes)
+    given = nodes if offsets is None else offsets
+    launch(
+        _kernels().compress,
+        (-(-spans.pixels // ELEMENTS), spans.items, len(nodes)),
+        (nodes, given, extents(nodes, offsets, spans), out, spans.table, nodes.shape[1]),
+        {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
+    )
+    return out
+
+
+def extrapolate(y: Tensor, previous: Tensor, spans: Spans) -> Tensor:
+    """Return previous + s (y - previous), s the item's first number, by Triton."""
+    out = torch.empty_like(y)
+    grid = (-(-spans.pixels // ELEMENTS), spans.items, len(y))
+    tensors = (y, previous, out, spans.table, y.shape[1])
+    launch(_kernels().extrapolate, grid, tensors, {"BLOCK": ELEMENTS})
+    return out
 
 
 def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
@@ -258,10 +307,10 @@ def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
     """
     if not use_triton(u, engine):
         return (u.double() * v.double()).sum()
-    blocks = -(-u.numel() // _ELEMENTS)
+    blocks = -(-u.numel() // ELEMENTS)
     parts = torch.empty(blocks, dtype=torch.float64, device=u.device)
     tensors = (u.contiguous(), v.contiguous(), parts)
-    launch(_kernels().inner, (blocks,), (*tensors, u.numel()), {"BLOCK": _ELEMENTS})
+    launch(_kernels().inner, (blocks,), (*tensors, u.numel()), {"BLOCK": ELEMENTS})
     return parts.sum()
 
 
@@ -278,36 +327,36 @@ def _run(
     return work() if plans is None else plans.run(key, tensors, work)
 
 
+def tile_constants(labels: int) -> tuple[dict[str, int], int]:
+    """Return constants and warps of the kernels whose tiles have all labels."""
+    lanes = 1 << (labels - 1).bit_length()
+    block = min(256, max(16, ELEMENTS // lanes))
+    warps = min(8, max(1, lanes * block // 1024))  # few enough numbers a thread for registers
+    return {"LANES": lanes, "BLOCK": block}, warps
+
+
 class _Tiles:
     """A launch over all pixels of (labels, n) values, each tile of them with all labels."""
 
-    def __init__(self, values: Tensor, items: int = 1) -> None:
+    def __init__(self, values: Tensor, spans: Spans | None = None) -> None:
         labels, n = values.shape
-        lanes = 1 << (labels - 1).bit_length()
-        block = min(256, max(16, _ELEMENTS // lanes))
-        self._sizes = (n, n // items)
-        self._grid = (-(-(n // items) // block), items)
-        self._shape = {"LABELS": labels, "LANES": lanes, "BLOCK": block}
-        self._warps = 1 if lanes <= 32 else min(8, max(4, lanes * block // 4096))
-        self._device = values.device
+        self._shape, self._warps = tile_constants(labels)
+        self.table, self._items, pixels = whole(n, values.device) if spans is None else spans
+        self._sizes = (n, labels)
+        self._blocks = -(-pixels // self._shape["BLOCK"])
 
     def launch(self, kernel: Any, tensors: Sequence[Tensor], *numbers: float) -> None:
-        """Launch a kernel whose arguments are `tensors`, both sizes, and `numbers`."""
+        """Launch a kernel whose arguments are `tensors`, the sizes, and `numbers`."""
         arguments = (*tensors, *self._sizes, *numbers)
-        launch(kernel, self._grid, arguments, self._shape, self._warps)
+        launch(kernel, (self._blocks, self._items), arguments, self._shape, self._warps)
 
-    def parts(self, columns: int) -> Tensor:
-        """Return room for each tile's float64 sums, item after item: (tiles, columns)."""
-        blocks, items = self._grid
-        return torch.empty(blocks * items, columns, dtype=torch.float64, device=self._device)
-
-    def sums(self, kernel: Any, tensors: Sequence[Tensor], columns: int) -> Tensor:
-        """Launch a kernel that also takes room for its tiles' sums; return them added up."""
-        parts = self.parts(columns)
-        self.launch(kernel, (*tensors, parts))
-        out = torch.empty(columns, dtype=torch.float64, device=self._device)
-        sizes = {"COLUMNS": columns, "LANES": 1 << (columns - 1).bit_length(), "TILE": 256}
-        launch(_kernels().add_up, (1,), (parts, out, len(parts)), sizes)
+    def sums(self, kernel: Any, tensors: Sequence[Tensor], columns: int, *numbers: float) -> Tensor:
+        """Launch a kernel that also takes room for its tiles' sums; return them per item."""
+        shape, device = (self._items, self._blocks, columns), self.table.device
+        parts = torch.empty(shape, dtype=torch.float64, device=device)
+        self.launch(kernel, (*tensors, parts, self.table), *numbers)
+        out = torch.empty(self._items, columns, dtype=torch.float64, device=device)
+        launch(_kernels().add_up, (self._items,), (parts, out, *shape[1:]), ADD_UP)
         return out
 
 
@@ -321,7 +370,3 @@ def _projected(z: Tensor) -> Tensor:
     thresholds = (sorted_z.cumsum(0) - 1) / count
     support = (sorted_z > thresholds).sum(0, keepdim=True)
     return (z - thresholds.gather(0, support - 1)).clamp(min=0)
-
-
-def _bound(values: Tensor, items: int) -> Tensor:
-    return values.amin(0).double().view(items, -1).sum(1)

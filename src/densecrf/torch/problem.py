@@ -7,8 +7,6 @@ are made of (`apply`, `messages`, `softmax`, `project`, `dual_point`) pass them 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,19 +14,23 @@ import torch
 
 from densecrf.problem_base import Calls, Moves, ProblemBase
 from densecrf.torch.autograd import projected
-from densecrf.torch.dispatch import RAMPS
 from densecrf.torch.pixelwise import (
+    compress,
     descend,
+    extents,
     icm_moves,
     inner,
     lower_bound,
     mean_field_update,
     project_simplex,
 )
+from densecrf.torch.spans import Spans, whole
 from densecrf.torch.triton.plans import Plans
 from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from densecrf.compatibility import LabelTree
@@ -83,7 +85,7 @@ class TorchProblem(ProblemBase):
         self.calls = Calls()
         self._plans = Plans()
         self._indices: dict[tuple[int, ...], Tensor] = {}
-        self._occurring: tuple[Tensor, Tensor] | None = None
+        self._occurring: tuple[list[int], Tensor] | None = None
         self._where = {"device": unary.device}
         self._use_tree(tree)
 
@@ -126,7 +128,12 @@ class TorchProblem(ProblemBase):
         return r
 
     def _extents(self, nodes: Tensor, offsets: Tensor | None) -> Any:
-        u = nodes.detach() if offsets is None else nodes.detach() + offsets
+        nodes = nodes.detach()
+        if self._triton:
+            given = None if offsets is None else offsets.contiguous()
+            found = extents(nodes.contiguous(), given, whole(self.n, nodes.device))
+            return found[0].cpu().numpy() * np.array([1, -1], np.float32)
+        u = nodes if offsets is None else nodes + offsets
         return torch.stack(torch.aminmax(u, dim=1), 1).cpu().numpy()
 
     def _half_ordered(
@@ -137,20 +144,23 @@ class TorchProblem(ProblemBase):
         levels: Levels,
         order: str,  # noqa: ARG002 - the levels say whether it is soft or hard
     ) -> Tensor:
-        u = nodes if offsets is None else nodes + offsets
         if levels.scale == 0:
-            return 0 * u
+            return 0 * nodes
         # Most labels are zero everywhere after a while: without an order, r is zero.
         varied = np.flatnonzero(extents[:, 0] < extents[:, 1]).tolist()
-        if self._triton:
-            ramps = -(-levels.ramps // RAMPS) * RAMPS  # those above the highest stay empty
-            levels = replace(levels, count=ramps + 1)
-            varied = _rounded_up(varied, len(u))
-        if len(varied) == len(u) or torch.is_grad_enabled():
-            return self.pairwise.ordered(u, levels)
-        if not varied:
-            return torch.zeros_like(u)
-        return self.pairwise.ordered(u, levels, self._index(varied))
+        if not varied and not torch.is_grad_enabled():
+            return torch.zeros_like(nodes)
+        everything = len(varied) == len(nodes) or torch.is_grad_enabled()
+        return self._ordered_planes(nodes, levels, None if everything else varied, offsets)
+
+    def _ordered_planes(
+        self,
+        nodes: Tensor,
+        levels: Levels,
+        names: Sequence[int] | None,
+        offsets: Tensor | None,
+    ) -> Tensor:
+        return self.pairwise.ordered(nodes, levels, names, offsets)
 
     # --- double precision -------------------------------------------------------------------
 
@@ -194,6 +204,10 @@ class TorchProblem(ProblemBase):
 
     # --- values -----------------------------------------------------------------------------
 
+    def estimate(self, labels: Tensor) -> float:
+        """Return the energy in single precision, by one filter call of all kernels."""
+        return self.icm_moves(labels).energy
+
     def icm_moves(self, labels: Tensor) -> Moves:
         """Return the ICM move of every pixel, with one filter call.
 
@@ -219,25 +233,28 @@ class TorchProblem(ProblemBase):
         best, gain, sums = icm_moves(
             self.unary, received, self.diagonal, row, labels, plans=self._plans
         )
-        unary, agreeing, mass, movers, missing = sums.tolist()
+        unary, agreeing, mass, movers, missing = sums[0].tolist()
         if missing:
             return None
         return Moves(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
 
-    def _presence(self, labels: Tensor, names: Tensor) -> Tensor:
-        """Filter the indicators of the labels named."""
+    def _presence(self, labels: Tensor, names: list[int]) -> Tensor:
+        """Filter the indicators of the labels named; the other labels' planes are meaningless."""
+        out = torch.empty_like(self.unary)
         if self.pairwise.repeated is not None:
-            return self.pairwise.repeated.presence(labels, names)
-        return self.pairwise.apply((labels == names.unsqueeze(1)).to(self.unary.dtype))
+            from densecrf.torch.triton.units import Wanted
 
-    def _find_occurring(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the labels that occur, and some more, and each label's place among them."""
+            return self.pairwise.repeated.presence(labels, [Wanted(0, names)], out)
+        own = (labels == self._index(names).unsqueeze(1)).to(self.unary.dtype)
+        out[names] = self.pairwise.apply(own)
+        return out
+
+    def _find_occurring(self, labels: Tensor) -> tuple[list[int], Tensor]:
+        """Return the labels that occur, and for each label itself, or -1 where it does not."""
         counts = torch.bincount(labels, minlength=self.n_labels).tolist()
         names = [label for label in range(self.n_labels) if counts[label] > 0]
-        if self._triton:
-            names = _rounded_up(names, self.n_labels)
-        row = [names.index(label) if label in names else -1 for label in range(self.n_labels)]
-        return self._index(names), torch.tensor(row, dtype=torch.int32, device=labels.device)
+        row = [label if counts[label] > 0 else -1 for label in range(self.n_labels)]
+        return names, torch.tensor([row], dtype=torch.int32, device=labels.device)
 
     def _index(self, rows: list[int]) -> Tensor:
         """Return a list of rows as a tensor, kept: sending it to the device takes time."""
@@ -285,7 +302,7 @@ class TorchProblem(ProblemBase):
     ) -> tuple[Tensor, float, float, float]:
         """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
         y, sums = descend(v, self.unary, r, previous, step, self.lipschitz, plans=self._plans)
-        least, value, uphill = sums.tolist()
+        least, value, uphill = sums[0].tolist()
         return y, least, value, uphill
 
     def unary_marginals(self) -> Tensor:
@@ -304,6 +321,14 @@ class TorchProblem(ProblemBase):
     def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
         """Return `y` + `share` · (`y` - `previous`)."""
         return torch.lerp(previous, y, 1 + share)
+
+    def update_multipliers(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
+        """Return the potentials z + `y`, compressed; see `ProblemSteps.update_multipliers`."""
+        if not self._triton:
+            potentials: Tensor = super().update_multipliers(z, y, span, edge)
+            return potentials
+        spans = Spans.of([(0, self.n)], y.device, [(span, edge)])
+        return compress(self.nodes(y).contiguous(), z, spans)
 
     def apply_moves(self, labels: Tensor, moves: Moves, most: int) -> Tensor:
         """Return `labels` after the `most` moves that gain most."""
@@ -344,17 +369,3 @@ class TorchProblem(ProblemBase):
         """Return NumPy's array as a tensor of the problem's."""
         tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self.unary.device)
         return tensor.to(self.unary.dtype) if tensor.is_floating_point() else tensor
-
-
-def _rounded_up(chosen: list[int], of: int) -> list[int]:
-    """Return `chosen` and some others below `of`: Triton's kernels are compiled for a few counts.
-
-    Examples
-    --------
-    >>> _rounded_up([1, 4, 5], 9)
-    [1, 4, 5, 0]
-    """
-    count = len(chosen)
-    wanted = 1 << (count - 1).bit_length() if 0 < count <= 8 else -(-count // 8) * 8
-    others = (i for i in range(of) if i not in chosen)
-    return [*chosen, *islice(others, wanted - count)]

@@ -64,6 +64,30 @@ def check_image(image: torch.Tensor, logits: torch.Tensor) -> None:
         raise ArgumentError("image", ..., f"dtype {image.dtype} holds no real numbers")
 
 
+def checked_items(logits: Any, image: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return logits (1, C, *spatial) and image (1, k, *spatial) of each item, checked.
+
+    `logits` and `image` are batches, or lists of items of any sizes.
+    """
+    if isinstance(logits, (list, tuple)):
+        if not isinstance(image, (list, tuple)):
+            raise ArgumentError("logits", ..., "a list; give a tensor, or lists of both")
+        if len(image) != len(logits) or not logits:
+            raise ArgumentError("image", ..., f"{len(image)} images for {len(logits)} logits")
+        scores = [as_tensor(f"logits[{i}]", each)[None] for i, each in enumerate(logits)]
+        colours = [as_tensor(f"image[{i}]", each)[None] for i, each in enumerate(image)]
+        for one, own in zip(scores, colours, strict=True):
+            check_scores(one)
+            check_image(own, one)
+            if (one.shape[1], one.device) != (scores[0].shape[1], scores[0].device):
+                raise ArgumentError("logits", ..., "items differ in classes or device")
+        return list(zip(scores, colours, strict=True))
+    logits, image = as_tensor("logits", logits), as_tensor("image", image)
+    check_scores(logits)
+    check_image(image, logits)
+    return list(zip(logits.split(1), image.split(1), strict=True))
+
+
 def check_mask(name: str, mask: Any, logits: torch.Tensor) -> torch.Tensor:
     """Return a mask (N, *spatial) or (N, 1, *spatial) as (N, *spatial) of bool."""
     grid = (logits.shape[0], *logits.shape[2:])
@@ -101,6 +125,15 @@ def check_finite(name: str, value: torch.Tensor) -> None:
             float(value[index]),
             "is not finite; clean it first (torch.nan_to_num)",
         )
+
+
+def check_all_finite(name: str, value: Any) -> None:
+    """Refuse NaN and infinities in a batch, or in a list of items."""
+    if isinstance(value, (list, tuple)):
+        for item, each in enumerate(value):
+            check_finite(f"{name}[{item}]", as_tensor(name, each))
+    else:
+        check_finite(name, as_tensor(name, value))
 
 
 def looks_bad(value: torch.Tensor) -> torch.Tensor:

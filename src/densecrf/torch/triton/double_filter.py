@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch.dispatch import RAMPS
 from densecrf.torch.lattice import on_device
 from densecrf.torch.triton import filter as engine
+from densecrf.torch.triton.units import Wanted, in_groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from densecrf.torch.lattice import Lattice
-
-_PLAIN, _ORDERED = 32, 8  # most labels at once: few kernels to compile, little scratch memory
 
 
 class DoubleFilter:
@@ -58,36 +56,23 @@ class DoubleFilter:
 
         `mass` are the row sums of K, (n,).
         """
-        # Ramps above the highest stay empty.
-        return self._filter(t, -(-ramps // RAMPS) * RAMPS, mass)
+        return self._filter(t, ramps, mass)
 
     def _filter(self, values: Tensor, ramps: int, mass: Tensor | None) -> Tensor:
-        count, n = values.shape
-        block = self._at_once(ramps)
-        rest = count % block
-        rounded = count - rest + (engine.padded(rest) if rest else 0)
-        out = torch.empty(rounded, n, dtype=torch.float64, device=values.device)
+        values = values.contiguous()
+        out = torch.empty_like(values)
         with on_device(values.device):
-            for first in range(0, rounded, block):
-                part = out[first : first + block]
-                rows = _rows(values[first : first + block], len(part))
-                for c, (lattice, scales) in enumerate(self._terms):
-                    own = mass if c == 0 else None
-                    engine.filter_scaled(lattice, rows, ramps, own, scales, part, c > 0)
-        return out[:count]
-
-    def _at_once(self, ramps: int) -> int:
-        """Labels whose rows fit into the workspace together: a power of two."""
-        most = _ORDERED if ramps else _PLAIN
-        for lattice, _ in self._terms:
-            label = lattice.slots * lattice.row_count * max(ramps, 1) * 8
-            while most > 1 and most * label > lattice.workspace:
-                most //= 2
-        return most
-
-
-def _rows(values: Tensor, labels: int) -> Tensor:
-    """Transpose planes to rows of pixels, filled up with zeros to so many labels."""
-    rows = values.new_zeros(values.shape[1], labels)
-    rows[:, : len(values)] = values.T
-    return rows
+            for c, (lattice, scales) in enumerate(self._terms):
+                own = 0.0 if c else 1.0
+                wanted = [Wanted(item, range(len(values))) for item in range(len(lattice.spans))]
+                for units in in_groups(lattice, wanted, ramps, size=8):
+                    rows = engine.to_rows(values, units, None)
+                    blurred = engine.blur_rows(lattice, rows, units, ramps, scales)
+                    given = values if mass is None else mass
+                    engine.slice_rows(
+                        *(lattice, blurred, rows, units, ramps, out, given),
+                        mass_factor=own,
+                        add=c > 0,
+                        scales=scales,
+                    )
+        return out

@@ -9,7 +9,9 @@ import torch
 
 from densecrf.torch.topology import SEGMENT
 from densecrf.torch.triton import filter_kernels as kernels
+from densecrf.torch.triton import plane_kernels
 from densecrf.torch.triton.launch import launch
+from densecrf.torch.triton.units import Units, Wanted, in_groups, split_ramps, width
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,75 +24,17 @@ if TYPE_CHECKING:
 class Shapes:
     """Sizes of the kernels' tiles: elements, (most channels,) warps; measured on an H200."""
 
-    splat: tuple[int, int] = (128, 1)  # entries x lanes
-    join: tuple[int, int] = (8, 256)  # segments, most channels
+    splat: tuple[int, int, int] = (128, 32, 1)  # entries x lanes of 4 bytes, most entries
     slice: tuple[int, int] = (256, 4)  # pixels x lanes
-    blur: tuple[int, int, int] = (512, 64, 1)  # rows x channels
+    blur: tuple[int, int, int] = (512, 32, 1)  # rows x channels; 8 channels where rows are short
 
 
 SHAPES = Shapes()
-
-
-def to_rows(scores: Tensor, levels: Levels | None, names: Tensor | None = None) -> Tensor:
-    """Transpose (labels, n) scores, or those named, to (n, pitch) levels, or plain values."""
-    n = scores.shape[1]
-    labels = len(scores if names is None else names)
-    scores = scores if scores.stride(1) == 1 else scores.contiguous()
-    rows, sizes = _empty_rows(n, labels, scores.device)
-    low, scale, top = (levels.low, levels.scale, float(levels.ramps)) if levels else (0.0, 1.0, 0.0)
-    launch(
-        kernels.to_rows,
-        (-(-n // sizes["BLOCK"]),),
-        (scores, rows, scores if names is None else names, n, scores.stride(0), low, scale, top),
-        {
-            "LABELS": labels,
-            "PITCH": rows.shape[1],
-            "LEVELS": levels is not None,
-            "HARD": levels is not None and levels.hard,
-            "SOME": names is not None,
-            **sizes,
-        },
-    )
-    return rows
-
-
-LEVELS_AT = 5  # place of `low` and `scale` among the arguments of a filter call's first launch
-
-
-def indicator_rows(labels: Tensor, names: Tensor) -> Tensor:
-    """Return (n, pitch) indicators of the labels named."""
-    n = len(labels)
-    rows, sizes = _empty_rows(n, len(names), labels.device)
-    constants = {"LABELS": len(names), "PITCH": rows.shape[1], **sizes}
-    grid = (-(-n // sizes["BLOCK"]),)
-    launch(kernels.indicator_rows, grid, (labels, rows, names, n), constants)
-    return rows
-
-
-def _empty_rows(n: int, labels: int, device: torch.device) -> tuple[Tensor, dict[str, int]]:
-    """Return rows to fill, and the shape of the tiles that do it."""
-    pitch = padded(labels)
-    lanes = _power_of_two(pitch)
-    rows = torch.empty(n, pitch, dtype=torch.float32, device=device)
-    return rows, {"LANES": lanes, "BLOCK": max(16, 2048 // lanes)}
-
-
-def filter_rows(
-    lattice: Lattice,
-    rows: Tensor,
-    levels: Levels | None,
-    out: Tensor,
-    factor: float,
-    add: bool,
-    names: Tensor | None = None,
-) -> None:
-    """Write (or add) `factor` times the filtered rows to the rows of `out`, or those named."""
-    labels = len(out if names is None else names)
-    ramps = levels.ramps if levels else 0
-    blurred = _blurred(lattice, rows, labels, ramps)
-    mass = lattice.mass if levels else rows
-    factors = (factor * lattice.scale, factor)
-    _slice(lattice, blurred, rows, ramps, mass, out, factors, add, names)
+SHORT = 8  # channels of a short row
+CORNERS = 3  # that a slice reads at once
+SUMMED = 4096  # pixels of a block of row sums
+SUMS = 64  # that a balance adds at once
+JOIN = {"SEGMENT": SEGMENT, "TILE": 8, "BLOCK": 64}
 
 
 class Scales(NamedTuple):
@@ -100,131 +44,212 @@ class Scales(NamedTuple):
     read: Tensor
 
 
-def filter_scaled(
+class Blurred(NamedTuple):
+    """A workspace (slots, rows, channels), and the slot with the units' rows of vertices."""
+
+    work: Tensor
+    slot: int
+
+
+def filter_planes(
     lattice: Lattice,
-    rows: Tensor,
-    ramps: int,
-    mass: Tensor | None,
-    scales: Scales,
+    planes: Tensor,
+    levels: Levels | None,
     out: Tensor,
-    add: bool,
+    factor: float = 1.0,
+    *,
+    add: bool = False,
 ) -> None:
-    """Write (or add) read_a Σ_b k_ab g_b v_b to `out`, in the rows' precision.
+    """Write (or add) `factor` times the filtered planes (labels, n) to the planes `out`."""
+    planes = planes if planes.stride(1) == 1 else planes.contiguous()
+    ramps = levels.ramps if levels else 0
+    wanted = [Wanted(item, range(len(planes)), levels) for item in range(len(lattice.spans))]
+    mass = lattice.mass if levels else planes
+    for units in in_groups(lattice, wanted, ramps):
+        rows = to_rows(planes, units, levels)
+        blurred = blur_rows(lattice, rows, units, ramps)
+        slice_rows(lattice, blurred, rows, units, ramps, out, mass, factor, add=add)
 
-    The filter's own scale is in `read`. With `ramps` the rows are levels, and the ordered filter
-    is what is written, its first term from `mass`, or without that term.
-    """
-    blurred = _blurred(lattice, rows, len(out), ramps, scales)
-    factors = (1.0, 0.0 if mass is None else 1.0)
-    given = rows if mass is None else mass
-    _slice(lattice, blurred, rows, ramps, given, out, factors, add, scales=scales)
+
+def empty_rows(units: Units, like: Tensor) -> Tensor:
+    """Return rows of pixels to fill, in the precision of `like`."""
+    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    return torch.empty(units.rows, units.lanes, dtype=dtype, device=like.device)
 
 
-def _slice(
+def to_rows(
+    planes: Tensor,
+    units: Units,
+    levels: Levels | None,
+    rows: Tensor | None = None,
+    offsets: Tensor | None = None,
+) -> Tensor:
+    """Transpose planes (labels, n), with offsets added, to rows of levels, or of plain values."""
+    rows = empty_rows(units, planes) if rows is None else rows
+    kind = 0 if levels is None else 1 + levels.hard
+    constants = row_constants(units.lanes)
+    grid = (-(-units.pixels // constants["BLOCK"]), units.count)
+    given = planes if offsets is None else offsets
+    arguments = (planes, given, rows, units.table, planes.stride(0))
+    constants = {"LEVELS": kind, "OFFSETS": offsets is not None, **constants}
+    launch(plane_kernels.to_rows, grid, arguments, constants)
+    return rows
+
+
+def indicator_rows(labels: Tensor, units: Units, rows: Tensor) -> Tensor:
+    """Write the indicators of the units' labels into rows of pixels."""
+    constants = row_constants(units.lanes)
+    grid = (-(-units.pixels // constants["BLOCK"]), units.count)
+    launch(plane_kernels.indicator_rows, grid, (labels, rows, units.table), constants)
+    return rows
+
+
+def row_constants(lanes: int) -> dict[str, int]:
+    """Return the constants of the kernels that make rows of pixels."""
+    return {"LANES": lanes, "BLOCK": 2048 // lanes}
+
+
+def blur_rows(
     lattice: Lattice,
-    blurred: Tensor,
     rows: Tensor,
+    units: Units,
     ramps: int,
-    mass: Tensor,
+    scales: Scales | None = None,
+    work: Tensor | None = None,
+) -> Blurred:
+    """Splat rows of pixels onto the vertices and blur."""
+    if work is None:
+        work = empty_work(lattice, rows, units, ramps)
+    _splat(lattice, rows, units, ramps, work, scales)
+    return Blurred(work, _blur(lattice, units, work))
+
+
+def empty_work(lattice: Lattice, rows: Tensor, units: Units, ramps: int) -> Tensor:
+    """Return the workspace of `blur_rows`."""
+    shape = (lattice.slots, units.work, width(units.lanes, ramps))
+    return torch.empty(shape, dtype=rows.dtype, device=rows.device)
+
+
+def slice_rows(
+    lattice: Lattice,
+    blurred: Blurred,
+    rows: Tensor,
+    units: Units,
+    ramps: int,
     out: Tensor,
-    factors: tuple[float, float],
-    add: bool,
-    names: Tensor | None = None,
+    mass: Tensor,
+    factor: float = 1.0,
+    *,
+    mass_factor: float | None = None,
+    add: bool = False,
     scales: Scales | None = None,
 ) -> None:
-    labels = len(out if names is None else names)
-    topology = lattice.topology
-    lanes = _power_of_two(labels)
-    elements, warps = SHAPES.slice
-    block = max(8, elements // lanes)
+    """Write (or add) what the pixels read of their vertices to the planes `out` (labels, n).
+
+    With `scales`, what a pixel receives is multiplied by its own factor in the place of `factor`
+    and the lattice's scale; `mass_factor` is 0 where `mass` is left out.
+    """
+    constants = slice_constants(units.lanes, ordered=ramps > 0, scaled=scales is not None)
     read = lattice.corner_weight if scales is None else scales.read
-    sizes = (lattice.n, out.stride(0), *factors, 1)
+    _, slot_rows, channels = blurred.work.shape
+    run, runs = split_ramps(ramps)
+    first_row = blurred.slot * slot_rows
+    sizes = (channels // 4, run * runs, lattice.topology.corner.shape[1], first_row)
+    factors = (factor * lattice.scale, factor if mass_factor is None else mass_factor)
+    tensors = (lattice.topology.corner, lattice.corner_weight, read, mass, out, units.table)
     launch(
-        kernels.slice_rows,
-        (-(-lattice.n // block),),
-        (
-            *(blurred, rows, topology.corner, lattice.corner_weight, read, mass, out),
-            *(out if names is None else names, *sizes),
-        ),
-        {
-            "CORNERS": topology.corner.shape[1],
-            "LABELS": labels,
-            "PITCH": rows.shape[1],
-            "RAMPS": ramps,
-            "WIDTH": blurred.shape[1],
-            "ADD": add,
-            "SOME": names is not None,
-            "SCALED": scales is not None,
-            "LANES": lanes,
-            "BLOCK": block,
-        },
-        warps,
+        plane_kernels.slice_rows,
+        (-(-units.pixels // constants["BLOCK"]), units.count),
+        (blurred.work, rows, *tensors, *sizes, out.stride(0), *factors, int(add), 1),
+        constants,
+        SHAPES.slice[1],
     )
 
 
-def blurred_rows(lattice: Lattice, rows: Tensor, channels: int) -> Tensor:
-    """Splat and blur rows of pixels into rows of vertices."""
-    return _blurred(lattice, rows, channels, 0)[: lattice.vertices, :channels]
+def slice_constants(lanes: int, *, ordered: bool, scaled: bool) -> dict[str, int]:
+    """Return the constants of the slice."""
+    block = SHAPES.slice[0] // lanes
+    fixed = {"CORNERS": CORNERS, "LANES": lanes, "BLOCK": block}
+    return {"ORDERED": ordered, "SCALED": scaled, **fixed}
 
 
-def _blurred(
-    lattice: Lattice, rows: Tensor, labels: int, ramps: int, scales: Scales | None = None
-) -> Tensor:
-    shape = (lattice.slots, lattice.row_count, padded(labels * max(ramps, 1)))
-    work = torch.empty(shape, dtype=rows.dtype, device=rows.device)
-    _splat(lattice, rows, work, labels, ramps, scales)
-    return work[_blur(lattice, work)]
+def balance(out: Tensor, units: Units, mass: Tensor, totals: Tensor, parts: Tensor) -> None:
+    """Subtract a multiple of `mass` from each of the units' planes so that it sums to zero.
+
+    `parts` is scratch memory, see `empty_parts`; `totals` are the sums of `mass` of all items.
+    """
+    grid = (-(-units.pixels // SUMMED), units.count * units.lanes)
+    constants = sum_constants(units.lanes)
+    launch(plane_kernels.row_sums, grid, (out, parts, units.table, out.stride(0)), constants)
+    tensors = (out, mass, totals, parts, units.table, out.stride(0))
+    launch(plane_kernels.balance, grid, tensors, {**constants, "TILE": SUMS})
+
+
+def sum_constants(lanes: int) -> dict[str, int]:
+    """Return the constants of the row sums."""
+    return {"LANES": lanes, "BLOCK": SUMMED}
+
+
+def empty_parts(units: Units, like: Tensor) -> Tensor:
+    """Return the scratch memory of `balance`."""
+    shape = (units.count * units.lanes, -(-units.pixels // SUMMED))
+    return torch.empty(shape, dtype=torch.float64, device=like.device)
+
+
+def blurred_planes(lattice: Lattice, planes: Tensor) -> Tensor:
+    """Splat and blur planes (channels, n); returns them at the vertices, (vertices, channels)."""
+    out = torch.empty(lattice.vertices, len(planes), device=planes.device)
+    first = 0
+    for units in in_groups(lattice, [Wanted(0, range(len(planes)))], 0):
+        rows = to_rows(planes.contiguous(), units, None)
+        work, slot = blur_rows(lattice, rows, units, 0)
+        by_unit = work[slot].view(units.count, -1, work.shape[2])
+        blurred = by_unit[:, : lattice.vertices, : units.lanes].transpose(0, 1)
+        part = out[:, first : first + units.count * units.lanes]
+        part.copy_(blurred.reshape(lattice.vertices, -1)[:, : part.shape[1]])
+        first += units.count * units.lanes
+    return out
 
 
 def _splat(
-    lattice: Lattice, rows: Tensor, work: Tensor, labels: int, ramps: int, scales: Scales | None
+    lattice: Lattice, rows: Tensor, units: Units, ramps: int, work: Tensor, scales: Scales | None
 ) -> None:
     """Sum the rows of pixels into slot 0 of the workspace."""
     topology = lattice.topology
-    width = work.shape[2]
-    lanes = _power_of_two(labels)
-    elements, warps = SHAPES.splat
-    elements = elements * 4 // rows.element_size()
+    run, runs = split_ramps(ramps)
+    quads = work.shape[2] // 4
     weight = lattice.entry_weight
     g = weight if scales is None else scales.g
-    begin, segments, vertices = topology.row_begin, topology.segment_vertex, topology.vertices
+    begin, segments = topology.row_begin, topology.segment_vertex
     launch(
         kernels.splat,
-        (lattice.row_count,),
-        (rows, topology.entry_pixel, weight, g, begin, segments, work, vertices, 1),
-        {
-            "LABELS": labels,
-            "PITCH": rows.shape[1],
-            "RAMPS": ramps,
-            "WIDTH": width,
-            "SEGMENT": SEGMENT,
-            "SCALED": scales is not None,
-            "TILE": max(2, elements // lanes),
-            "LANES": lanes,
-        },
-        warps,
+        (units.vertices + units.segments, units.count, runs),
+        (rows, topology.entry_pixel, weight, g, begin, segments, work, units.table, quads, 1),
+        splat_constants(units.lanes, run, rows.dtype, scaled=scales is not None),
+        SHAPES.splat[2],
     )
-    tile, most = SHAPES.join
-    block = min(most, _power_of_two(width))
-    launch(
-        kernels.join,
-        (segments.shape[0], -(-width // block)),
-        (work, begin, segments, vertices),
-        {"SEGMENT": SEGMENT, "WIDTH": width, "TILE": tile, "BLOCK": block},
-    )
+    blocks = -(-4 * quads // JOIN["BLOCK"])
+    grid = (units.segments, units.count, blocks)
+    launch(kernels.join, grid, (work, begin, segments, units.table, quads), JOIN, warps=1)
 
 
-def _blur(lattice: Lattice, work: Tensor) -> int:
+def splat_constants(lanes: int, run: int, dtype: torch.dtype, *, scaled: bool) -> dict[str, int]:
+    """Return the constants of the splat of `run` ramps at once."""
+    elements, most, _ = SHAPES.splat
+    tile = min(most, elements * 4 // dtype.itemsize // lanes)
+    return {"RAMPS": run, "SEGMENT": SEGMENT, "SCALED": scaled, "TILE": tile, "LANES": lanes}
+
+
+def _blur(lattice: Lattice, units: Units, work: Tensor) -> int:
     """Blur slot 0 of the workspace along all axes; returns the slot of the result."""
-    topology = lattice.topology
-    vertices, last = topology.vertices, topology.dimension
-    width = work.shape[2]
-    elements, block, warps = SHAPES.blur
-    block = min(block, _power_of_two(width))
-    constants = {"WIDTH": width, "ROWS": max(1, elements // block), "BLOCK": block}
-    tiles = (-(-vertices // constants["ROWS"]), -(-width // block))
+    last = lattice.topology.dimension
+    quads = work.shape[2] // 4
+    constants, warps = blur_constants(short=4 * quads <= SHORT), SHAPES.blur[2]
+    blocks = -(-4 * quads // constants["BLOCK"])
+    tiles = (-(-units.vertices // constants["ROWS"]), units.count * blocks)
     grid = (*tiles, 1 if lattice.order == "forward" else 2)
-    common = (work, topology.neighbour, vertices, work.shape[1])
+    sizes = (lattice.vertices, work.shape[1], quads, blocks)
+    common = (work, lattice.topology.neighbour, units.table, *sizes)
     if lattice.order == "forward":
         for axis in range(last + 1):
             step = (axis % 2, 1 - axis % 2, axis)
@@ -244,16 +269,8 @@ def _blur(lattice: Lattice, work: Tensor) -> int:
     return result
 
 
-def padded(floats: int) -> int:
-    """Round up to whole 32-byte sectors, or to a power of two below one.
-
-    Examples
-    --------
-    >>> padded(1), padded(3), padded(21)
-    (1, 4, 24)
-    """
-    return _power_of_two(floats) if floats <= 8 else -(-floats // 8) * 8
-
-
-def _power_of_two(value: int) -> int:
-    return 1 << (value - 1).bit_length()
+def blur_constants(*, short: bool) -> dict[str, int]:
+    """Return the constants of the blurs."""
+    elements, block, _ = SHAPES.blur
+    block = SHORT if short else block
+    return {"ROWS": elements // block, "BLOCK": block}

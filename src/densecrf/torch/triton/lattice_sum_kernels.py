@@ -17,6 +17,10 @@ import triton.language as tl
         "first_vertex",
         "first_segment",
         "all_vertices",
+        "corners",
+        "first_corner",
+        "all_corners",
+        "axes",
     ]
 )
 def place(
@@ -40,17 +44,17 @@ def place(
     first_vertex,
     first_segment,
     all_vertices,
-    CORNERS: tl.constexpr,
-    FIRST_CORNER: tl.constexpr,
-    ALL_CORNERS: tl.constexpr,
-    AXES: tl.constexpr,
+    corners,
+    first_corner,
+    all_corners,
+    axes,
     BLOCK: tl.constexpr,
 ):
     """Copy one lattice's incidence to its place among all lattices'."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = i < entries
     vertex = tl.load(corner + i, mask=live, other=0) + first_vertex
-    at = (i // CORNERS).to(tl.int64) * ALL_CORNERS + FIRST_CORNER + i % CORNERS
+    at = (i // corners).to(tl.int64) * all_corners + first_corner + i % corners
     tl.store(to_corner + at, vertex, mask=live)
     # Padding up to whole segments carries no weight; it falls to the last vertex.
     pixel = tl.load(entry_pixel + i, mask=live, other=0)
@@ -63,9 +67,9 @@ def place(
     begin = tl.where(i < vertices, begin, padded) + first_entry
     tl.store(to_begin + first_vertex + i, begin, mask=i <= vertices)
     live = i < vertices
-    for plane in range(2 * AXES):
+    for plane in range(2 * axes):
         there = tl.full([BLOCK], -1, tl.int32)
-        if plane < 2 * CORNERS:
+        if plane < 2 * corners:
             there = tl.load(neighbour + plane * vertices.to(tl.int64) + i, mask=live, other=-1)
             there = tl.where(there >= 0, there + first_vertex, -1)
         tl.store(
@@ -73,7 +77,7 @@ def place(
         )
 
 
-@triton.jit(do_not_specialize=["n"])
+@triton.jit(do_not_specialize=["n", "corners", "first_corner", "all_corners"])
 def read_weights(
     blurred,
     corner,
@@ -81,12 +85,12 @@ def read_weights(
     g,
     to_weight,
     n,
+    corners,
+    first_corner,
+    all_corners,
     scale,
     factor,
     NORMALIZED: tl.constexpr,
-    CORNERS: tl.constexpr,
-    FIRST_CORNER: tl.constexpr,
-    ALL_CORNERS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Normalising factors g of one lattice, and the weights that its pixels are read with."""
@@ -96,15 +100,15 @@ def read_weights(
     own = tl.full([BLOCK], 1.0, tl.float32)
     if NORMALIZED:
         mass = tl.zeros([BLOCK], tl.float32)
-        for k in range(CORNERS):
-            vertex = tl.load(corner + row * ALL_CORNERS + FIRST_CORNER + k, mask=live, other=0)
+        for k in range(corners):
+            vertex = tl.load(corner + row * all_corners + first_corner + k, mask=live, other=0)
             value = tl.load(blurred + vertex, mask=live, other=0)
-            mass += value * tl.load(weight + row * CORNERS + k, mask=live, other=0)
+            mass += value * tl.load(weight + row * corners + k, mask=live, other=0)
         own = 1.0 / tl.sqrt(tl.maximum(mass * scale, 1e-20))
     tl.store(g + p, own, mask=live)
-    for k in range(CORNERS):
-        value = tl.load(weight + row * CORNERS + k, mask=live, other=0)
-        at = to_weight + row * ALL_CORNERS + FIRST_CORNER + k
+    for k in range(corners):
+        value = tl.load(weight + row * corners + k, mask=live, other=0)
+        at = to_weight + row * all_corners + first_corner + k
         tl.store(at, value * own * (factor * scale), mask=live)
 
 

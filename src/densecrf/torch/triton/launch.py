@@ -106,13 +106,7 @@ def launch(
         Warps of a program.
     """
     x, y, z = (*grid, 1, 1)[:3]
-    if not direct():
-        plain = list(arguments)
-        options = dict(constants) if interpreted() else {**constants, "num_warps": warps}
-        kernel[x, y, z](*plain, **options)
-        _record(Launch(kernel, (x, y, z), plain, options, (), []))
-        return
-    plain = []
+    plain: list[Any] = []
     kinds: list[Any] = []
     addresses = widths = 0
     for a in arguments:
@@ -131,10 +125,15 @@ def launch(
         ]
     if widths >> 31:
         kinds += [type(p) is int and p.bit_length() > 31 for p in plain]
-    device = arguments[0].get_device()
     values = tuple(constants.values())
-    key = (id(kernel), device, warps, *kinds, *values)
+    device = arguments[0].get_device()
+    key = (kernel, device, warps, *kinds, *values)
     compiled = _compiled.get(key)
+    if not direct():
+        options = dict(constants) if interpreted() else {**constants, "num_warps": warps}
+        _compiled[key] = kernel[x, y, z](*arguments, **options)
+        _record(Launch(kernel, (x, y, z), list(arguments), options, (), []))
+        return
     if compiled is None:
         compiled = _compiled[key] = kernel[x, y, z](*arguments, **constants, num_warps=warps)
     else:
@@ -144,6 +143,15 @@ def launch(
     if getattr(_local, "launches", None) is not None:
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
         _record(Launch(compiled, (x, y, z), plain, constants, values, tensors))
+
+
+def launched() -> set[tuple[Any, ...]]:
+    """Return what the code of the kernels launched so far depends on, leaving out the device.
+
+    Each is the kernel, its warps, the types of its tensors and its constants, and for tensors that
+    are not aligned and integers of more than 31 bits which ones.
+    """
+    return {(key[0], *key[2:]) for key in _compiled}
 
 
 def _record(made: Launch) -> None:

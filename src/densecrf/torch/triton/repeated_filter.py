@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.torch.lattice import Lattice, labels_at_once, scratch_per_label
-from densecrf.torch.pixelwise import balanced
 from densecrf.torch.triton import filter as engine
 from densecrf.torch.triton.plans import Plans
+from densecrf.torch.triton.units import Units, Wanted, in_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Sequence
 
     from torch import Tensor
 
-    from densecrf.filters.base import Levels
-
-
-_MOST_KEPT = 1 << 30  # bytes of scratch memory of a plan
+    from densecrf.torch.lattice import Lattice
 
 
 class RepeatedFilter:
@@ -36,20 +31,27 @@ class RepeatedFilter:
         self.lattice = lattice
         self._plans = Plans()
 
-    def apply(self, values: Tensor) -> Tensor:
-        """Filter (channels, n) values plainly."""
+    def apply(self, values: Tensor, items: Sequence[int] | None = None) -> Tensor:
+        """Filter (channels, n) values plainly, of all items or some."""
         values = values.contiguous()
         out = torch.empty(values.shape, dtype=torch.float32, device=values.device)
+        names = range(len(values))
+        items = range(len(self.lattice.spans)) if items is None else items
+        wanted = [Wanted(item, names) for item in items]
 
-        def work(part: slice) -> None:
-            rows = engine.to_rows(values[part], None)
-            engine.filter_rows(self.lattice, rows, None, out[part], 1.0, add=False)
+        def fill(rows: Tensor, units: Units) -> None:
+            engine.to_rows(values, units, None, rows)
 
-        self._in_blocks("apply", len(values), None, (values, out), work)
+        self._filter("apply", wanted, 0, (values,), fill, out)
         return out
 
     def ordered(
-        self, scores: Tensor, names: Tensor | None, levels: Levels, factor: float, total: Tensor
+        self,
+        scores: Tensor,
+        offsets: Tensor | None,
+        wanted: Sequence[Wanted],
+        factor: float,
+        totals: Tensor,
     ) -> Tensor:
         """Filter the order of (labels, n) scores, `factor` times, without what rounding adds.
 
@@ -57,63 +59,75 @@ class RepeatedFilter:
         ----------
         scores : Tensor
             (labels, n).
-        names : Tensor, optional
-            (some,) int64, the labels to filter; the result is zero for the others.
-        levels : Levels
-            How scores become levels.
+        offsets : Tensor, optional
+            What is added to them.
+        wanted : sequence of Wanted
+            The labels to filter; the result is zero for the others.
         factor : float
             A factor of the result.
-        total : Tensor
-            Sum of the lattice's mass, a float64 scalar on the device; rows come out balanced, see
+        totals : Tensor
+            Sums of the lattice's mass over each item, float64; rows come out balanced, see
             `densecrf.torch.pixelwise.balanced`.
         """
         scores = scores.contiguous()
-        make = torch.empty if names is None else torch.zeros
+        everything = sum(len(each.names) for each in wanted)
+        make = torch.zeros if everything < len(scores) * len(wanted) else torch.empty
         out = make(scores.shape, dtype=torch.float32, device=scores.device)
-        mass = self.lattice.mass
+        levels = [each.levels for each in wanted if each.levels is not None]
+        ramps, hard = max(each.ramps for each in levels), levels[0].hard
 
-        def work(part: slice) -> None:
-            if names is None:
-                rows = engine.to_rows(scores[part], levels)
-                engine.filter_rows(self.lattice, rows, levels, out[part], factor, add=False)
-                balanced(out[part], mass, total, engine="triton")
-                return
-            some = names[part]
-            rows = engine.to_rows(scores, levels, some)
-            engine.filter_rows(self.lattice, rows, levels, out, factor, add=False, names=some)
-            balanced(out, mass, total, some, engine="triton")
+        def fill(rows: Tensor, units: Units) -> None:
+            engine.to_rows(scores, units, levels[0], rows, offsets)
 
-        count = len(scores) if names is None else len(names)
-        varying = (scores, out) if names is None else (scores, out, names)
-        key = (levels.ramps, levels.hard, factor)
-        self._in_blocks(key, count, levels, varying, work)
+        given: tuple[Tensor, ...] = (scores,)
+        if offsets is not None:
+            given = (scores, offsets.contiguous())
+            offsets = given[1]
+        kind = ("ordered", hard, offsets is not None)
+        self._filter(kind, wanted, ramps, given, fill, out, factor, totals)
         return out
 
-    def presence(self, labels: Tensor, names: Tensor) -> Tensor:
-        """Filter the indicators of the labels named; (some, n)."""
-        out = torch.empty(len(names), len(labels), dtype=torch.float32, device=labels.device)
+    def presence(self, labels: Tensor, wanted: Sequence[Wanted], out: Tensor) -> Tensor:
+        """Filter the indicators of the labels that are wanted into the planes `out`."""
 
-        def work(part: slice) -> None:
-            rows = engine.indicator_rows(labels, names[part])
-            engine.filter_rows(self.lattice, rows, None, out[part], 1.0, add=False)
+        def fill(rows: Tensor, units: Units) -> None:
+            engine.indicator_rows(labels, units, rows)
 
-        self._in_blocks("presence", len(names), None, (labels, names, out), work)
+        self._filter("presence", wanted, 0, (labels,), fill, out)
         return out
 
-    def _in_blocks(
+    def _filter(
         self,
-        key: object,
-        count: int,
-        levels: Levels | None,
-        varying: tuple[Tensor, ...],
-        work: Callable[[slice], None],
+        kind: Hashable,
+        wanted: Sequence[Wanted],
+        ramps: int,
+        given: tuple[Tensor, ...],
+        fill: Callable[[Tensor, Units], None],
+        out: Tensor,
+        factor: float = 1.0,
+        totals: Tensor | None = None,
     ) -> None:
-        """Work on all labels at once where the workspace is large enough, by a plan if so."""
-        block = labels_at_once(self.lattice, count, levels)
-        scratch = block * scratch_per_label(self.lattice, levels)
-        if block < count or scratch > _MOST_KEPT:
-            for first in range(0, count, block):
-                work(slice(first, min(first + block, count)))
-            return
-        numbers = None if levels is None else (engine.LEVELS_AT, (levels.low, levels.scale))
-        self._plans.run(key, varying, partial(work, slice(0, count)), numbers)
+        """Filter the rows that `fill` makes of what is given, by plans."""
+        lattice = self.lattice
+        mass = lattice.mass if ramps else out
+        for units in in_groups(lattice, wanted, ramps):
+            rows = engine.empty_rows(units, out)
+            work = engine.empty_work(lattice, rows, units, ramps)
+            varying = [*given, out, units.table, rows, work]
+            if totals is not None:
+                varying.append(engine.empty_parts(units, out))
+
+            def run(
+                units: Units = units,
+                rows: Tensor = rows,
+                work: Tensor = work,
+                parts: Tensor = varying[-1],
+            ) -> None:
+                fill(rows, units)
+                blurred = engine.blur_rows(lattice, rows, units, ramps, work=work)
+                engine.slice_rows(lattice, blurred, rows, units, ramps, out, mass, factor)
+                if totals is not None:
+                    engine.balance(out, units, mass, totals, parts)
+
+            most = (units.pixels, units.vertices, units.segments)
+            self._plans.run((kind, ramps, factor, *most), varying, run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -21,15 +21,14 @@ from densecrf.torch.triton.launch import launch
 if TYPE_CHECKING:
     from torch import Tensor
 
-_BLOCK = 128
+BLOCK, ENTRIES = 128, 512  # of pixels or vertices, and of entries
 
 
 def embed(features: Tensor) -> Simplices:
     """Locate each pixel's simplex, in float64."""
     n, d = features.shape
     device = features.device
-    width = 1 << d.bit_length()
-    block = max(16, 512 // width)
+    constants = embed_constants(d)
     located = (
         torch.empty(n, d, dtype=torch.int32, device=device),
         torch.empty(n, d + 1, dtype=torch.int8, device=device),
@@ -37,11 +36,17 @@ def embed(features: Tensor) -> Simplices:
     )
     launch(
         kernels.embed,
-        (-(-n // block),),
-        (features.contiguous(), elevation_matrix(d, device), *located, n),
-        {"FAR": FAR, "D": d, "WIDTH": width, "BLOCK": block},
+        (-(-n // constants["BLOCK"]),),
+        (features.contiguous(), elevation_matrix(d, device), *located, n, d),
+        constants,
     )
     return Simplices(*located)
+
+
+def embed_constants(d: int) -> dict[str, Any]:
+    """Return the constants of `embed`, the same for 1 to 3 and for 4 to 7 features."""
+    width = max(4, 1 << d.bit_length())
+    return {"FAR": FAR, "WIDTH": width, "BLOCK": max(16, 512 // width)}
 
 
 def sort_corners(simplices: Simplices, digits: Digits) -> SortedCorners:
@@ -55,9 +60,9 @@ def sort_corners(simplices: Simplices, digits: Digits) -> SortedCorners:
     keys = torch.empty(n * (d + 1), dtype=key_type, device=base.device)
     launch(
         kernels.pack,
-        (-(-n // _BLOCK),),
-        (base, simplices.rank, table, keys, n, n // digits.items),
-        {"D": d, "BLOCK": _BLOCK},
+        (-(-n // BLOCK),),
+        (base, simplices.rank, table, keys, n, n // digits.items, d),
+        {"BLOCK": BLOCK},
     )
     sorted_keys, order = torch.sort(keys, stable=True)
     number = torch.cumsum(sorted_keys[1:] != sorted_keys[:-1], 0, dtype=torch.int32)
@@ -83,7 +88,7 @@ def index(
     neighbour = torch.full((d + 1, 2, vertices), -1, dtype=torch.int32, device=device)
     launch(
         kernels.index_entries,
-        (-(-entries // 512),),
+        (-(-entries // ENTRIES),),
         (
             corners.order,
             corners.number,
@@ -97,14 +102,15 @@ def index(
             segment_vertex,
             entries,
             vertices,
+            d,
         ),
-        {"SEGMENT": SEGMENT, "D": d, "BLOCK": 512},
+        {"SEGMENT": SEGMENT, "BLOCK": ENTRIES},
     )
     launch(
         kernels.find_neighbours,
-        (-(-vertices // _BLOCK), d + 1),
-        (unique_keys, corners.packing, neighbour, vertices, vertices.bit_length() + 1),
-        {"D": d, "BLOCK": _BLOCK},
+        (-(-vertices // BLOCK), d + 1),
+        (unique_keys, corners.packing, neighbour, vertices, vertices.bit_length() + 1, d),
+        {"BLOCK": BLOCK},
     )
     topology = Topology(
         n, d, vertices, corner, simplices.rank, row_begin, entry_pixel, segment_vertex, neighbour

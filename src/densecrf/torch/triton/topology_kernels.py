@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["n"])
+@triton.jit(do_not_specialize=["n", "d"])
 def embed(
     features,
     elevation,
@@ -15,81 +15,81 @@ def embed(
     rank_out,
     weight_out,
     n,
+    d,
     FAR: tl.constexpr,
-    D: tl.constexpr,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Locate each pixel's simplex: remainder-0 point, rank of the axes, barycentric weights.
 
-    `base` gets the first D coordinates of the remainder-0 point divided by D+1, or -2^31 where a
+    `base` gets the first d coordinates of the remainder-0 point divided by d+1, or -2^31 where a
     feature is not finite or too far out. Float64 throughout, so that far features keep weights.
     """
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     i = tl.arange(0, WIDTH)
     pixel = (p < n)[:, None]
-    real = (i <= D)[None, :]
+    real = (i <= d)[None, :]
     row = p.to(tl.int64)
     elevated = tl.zeros([BLOCK, WIDTH], tl.float64)
-    for j in range(D):
-        f = tl.load(features + row * D + j, mask=p < n, other=0).to(tl.float64)
-        column = tl.load(elevation + i * D + j, mask=i <= D, other=0)
+    for j in range(d):
+        f = tl.load(features + row * d + j, mask=p < n, other=0).to(tl.float64)
+        column = tl.load(elevation + i * d + j, mask=i <= d, other=0)
         elevated += f[:, None] * column[None, :]
-    nearest = tl.floor(elevated / (D + 1) + 0.5)
+    nearest = tl.floor(elevated / (d + 1) + 0.5)
     good = (tl.abs(nearest) < FAR) | ~real
     # NaN compares false, so it is caught as well.
     bad = tl.sum(tl.where(good, 0, 1), axis=1) > 0
     nearest = tl.where(bad[:, None] | ~real, 0.0, nearest)
-    delta = tl.where(bad[:, None] | ~real, 0.0, elevated - nearest * (D + 1))
+    delta = tl.where(bad[:, None] | ~real, 0.0, elevated - nearest * (d + 1))
     excess = tl.sum(nearest, axis=1).to(tl.int32)
     rank = tl.zeros([BLOCK, WIDTH], tl.int32)
-    for j in range(D + 1):
+    for j in range(d + 1):
         other = tl.sum(tl.where((i == j)[None, :], delta, 0.0), axis=1)[:, None]
         before = (other > delta) | ((other == delta) & (j < i)[None, :])
         rank += tl.where(before, 1, 0)
     rank += excess[:, None]  # back onto the plane of zero sum
-    step = tl.where(rank < 0, 1, 0) - tl.where(rank > D, 1, 0)
-    rank = tl.where(real, rank + step * (D + 1), WIDTH)
+    step = tl.where(rank < 0, 1, 0) - tl.where(rank > d, 1, 0)
+    rank = tl.where(real, rank + step * (d + 1), WIDTH)
     zero = nearest.to(tl.int32) + step
-    delta = (delta - step * (D + 1)) / (D + 1)
+    delta = (delta - step * (d + 1)) / (d + 1)
     zero = tl.where(bad[:, None], -2147483648, zero)
-    tl.store(base + row[:, None] * D + i[None, :], zero, mask=pixel & (i < D)[None, :])
-    tl.store(rank_out + row[:, None] * (D + 1) + i[None, :], rank.to(tl.int8), mask=pixel & real)
-    # b_k = s_{D-k} - s_{D-k+1} for the differences s sorted by rank, and b_0 takes the rest.
-    before_last = tl.sum(tl.where(rank == D, delta, 0.0), axis=1)
+    tl.store(base + row[:, None] * d + i[None, :], zero, mask=pixel & (i < d)[None, :])
+    tl.store(rank_out + row[:, None] * (d + 1) + i[None, :], rank.to(tl.int8), mask=pixel & real)
+    # b_k = s_{d-k} - s_{d-k+1} for the differences s sorted by rank, and b_0 takes the rest.
+    before_last = tl.sum(tl.where(rank == d, delta, 0.0), axis=1)
     first = tl.sum(tl.where(rank == 0, delta, 0.0), axis=1)
     weight = tl.maximum(1.0 + before_last - first, 0.0)
-    tl.store(weight_out + row * (D + 1), weight.to(tl.float32), mask=p < n)
-    for k in range(1, D + 1):
-        current = tl.sum(tl.where(rank == D - k, delta, 0.0), axis=1)
+    tl.store(weight_out + row * (d + 1), weight.to(tl.float32), mask=p < n)
+    for k in range(1, d + 1):
+        current = tl.sum(tl.where(rank == d - k, delta, 0.0), axis=1)
         weight = tl.maximum(current - before_last, 0.0)  # rounding may go below
-        tl.store(weight_out + row * (D + 1) + k, weight.to(tl.float32), mask=p < n)
+        tl.store(weight_out + row * (d + 1) + k, weight.to(tl.float32), mask=p < n)
         before_last = current
 
 
-@triton.jit(do_not_specialize=["n", "per_item"])
-def pack(base, rank, table, keys, n, per_item, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Write the packed keys of the D+1 corners of each pixel's simplex.
+@triton.jit(do_not_specialize=["n", "per_item", "d"])
+def pack(base, rank, table, keys, n, per_item, d, BLOCK: tl.constexpr):
+    """Write the packed keys of the d+1 corners of each pixel's simplex.
 
-    A corner of remainder k has coordinates (D+1) q_i + k; the key's digits are the item, the q_i
+    A corner of remainder k has coordinates (d+1) q_i + k; the key's digits are the item, the q_i
     and k. `table` holds the places of the q_i and of the item, then the lowest q_i.
     """
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = p < n
     row = p.to(tl.int64)
-    total = (row // per_item) * tl.load(table + D)
-    for i in range(D):
-        q = tl.load(base + row * D + i, mask=mask, other=0) - tl.load(table + D + 1 + i)
+    total = (row // per_item) * tl.load(table + d)
+    for i in range(d):
+        q = tl.load(base + row * d + i, mask=mask, other=0) - tl.load(table + d + 1 + i)
         total += q.to(tl.int64) * tl.load(table + i)
-    for k in range(D + 1):
-        for i in range(D):
-            axis_rank = tl.load(rank + row * (D + 1) + i, mask=mask, other=0)
-            total -= tl.where(axis_rank == D - k + 1, tl.load(table + i), 0)
-        key = total * (D + 1) + k
-        tl.store(keys + row * (D + 1) + k, key.to(keys.dtype.element_ty), mask=mask)
+    for k in range(d + 1):
+        for i in range(d):
+            axis_rank = tl.load(rank + row * (d + 1) + i, mask=mask, other=0)
+            total -= tl.where(axis_rank == d - k + 1, tl.load(table + i), 0)
+        key = total * (d + 1) + k
+        tl.store(keys + row * (d + 1) + k, key.to(keys.dtype.element_ty), mask=mask)
 
 
-@triton.jit(do_not_specialize=["entries", "vertices"])
+@triton.jit(do_not_specialize=["entries", "vertices", "d"])
 def index_entries(
     order,
     number,
@@ -103,8 +103,8 @@ def index_entries(
     segment_vertex,
     entries,
     vertices,
+    d,
     SEGMENT: tl.constexpr,
-    D: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Turn the sorted entries into corners (by pixel) and rows of entries (by vertex)."""
@@ -114,7 +114,7 @@ def index_entries(
     vertex = tl.load(number + s - 1, mask=mask & (s > 0), other=0)
     previous = tl.load(number + s - 2, mask=mask & (s > 1), other=0)
     tl.store(corner + entry, vertex, mask=mask)
-    tl.store(entry_pixel + s, (entry // (D + 1)).to(tl.int32), mask=mask)
+    tl.store(entry_pixel + s, (entry // (d + 1)).to(tl.int32), mask=mask)
     tl.store(entry_weight + s, tl.load(weight + entry, mask=mask, other=0), mask=mask)
     first = mask & ((vertex != previous) | (s == 0))
     tl.store(row_begin + vertex, s, mask=first)
@@ -123,25 +123,23 @@ def index_entries(
     tl.store(segment_vertex + s // SEGMENT, vertex, mask=mask & (s % SEGMENT == 0))
 
 
-@triton.jit(do_not_specialize=["vertices", "steps"])
-def find_neighbours(
-    unique_keys, table, neighbour, vertices, steps, D: tl.constexpr, BLOCK: tl.constexpr
-):
+@triton.jit(do_not_specialize=["vertices", "steps", "d"])
+def find_neighbours(unique_keys, table, neighbour, vertices, steps, d, BLOCK: tl.constexpr):
     """Find each vertex's neighbour along +axis by bisection, and enter it in both directions.
 
-    One step along axis i adds D to coordinate i and takes 1 from the others: remainder k falls by
-    one and q_i grows by one; from remainder 0 it wraps to D, and every q falls by one first.
+    One step along axis i adds d to coordinate i and takes 1 from the others: remainder k falls by
+    one and q_i grows by one; from remainder 0 it wraps to d, and every q falls by one first.
     """
     v = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     axis = tl.program_id(1)
     mask = v < vertices
     key = tl.load(unique_keys + v, mask=mask, other=0).to(tl.int64)
     everywhere = tl.full([], 0, tl.int64)
-    for i in range(D):
+    for i in range(d):
         everywhere += tl.load(table + i)
-    along = tl.load(table + axis, mask=axis < D, other=0)
-    wraps = key % (D + 1) == 0
-    target = key + along * (D + 1) + tl.where(wraps, D - everywhere * (D + 1), -1)
+    along = tl.load(table + axis, mask=axis < d, other=0)
+    wraps = key % (d + 1) == 0
+    target = key + along * (d + 1) + tl.where(wraps, d - everywhere * (d + 1), -1)
     low = tl.zeros([BLOCK], tl.int32)
     high = tl.zeros([BLOCK], tl.int32) + vertices
     for _ in range(steps):
@@ -158,7 +156,7 @@ def find_neighbours(
 
 
 @triton.jit
-def _share(corner, rank, neighbour, row, live, k, m, vertices, D: tl.constexpr):
+def _share(corner, rank, neighbour, row, live, k, m, vertices, d):
     """Blur between corners k <= m of each pixel, both ways: see `diagonal`."""
     start = tl.load(corner + row + k, mask=live, other=-1)
     end = tl.load(corner + row + m, mask=live, other=-2)
@@ -167,10 +165,10 @@ def _share(corner, rank, neighbour, row, live, k, m, vertices, D: tl.constexpr):
     for way in range(4):
         at = start
         weight = tl.where(live, 1.0, 0.0)
-        for step in range(D + 1):
-            axis = step + (way // 2) * (D - 2 * step)
+        for step in range(d + 1):
+            axis = step + (way // 2) * (d - 2 * step)
             place = tl.load(rank + row + axis, mask=live, other=0).to(tl.int32)
-            between = (place > D - m) & (place <= D - k)
+            between = (place > d - m) & (place <= d - k)
             taken = between.to(tl.int32) != way % 2
             table = neighbour + (axis * 2 + 1 - way % 2) * vertices.to(tl.int64)
             there = tl.load(table + at, mask=taken & (at >= 0), other=-1)
@@ -180,19 +178,19 @@ def _share(corner, rank, neighbour, row, live, k, m, vertices, D: tl.constexpr):
     return share
 
 
-@triton.jit(do_not_specialize=["n", "vertices"])
-def pair_shares(corner, rank, neighbour, out, n, vertices, D: tl.constexpr, BLOCK: tl.constexpr):
+@triton.jit(do_not_specialize=["n", "vertices", "d"])
+def pair_shares(corner, rank, neighbour, out, n, vertices, d, BLOCK: tl.constexpr):
     """Blur between corner k (plane 1 of the grid) and each m >= k, both ways."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     k = tl.program_id(1)
-    row = p.to(tl.int64) * (D + 1)
-    first = k * (D + 1) - k * (k - 1) // 2  # pairs before (k, k)
-    for m in range(k, D + 1):
-        share = _share(corner, rank, neighbour, row, p < n, k, m, vertices, D)
+    row = p.to(tl.int64) * (d + 1)
+    first = k * (d + 1) - k * (k - 1) // 2  # pairs before (k, k)
+    for m in range(k, d + 1):
+        share = _share(corner, rank, neighbour, row, p < n, k, m, vertices, d)
         tl.store(out + (first + m - k) * n.to(tl.int64) + p, share, mask=p < n)
 
 
-@triton.jit(do_not_specialize=["n", "vertices"])
+@triton.jit(do_not_specialize=["n", "vertices", "d"])
 def diagonal(
     corner,
     rank,
@@ -201,18 +199,18 @@ def diagonal(
     out,
     n,
     vertices,
+    d,
     scale,
-    D: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Sum over pairs of corners of their weights and the blur between them."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    row = p.to(tl.int64) * (D + 1)
+    row = p.to(tl.int64) * (d + 1)
     total = tl.zeros([BLOCK], tl.float32)
-    for k in range(D + 1):
+    for k in range(d + 1):
         first = tl.load(weight + row + k, mask=p < n, other=0)
-        for m in range(k, D + 1):
+        for m in range(k, d + 1):
             second = tl.load(weight + row + m, mask=p < n, other=0)
-            share = _share(corner, rank, neighbour, row, p < n, k, m, vertices, D)
+            share = _share(corner, rank, neighbour, row, p < n, k, m, vertices, d)
             total += share * first * second
     tl.store(out + p, total * scale, mask=p < n)

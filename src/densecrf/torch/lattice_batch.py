@@ -1,0 +1,78 @@
+"""Lattices over different pixels as one, whose items are filtered by themselves or together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from densecrf.torch.lattice import Lattice, Span
+from densecrf.torch.lattice_sum import MergedLattice, aligned, padded
+from densecrf.torch.topology import SEGMENT, Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeBatch(MergedLattice):
+    """Lattices side by side; `side_by_side` makes it."""
+
+    own_spans: tuple[Span, ...] = ()
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """What belongs to each of the lattices."""
+        return self.own_spans
+
+
+def side_by_side(lattices: Sequence[Lattice]) -> LatticeBatch:
+    """Return the sums of lattices of several items, pixels one item after the other.
+
+    Entries of each item begin at a whole segment, so that they are added in the same order, and
+    give the same bits, as by the item's own lattice.
+
+    Parameters
+    ----------
+    lattices : sequence of Lattice
+        Of as many corners, on one device; their own scale is in their weights.
+
+    Examples
+    --------
+    >>> from densecrf.torch.lattice_sum import merge
+    >>> built = [Lattice.build(torch.rand(n, 2)) for n in (4, 7)]
+    >>> items = [merge([each], [1.0], normalized=True)[0] for each in built]
+    >>> [span.pixels for span in side_by_side(items).spans]
+    [4, 7]
+    """
+    spans, corner, begin, pixels, segment, neighbour = [], [], [], [], [], []
+    pixel = vertex = entry = 0
+    for each in lattices:
+        own = each.topology
+        entries = padded(len(own.entry_pixel))
+        segments = entries // SEGMENT
+        spans.append(Span(pixel, own.pixels, vertex, own.vertices, entry // SEGMENT, segments))
+        corner.append(own.corner + vertex)
+        begin.append(own.row_begin[:-1] + entry)
+        pixels.append(own.entry_pixel + pixel)
+        segment.append(own.segment_vertex + vertex)
+        neighbour.append((own.neighbour + vertex).masked_fill_(own.neighbour < 0, -1))
+        pixel, vertex, entry = pixel + own.pixels, vertex + own.vertices, entry + entries
+    first = lattices[0]
+    end = torch.full((1,), entry, dtype=torch.int32, device=first.device)
+    topology = Topology(
+        pixel,
+        first.dimension,
+        vertex,
+        torch.cat(corner),
+        first.topology.rank[:0],
+        torch.cat([*begin, end]),
+        aligned(pixels),
+        torch.cat(segment),
+        torch.cat(neighbour, 2),
+    )
+    weights = torch.cat([each.corner_weight for each in lattices])
+    entry_weight = aligned([each.entry_weight for each in lattices])
+    settings = (len(lattices), first.order, first.workspace, first.triton)
+    return LatticeBatch(topology, weights, entry_weight, *settings, own_spans=tuple(spans))

@@ -1,0 +1,108 @@
+"""Several solver runs that advance together: each asks for steps, which are made for all at once.
+
+A run is an ordinary call of a solver, in a coroutine of its own (greenlet). Where it asks for a
+step (`Lockstep.ask`), it is suspended until all others ask for something or have ended; then the
+step that most of them ask for is made for these, in one. So each run keeps its own numbers, limits
+and turns, a run that ends leaves the others, and every algorithm is written once, for one problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from contextvars import copy_context
+from typing import Any, NamedTuple
+
+from greenlet import getcurrent, greenlet
+
+__all__ = ["Lockstep"]
+
+#: What makes a step for some runs: their numbers and arguments to their answers.
+Together = Callable[[Sequence[int], Sequence[Any]], Sequence[Any]]
+
+
+class _Asked(NamedTuple):
+    kind: Hashable
+    together: Together
+    arguments: Any
+    late: bool
+
+
+class Lockstep:
+    """The runs and what they ask for.
+
+    Examples
+    --------
+    >>> steps = Lockstep()
+    >>> calls = []
+    >>> def double(runs, numbers):
+    ...     calls.append(list(runs))
+    ...     return [2 * number for number in numbers]
+    >>> def run(number):
+    ...     while number < 10:
+    ...         number = steps.ask("double", double, number)
+    ...     return number
+    >>> steps.run([lambda: run(1), lambda: run(4)])
+    [16, 16]
+    >>> calls
+    [[0, 1], [0, 1], [0], [0]]
+    """
+
+    def __init__(self) -> None:
+        self._number: dict[Any, int] = {}
+        self._main: Any = None
+
+    def ask(self, kind: Hashable, together: Together, arguments: Any, *, late: bool = False) -> Any:
+        """Return this run's answer of `together`, made for all runs that ask for the same kind.
+
+        With `late`, only when no run asks for anything else: it brings the runs in step again.
+        """
+        return self._main.switch(_Asked(kind, together, arguments, late))
+
+    def run(self, runs: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Run all, and return what they return.
+
+        An interruption (Ctrl-C) is passed on to all runs, which may end as they like.
+        """
+        self._main = getcurrent()
+        answers: list[Any] = [None] * len(runs)
+        asked: dict[int, _Asked] = {}
+        alive = []
+        for call in runs:
+            own = greenlet(call)
+            own.gr_context = copy_context()
+            alive.append(own)
+
+        def resume(number: int, *value: Any, error: BaseException | None = None) -> None:
+            own = alive[number]
+            asked.pop(number, None)
+            got = own.switch(*value) if error is None else own.throw(error)
+            if own.dead:
+                answers[number] = got
+            else:
+                asked[number] = got
+
+        def everyone(error: BaseException) -> None:
+            for number in list(asked):
+                resume(number, error=error)
+
+        for number in range(len(runs)):
+            resume(number)
+        while asked:
+            numbers = _most_wanted(asked)
+            steps = [asked[number] for number in numbers]
+            try:
+                found = steps[0].together(numbers, [step.arguments for step in steps])
+            except KeyboardInterrupt as error:
+                everyone(error)
+                continue
+            for number, answer in zip(numbers, found, strict=True):
+                resume(number, answer)
+        return answers
+
+
+def _most_wanted(asked: dict[int, _Asked]) -> list[int]:
+    """Return the runs that ask for the most wanted step; late ones after all others."""
+    kinds: dict[tuple[bool, Hashable], list[int]] = {}
+    for number in sorted(asked):
+        kinds.setdefault((asked[number].late, asked[number].kind), []).append(number)
+    return min(kinds.items(), key=lambda item: (item[0][0], -len(item[1])))[1]

@@ -1,0 +1,137 @@
+"""Batches: items that advance together have the answers that each has by itself."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from densecrf.torch import DenseCRF, diagonal, lattice, lattice_sum, together
+from densecrf.torch.dispatch import has_triton
+from densecrf.torch.lockstep import Lockstep
+
+if not has_triton():
+    pytest.skip("Triton is not installed", allow_module_level=True)
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def items(count, generator, device, most=3, labels=3):
+    """Random problems in one dimension, of one to `most` pixels."""
+    sizes = torch.randint(1, most + 1, (count,), generator=generator).tolist()
+    logits = [2 * torch.randn(labels, size, generator=generator) for size in sizes]
+    images = [255 * torch.rand(1, size, generator=generator) for size in sizes]
+    return [x.to(device) for x in logits], [x.to(device) for x in images]
+
+
+def layer(**options):
+    settings = {"spatial_weight": 0.0, "bilateral_weight": 1.5} | options
+    return DenseCRF(bilateral_sigma_xy=2.0, bilateral_sigma_color=80.0, **settings)
+
+
+def alone(crf, logits, images, **options):
+    """Solve each item by itself, by plain torch operations."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(together, "TOGETHER", 0)
+        results = [
+            crf.solve(logits=[x], image=[i], **options) for x, i in zip(logits, images, strict=True)
+        ]
+    return [getattr(r, name)[0] for name in ("energy", "lower_bound") for r in results]
+
+
+@pytest.fixture
+def built_by_torch(monkeypatch):
+    """Let plain operations build the lattices, which takes Triton's interpreter long."""
+    build = lattice.build_topologies
+    monkeypatch.setattr(lattice, "build_topologies", lambda f, items, _: build(f, items, False))
+    monkeypatch.setattr(lattice_sum, "_merge_by_triton", lattice_sum._merge_by_torch)
+    own = diagonal.diagonal
+    monkeypatch.setattr(diagonal, "diagonal", lambda each: own(replace(each, triton=False)))
+
+
+@pytest.mark.parametrize("method", ["mf5", pytest.param("lp", marks=pytest.mark.slow)])
+def test_64_random_problems_have_the_same_answers_together(method, device, generator, request):
+    crf = layer()
+    logits, images = items(64, generator, device, most=2)
+    options = {"method": method, "gap": 0.0, "max_iterations": 1}
+    expected = alone(crf, logits, images, **options)
+    request.getfixturevalue("by_triton")
+    request.getfixturevalue("built_by_torch")
+    result = crf.solve(logits=logits, image=images, **options)
+    found = [*result.energy, *result.lower_bound]
+    assert [x is None for x in found] == [x is None for x in expected]
+    pairs = [(a, b) for a, b in zip(found, expected, strict=True) if b is not None]
+    for a, b in pairs:
+        assert a == pytest.approx(b, rel=1e-5, abs=1e-5)
+    for one, x in zip(result.labels, logits, strict=True):
+        assert one.shape == x.shape[1:]
+
+
+def test_together_and_one_by_one_are_the_same_bits(
+    device, generator, by_triton, built_by_torch, monkeypatch
+):
+    crf = layer(spatial_weight=0.5)
+    logits, images = items(3, generator, device)
+    both = []
+    for most in (together.TOGETHER, 0):
+        monkeypatch.setattr(together, "TOGETHER", most)
+        both.append(crf.solve(logits=logits, image=images, gap=0.0, max_iterations=1))
+    first, second = both
+    assert (first.energy, first.lower_bound) == (second.energy, second.lower_bound)
+    assert first.iterations == second.iterations
+    for a, b in zip(first.marginals, second.marginals, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_runs_of_different_length_and_their_interruption():
+    steps, made = Lockstep(), []
+
+    def together_(runs, numbers):
+        made.append(tuple(runs))
+        if len(made) == 4:
+            raise KeyboardInterrupt
+        return [number + 1 for number in numbers]
+
+    def run(number, most):
+        try:
+            while number < most:
+                number = steps.ask("step", together_, number)
+        except KeyboardInterrupt:
+            return -number
+        return number
+
+    assert steps.run([lambda: run(0, 2), lambda: run(0, 9), lambda: run(5, 8)]) == [2, -3, 8]
+    assert made == [(0, 1, 2), (0, 1, 2), (1, 2), (1,)]
+
+
+def test_late_steps_wait_for_the_others():
+    steps, made = Lockstep(), []
+
+    def make(name):
+        def together_(runs, _):
+            made.append((name, tuple(runs)))
+            return [None] * len(runs)
+
+        return together_
+
+    def run(rounding):
+        for _ in range(2):
+            if rounding:
+                steps.ask("round", make("round"), None)
+            steps.ask("flow", make("flow"), None, late=True)
+
+    steps.run([lambda: run(False), lambda: run(True)])
+    assert made == [("round", (1,)), ("flow", (0, 1))] * 2
+
+
+def test_lists_are_checked(device):
+    logits, images = [torch.zeros(2, 3)], [torch.zeros(1, 3)]
+    with pytest.raises(ValueError, match="image: 0 images for 1 logits"):
+        layer().solve(logits=logits, image=[])
+    with pytest.raises(ValueError, match="items differ in classes"):
+        layer().solve(logits=[*logits, torch.zeros(3, 3)], image=[*images, *images])
+    bad = torch.full((2, 3), float("nan"))
+    with pytest.raises(ValueError, match=r"logits\[1\]\[0, 0\]=nan"):
+        layer().solve(logits=[*logits, bad], image=[*images, *images])
+    lists = layer().solve(logits=logits * 2, image=images * 2)
+    assert [x.shape for x in lists.labels] == [(3,), (3,)]
+    assert lists.marginals[0].shape == (2, 3)
