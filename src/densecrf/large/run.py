@@ -235,6 +235,7 @@ class _Pace:
 
     STALLED = 0.8  # of the gap is left after so many iterations: the other method's turn
     WINDOW, SMOOTH_WINDOW = 15, 60
+    NEAR = 0.01  # a relative gap below which level sets are tried, too
     SMOOTH = 10  # iterations in a round of the method of multipliers
 
     def __init__(self, inner: int) -> None:
@@ -259,8 +260,8 @@ class _Pace:
         return self.cells, inner, self.smooth, self._level_sets()
 
     def _level_sets(self) -> tuple[tuple[int, float], ...]:
-        """Return level sets of the two labels that are least decided."""
-        if self._undecided is None:
+        """Return level sets of the two labels that are least decided, where the gap is small."""
+        if self._undecided is None or not self.promises(self.NEAR):
             return ()
         bias = BIASES[len(self.trace) // 2 % len(BIASES)]
         order = np.argsort(-self._undecided, kind="stable")[:2]
