@@ -18,6 +18,7 @@ ALL = (
     "mean_field",
     "certified",
     "distributions",
+    "folder",
     "proximal",
     "threads",
     "roofline",

@@ -58,7 +58,7 @@ def images(name: str, every: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     splits = json.loads((folder / "meta.json").read_text("utf-8"))["splits"]
     names = sorted(chain.from_iterable(splits.values()))
     for each in names[::every]:
-        path = next((folder / "images").glob(f"{each}.*"))
+        path = min((folder / "images").glob(f"{each}.*"))
         yield np.array(Image.open(path)), np.load(folder / "logits" / f"{each}.npz")["logits"]
 
 

@@ -16,7 +16,7 @@ namespace densecrf {
 
 namespace {
 
-constexpr std::chrono::microseconds kSearch(100);  // before a worker sleeps
+constexpr std::chrono::microseconds kSearch(1000);  // before a worker sleeps
 
 std::atomic<Crew*> crew_of_process{nullptr};
 

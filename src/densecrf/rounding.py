@@ -232,7 +232,7 @@ class Incumbent:
         if self._rounded is None or not problem.same(labels, self._rounded):
             self._rounded = labels
             tried.append((problem.estimate(labels), labels))
-        undecided = problem.to_numpy(y.sum(1) - (y * y).sum(1))
+        undecided = problem.undecided(y)
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
         for label in (int(i) for i in order if undecided[i] > 0):
             row = y[label] + 0
