@@ -25,7 +25,7 @@ from densecrf.large.result import LargeResult
 from densecrf.large.tiles import Box
 from densecrf.large.visits import REACHES, Before
 from densecrf.presets import Model
-from densecrf.rounding import BIASES, UNDECIDED
+from densecrf.rounding import BIASES
 from densecrf.solvers.lp import CELLS
 from densecrf.solvers.primal_dual import DAMPED, SLOW
 from densecrf.validation import ArgumentError
@@ -45,7 +45,7 @@ class Run:
 
     def __init__(self, job: Job, client: Any, progress: Progress | None) -> None:
         self.job, self.client, self.progress = job, client, progress
-        self.labels = ""  # the stage that stores the best ones
+        self.labels = ("labels", 0)  # the stage that stores the best ones, and its row
         self.constant: int | None = None  # the only label, where that is better
 
     def check_client(self) -> None:
@@ -108,10 +108,11 @@ class Run:
         while True:
             name, cells = f"iterates-{turn}", pace.cells
             records = self.stage(name, visits.iterate, turn, (turn, before, *pace.following))
-            self._keep(turn, better=pace.take(records))
+            smooth = pace.smooth
+            self._keep(turn, pace.take(records))
             before = _before(name, records, pace.cells, cells / pace.cells)
             last = pace.done >= limit
-            if last or pace.promises(gap):
+            if last or pace.promises(gap) or (smooth and not pace.smooth):
                 result = self._certified(turn, before, best, pace.done)
                 best = result.lower_bound or best
                 proven = result.gap or 0.0
@@ -136,19 +137,19 @@ class Run:
         for turn in range(MEAN_FIELD // inner):
             name = f"iterates-{turn}"
             self.stage(name, visits.iterate, turn, (turn, before, 1.0, inner))
-            self._keep(turn, better=True)
+            self._keep(turn, 0)
             before = Before(name, (), (), 1.0)
         assert before is not None
         result = self._certified(turn, before, None, MEAN_FIELD)
         result.converged, result.message = True, "the method's last iteration"
         return result
 
-    def _keep(self, turn: int, *, better: bool) -> None:
-        """Keep a round's labels where they are better; remove what only earlier rounds read."""
+    def _keep(self, turn: int, better: int | None) -> None:
+        """Keep the better one of a round's labellings; remove what only earlier rounds read."""
         old = [f"iterates-{turn - 1}", f"certificate-{turn - 1}"]
-        if better:
-            old += [self.labels] if self.labels else []
-            self.labels = f"labels-{turn}"
+        if better is not None:
+            old.append(self.labels[0])
+            self.labels = (f"labels-{turn}", better)
         elif visits.rounds(turn):
             old.append(f"labels-{turn}")
         for each in old:
@@ -213,7 +214,7 @@ class Run:
     def block(self, box: Box) -> Any:
         """Return the labels of a block of the output."""
         if self.constant is None:
-            labels = self.job.store.read(self.labels, box)[0]
+            labels = visits.labels_of(self.job, self.labels, box)
         else:
             labels = np.full([part.stop - part.start for part in box], self.constant)
         labels = labels.astype(label_dtype(self.job.n_labels))
@@ -234,6 +235,7 @@ class _Pace:
 
     STALLED = 0.8  # of the gap is left after so many iterations: the other method's turn
     WINDOW, SMOOTH_WINDOW = 15, 60
+    NEAR = 0.01  # a relative gap below which level sets are tried, too
     SMOOTH = 10  # iterations in a round of the method of multipliers
 
     def __init__(self, inner: int) -> None:
@@ -252,24 +254,24 @@ class _Pace:
         return 1.0 if self.done < SLOW else DAMPED
 
     @property
-    def following(self) -> tuple[float, int, bool, tuple[int, float] | None]:
-        """Cells, iterations and method of the next round, and the level set of its labels."""
+    def following(self) -> tuple[float, int, bool, tuple[tuple[int, float], ...]]:
+        """Cells, iterations and method of the next round, and the level sets that it tries."""
         inner = self.SMOOTH if self.smooth else self.inner
-        return self.cells, inner, self.smooth, self._raised()
+        return self.cells, inner, self.smooth, self._level_sets()
 
-    def _raised(self) -> tuple[int, float] | None:
-        """Return the next level set: in every second rounding, of the least decided labels."""
-        number = len(self.trace) // 2
-        if number % 2 == 0 or self._undecided is None:
-            return None
-        order = np.argsort(-self._undecided, kind="stable")[:UNDECIDED]
-        return int(order[number // 2 % len(order)]), BIASES[number // 2 // len(order) % len(BIASES)]
+    def _level_sets(self) -> tuple[tuple[int, float], ...]:
+        """Return level sets of the two labels that are least decided, where the gap is small."""
+        if self._undecided is None or not self.promises(self.NEAR):
+            return ()
+        bias = BIASES[len(self.trace) // 2 % len(BIASES)]
+        order = np.argsort(-self._undecided, kind="stable")[:2]
+        return tuple((int(label), bias) for label in order if self._undecided[label] > 0)
 
-    def take(self, records: Records) -> bool:
-        """Take a round's records in; return whether its labels are the best so far."""
+    def take(self, records: Records) -> int | None:
+        """Take a round's records in; return which of its labellings is the best so far, if any."""
         bounds = [sum(each) for each in zip(*(r["bounds"] for r in records), strict=True)]
-        known = [each["energy"] for each in records if "energy" in each]
-        found = sum(known) if known else math.inf
+        known = np.sum([each["energies"] for each in records if "energies" in each], 0)
+        found = float(np.min(known)) if np.ndim(known) else math.inf
         updated = self.smooth and not visits.rounds(len(self.trace))
         if self.trace and not updated:
             before = self.trace[-1]
@@ -278,7 +280,7 @@ class _Pace:
             before["bound"] = bounds[0]
         undecided = [each["undecided"] for each in records if "undecided" in each]
         self._undecided = np.sum(undecided, 0) if undecided else self._undecided
-        better = found < self._energy
+        better = int(np.argmin(known)) if found < self._energy else None
         self._energy = min(self._energy, found)
         self.done += len(bounds)
         self.trace.append({"iterations": self.done, "energy": self._energy, "bound": bounds[-1]})

@@ -9,24 +9,27 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from densecrf.certificates import Potentials
 from densecrf.filters.base import SMALLEST_MASS
 from densecrf.label_costs import BorderStatistics, border_statistics
 from densecrf.large.job import Job, Local
 from densecrf.large.problem import TileProblem, Unrounded, in_whole_cells
+from densecrf.large.tiles import Box
 from densecrf.problem import Problem
 from densecrf.projections import compressed
-from densecrf.rounding import SWEEPS, icm
+from densecrf.rounding import icm
 from densecrf.solvers.lp import lp_start
 from densecrf.solvers.multipliers import multipliers
 from densecrf.solvers.primal_dual import primal_dual
 from densecrf.validation import FloatArray, IntArray
 
+SWEEPS = 3  # of iterated conditional modes for each rounding
 REACHES = 3  # margins of five iterations of mean field at once: what is left out is below 1e-6
 SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is kept exactly
 
-__all__ = ["REACHES", "Before", "certificate", "iterate", "masses", "prices", "rounds"]
+__all__ = ["REACHES", "Before", "certificate", "iterate", "labels_of", "masses", "prices", "rounds"]
 
 
 class Before(NamedTuple):
@@ -100,19 +103,20 @@ def iterate(
     cells: float = 1.0,
     inner: int = 1,
     smooth: bool = False,
-    raised: tuple[int, float] | None = None,
+    level_sets: tuple[tuple[int, float], ...] = (),
 ) -> dict[str, Any]:
     """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels.
 
     They are those of the primal-dual method, or, where `smooth`, of the method of multipliers.
-    Labels are those of the largest marginals, after those of one label were `raised`.
+    Labels are those of the largest marginals, and those after one label's were raised: `level_sets`
+    names it, and by how much.
     """
     several = job.method == "mf5" and inner > 1
     local = job.local(job.tiling.tiles(turn)[task], REACHES if several else 1)
     stage, core = f"iterates-{turn}", local.core
     record: dict[str, Any] = {"bounds": [0.0] * inner}
     y, z = (np.zeros((rows, 0), np.float32) for rows in (job.n_labels, _nodes(job)))
-    labels: IntArray = np.zeros(0, np.int64)
+    labels = np.zeros((1 + len(level_sets), 0), np.uint16)
     if len(core):
         problem = TileProblem(job.crf(local), core, cells, job.threads)
         state: tuple[Any, Any] = (None, None)
@@ -127,15 +131,14 @@ def iterate(
             for _ in range(inner):
                 y = problem.response(y)
         if job.method != "lp":
-            labels = problem.argmax(y)
+            labels = problem.argmax(y)[None, core].astype(np.uint16)
         elif rounds(turn):
-            labels, _ = icm(problem, problem.argmax(_raised(y, raised)), SWEEPS)
-            record["energy"], _ = energy_share(problem, labels, core)
+            record["energies"], labels = _roundings(problem, y, level_sets)
             record["undecided"] = (y * (1 - y))[:, core].sum(1, dtype=np.float64).tolist()
-        y, labels = y[:, core], labels[core] if len(labels) else labels
+        y = y[:, core]
     job.store.write(stage, local.box, local.scatter(np.concatenate([y, z] if len(z) else [y])))
     if rounds(turn) or job.method != "lp":
-        job.store.write(f"labels-{turn}", local.box, local.scatter(labels[None].astype(np.uint16)))
+        job.store.write(f"labels-{turn}", local.box, local.scatter(labels))
     return job.store.finish(stage, task, record)
 
 
@@ -144,14 +147,18 @@ def rounds(turn: int) -> bool:
     return turn % 2 == 0
 
 
-def _raised(y: FloatArray, raised: tuple[int, float] | None) -> FloatArray:
-    """Return marginals of which one label's are raised: its largest are a level set of y."""
-    if raised is None:
-        return y
-    label, bias = raised
-    out: FloatArray = y.copy()
-    out[label] += np.float32(bias)
-    return out
+def _roundings(
+    problem: TileProblem, y: FloatArray, level_sets: tuple[tuple[int, float], ...]
+) -> tuple[list[float], npt.NDArray[np.uint16]]:
+    """Return the core's share of the energy of each rounding, and its labels."""
+    energies, found = [], []
+    for label, bias in ((0, 0.0), *level_sets):
+        raised = y.copy()
+        raised[label] += np.float32(bias)
+        labels, _ = icm(problem, problem.argmax(raised), SWEEPS)
+        energies.append(energy_share(problem, labels, problem.core)[0])
+        found.append(labels[problem.core].astype(np.uint16))
+    return energies, np.stack(found)
 
 
 def _linear_program(
@@ -181,7 +188,7 @@ def certificate(
     turn: int,
     task: int,
     before: Before,
-    labels: str,
+    labels: tuple[str, int],
     extents: list[list[float]] | None,
 ) -> dict[str, Any]:
     r"""Record the tile's share of the energy and of the bound, in double precision.
@@ -196,7 +203,7 @@ def certificate(
         zeros = dict.fromkeys(("energy", "size", "mass", "bound", "bound_size", "apart"), 0.0)
         return job.store.finish(stage, task, zeros)
     problem = _Bounded(job.crf(local), job.threads)
-    x = local.gather(job.store.read(labels, local.outer))[0].astype(np.int64)
+    x = local.gather(labels_of(job, labels, local.outer)[None])[0].astype(np.int64)
     energy, size = energy_share(problem, x, local.core)
     mass = float(problem.mass_double[local.core].sum())
     record = {"energy": energy, "size": size, "mass": mass}
@@ -242,6 +249,12 @@ def energy_share(problem: Problem, labels: IntArray, core: IntArray) -> tuple[fl
     pairs = float((mu @ own[:, core] * received).sum())
     unary = problem.unary[labels[core], core].astype(np.float64)
     return float(unary.sum()) + 0.5 * pairs, float(abs(unary).sum())
+
+
+def labels_of(job: Job, labels: tuple[str, int], box: Box) -> npt.NDArray[np.uint16]:
+    """Read one of a stage's labellings."""
+    stage, row = labels
+    return np.asarray(job.store.read(stage, box, slice(row, row + 1))[0])
 
 
 def _nodes(job: Job) -> int:
