@@ -317,6 +317,18 @@ class ProblemSteps(ABC):
         """Return the largest label of each pixel, (n,)."""
         return y.argmax(0)
 
+    def raised_argmax(self, y: Any, label: int, bias: float) -> Any:
+        """Return the largest label of each pixel after the values of one label were raised."""
+        row = y[label] + 0
+        y[label] += bias
+        labels = self.argmax(y)
+        y[label] = row
+        return labels
+
+    def undecided(self, y: Any) -> Any:
+        """Return the sum of y (1 - y) of each label, (labels,), NumPy's."""
+        return self.to_numpy((y * (1 - y)).sum(1))
+
     def same(self, labels: Any, others: Any) -> bool:
         """Whether two labellings are the same."""
         return bool((labels == others).all())

@@ -208,14 +208,11 @@ class Incumbent:
         if self._rounded is None or not problem.same(labels, self._rounded):
             self._rounded = labels
             self.consider(labels)
-        undecided = problem.to_numpy((y * (1 - y)).sum(1))
+        undecided = problem.undecided(y)
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
         tried = []
         for label in (int(i) for i in order if undecided[i] > 0):
-            row = y[label] + 0
-            y[label] += bias
-            biased = problem.argmax(y)
-            y[label] = row
+            biased = problem.raised_argmax(y, label, bias)
             tried.append((problem.estimate(biased), biased))
         if tried:
             energy, labels = min(tried, key=lambda candidate: candidate[0])
