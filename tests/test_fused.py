@@ -298,3 +298,28 @@ def test_offsets_are_added_to_the_scores(hard):
     ordered(lattice, scores, offsets, extents, mass[0], levels, added)
     assert summed.any()
     np.testing.assert_array_equal(added, summed)
+
+
+def test_sum_at(planes, labels):
+    u = planes[0]
+    expected = u[labels, np.arange(u.shape[1])].sum(dtype=np.float64)
+    assert core().sum_at(u, labels, 0) == pytest.approx(expected, rel=1e-12, abs=1e-9)
+    labels[-1] = len(u)
+    with pytest.raises(ValueError, match="labels"):
+        core().sum_at(u, labels, 0)
+
+
+def test_undecided(planes):
+    y = np.abs(planes[0]) % 1
+    out = np.empty(len(y))
+    core().undecided(y, out, 0)
+    np.testing.assert_allclose(out, (y * (1.0 - y)).sum(1, dtype=np.float64), **CLOSE)
+    core().undecided(np.rint(y), out, 0)
+    assert not out.any()
+
+
+def test_accumulate(planes):
+    total, y = planes[:2]
+    expected = total + y
+    core().accumulate(y, total, 0)
+    np.testing.assert_array_equal(total, expected)

@@ -187,6 +187,31 @@ void bind_pixelwise(nb::module_& m) {
       },
       "u"_a, "v"_a, "threads"_a);
   m.def(
+      "sum_at",
+      [](In u, Vector<const std::int64_t> labels, int threads) {
+        check_columns(u, labels);
+        return parallel(threads, kFilterWork * labels.size(), [&](Team& team) {
+          return sum_at(planes_of(u), u.data(), labels.data(), team);
+        });
+      },
+      "u"_a, "labels"_a, "threads"_a);
+  m.def(
+      "undecided",
+      [](In u, Vector<double> out, int threads) {
+        require(out.shape(0) == u.shape(0), "out: not one number per label");
+        parallel(threads, u.size(),
+                 [&](Team& team) { undecided(planes_of(u), u.data(), out.data(), team); });
+      },
+      "u"_a, "out"_a.noconvert(), "threads"_a);
+  m.def(
+      "accumulate",
+      [](In u, Matrix<float> total, int threads) {
+        check_same_shape(u, total);
+        parallel(threads, u.size(),
+                 [&](Team& team) { accumulate(planes_of(u), u.data(), total.data(), team); });
+      },
+      "u"_a, "total"_a.noconvert(), "threads"_a);
+  m.def(
       "difference",
       [](In u, In v, int threads) {
         check_same_shape(u, v);

@@ -145,6 +145,9 @@ class Problem(ProblemBase):
     ) -> Any:
         return self.pairwise.ordered_double(_floats(nodes), offsets, extents, levels, self.threads)
 
+    def _unary_energy(self, labels: IntArray) -> float:
+        return float(core().sum_at(self.unary, labels, self.threads))
+
     def pairs_double(self, labels: IntArray) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)`, b = a too, in double precision."""
         return self.pairwise.pairs_double(labels, self.n_labels, self.costs_double, self.threads)
@@ -154,6 +157,16 @@ class Problem(ProblemBase):
     def inner(self, u: FloatArray, v: FloatArray) -> float:
         """Return the inner product, summed in double."""
         return float(core().inner(_floats(u), _floats(v), self.threads))
+
+    def undecided(self, y: FloatArray) -> Any:
+        """Return the sum over pixels of y (1 - y) of each label, NumPy's."""
+        out = np.empty(len(y))
+        core().undecided(_floats(y), out, self.threads)
+        return out
+
+    def accumulate(self, total: FloatArray, y: FloatArray) -> None:
+        """Add `y` to `total`, in place."""
+        core().accumulate(_floats(y), total, self.threads)
 
     def difference(self, u: FloatArray, v: FloatArray) -> tuple[float, float]:
         """Return the sum and the largest of the absolute differences."""

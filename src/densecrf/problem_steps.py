@@ -304,6 +304,14 @@ class ProblemSteps(ABC):
     def inner(self, u: Any, v: Any) -> float:
         """Return the inner product, summed in double."""
 
+    def undecided(self, y: Any) -> Any:
+        """Return the sum over pixels of y (1 - y) of each label, NumPy's."""
+        return self.to_numpy((y * (1 - y)).sum(1))
+
+    def accumulate(self, total: Any, y: Any) -> None:
+        """Add `y` to `total`, in place."""
+        total += y
+
     def difference(self, u: Any, v: Any) -> tuple[float, float]:
         """Return the sum and the largest of the absolute differences."""
         distance = abs(u - v)
@@ -324,10 +332,6 @@ class ProblemSteps(ABC):
         labels = self.argmax(y)
         y[label] = row
         return labels
-
-    def undecided(self, y: Any) -> Any:
-        """Return the sum of y (1 - y) of each label, (labels,), NumPy's."""
-        return self.to_numpy((y * (1 - y)).sum(1))
 
     def same(self, labels: Any, others: Any) -> bool:
         """Whether two labellings are the same."""

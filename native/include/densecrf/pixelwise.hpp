@@ -62,6 +62,11 @@ void balance(Planes, float* r, const float* mass, double total_mass, float facto
 
 // ⟨u, v⟩ in double; Σ|u - v| and max|u - v|; u + share · (u - v).
 double inner(Planes, const float* u, const float* v, Team& team);
+// Σ_a u of its pixel's label. Throws std::out_of_range where there is no such label.
+double sum_at(Planes, const float* u, const std::int64_t* labels, Team& team);
+// Σ_a u_ai (1 - u_ai) of each label: 0 where the label is decided at all pixels.
+void undecided(Planes, const float* u, double* out, Team& team);
+void accumulate(Planes, const float* u, float* total, Team& team);  // total += u
 std::array<double, 2> difference(Planes, const float* u, const float* v, Team& team);
 void extrapolate(Planes, const float* u, const float* v, float share, float* out, Team& team);
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from densecrf.experiments.metrics import Interval, bootstrap
+from densecrf.learning.search import gains, surely_better
 from densecrf.learning.training_set import STAGES
 
 if TYPE_CHECKING:
+    from densecrf.experiments.metrics import Interval
     from densecrf.learning.training_set import Report, TrainingSet
     from densecrf.presets import Model
 
@@ -17,7 +18,6 @@ __all__ = ["held_out"]
 #: after each stage of learning.
 CANDIDATES = ("start", "adapted", *STAGES)
 _TOLERANCE = 0.03  # of the training objective of a fold
-_WORSE = 0.003  # accuracy or IoU that a better model may lose where it gains in the other
 
 
 def held_out(
@@ -58,17 +58,11 @@ def held_out(
             scores[name].update(zip(outside, confusions, strict=True))
     by_image = {name: [found[n] for n in data.all] for name, found in scores.items()}
 
-    def gains(better: str, worse: str) -> dict[str, Interval]:
-        return {
-            metric: bootstrap(by_image[better], metric, minus=by_image[worse])
-            for metric in ("accuracy", "iou")
-        }
-
     chosen = "start"
     for name in CANDIDATES[1:]:
-        if _better(gains(name, chosen)):
+        if surely_better(gains(by_image[name], by_image[chosen])):
             chosen = name
-    over_start = {name: gains(name, "start") for name in CANDIDATES[1:]}
+    over_start = {name: gains(by_image[name], by_image["start"]) for name in CANDIDATES[1:]}
     return {
         "folds": folds,
         "held_out": {
@@ -83,13 +77,6 @@ def held_out(
     }
 
 
-def _better(gains: dict[str, Interval]) -> bool:
-    """Whether held-out images gain, more surely than by chance."""
-    total = sum(g.estimate for g in gains.values())
-    spread = sum(g.high - g.low for g in gains.values())
-    return total > 0.25 * spread and min(g.estimate for g in gains.values()) > -_WORSE
-
-
 def _verdict(chosen: str, folds: int, over_start: dict[str, dict[str, Interval]]) -> str:
     learned = CANDIDATES[2:]
     head = {
@@ -99,13 +86,13 @@ def _verdict(chosen: str, folds: int, over_start: dict[str, dict[str, Interval]]
     if chosen in learned[:-1]:
         kept = learned[: learned.index(chosen) + 1]
         head += f", with {' and '.join(kept)} learned and the rest as adapted"
-    told = "; ".join(f"{name} {_points(gains)}" for name, gains in over_start.items())
+    told = "; ".join(f"{name} {_points(found)}" for name, found in over_start.items())
     return f"{head} ({folds} folds; over the start: {told})"
 
 
-def _points(gains: dict[str, Interval]) -> str:
+def _points(found: dict[str, Interval]) -> str:
     titles = {"accuracy": "accuracy", "iou": "IoU"}
     return " and ".join(
         f"{100 * g.estimate:+.2f} [{100 * g.low:+.2f}, {100 * g.high:+.2f}] {titles[name]}"
-        for name, g in gains.items()
+        for name, g in found.items()
     )

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.experiments.metrics import accuracy, confusion_matrix, mean_iou
-from densecrf.label_costs import TOLERATED_BY_MANY
+from densecrf.experiments.metrics import confusion_matrix
 from densecrf.label_prior import label_shares
-from densecrf.learning.adaptation import Seen, adapted, look_at, unadapted
+from densecrf.learning.adaptation import Seen, look_at, unadapted
 from densecrf.learning.journal import Journal, digest
 from densecrf.learning.large_margin import Learned, learn
 from densecrf.learning.oracle import Oracle, Task
+from densecrf.learning.search import Candidate, search
 from densecrf.learning.stage import Plane, Stage
 from densecrf.presets import PRESETS, Model
 
@@ -34,13 +34,6 @@ STAGES = ("weights", "costs", "offsets")
 #: Share of the loss that weighs classes alike, whatever their number of pixels.
 BALANCE = 0.5
 _HEAVIEST = 5.0  # a class's pixels weigh at most so much more than the average pixel
-#: Models whose kernels are tried besides the default's.
-SEARCHED = tuple(
-    replace(PRESETS[name], scale_sigmas=True, confidence=PRESETS["default"].confidence)
-    for name in ("tuned", "deeplab")
-)
-_STEP, _MOST_STEPS = 2**0.5, 6  # of the search for the price that borders may have
-
 Report = Callable[[str, int, float, float], object]
 
 
@@ -91,27 +84,17 @@ class TrainingSet:
     def centre(self, start: Model, chosen: Sequence[int]) -> Model:
         """Return where learning starts: the start, adapted to some images without their labels.
 
-        For the default model, the kernels and the price that borders may have are those whose
-        adapted model is best on these images.
+        For the default model, the numbers that are no part of the stages are searched, with the
+        true labels of these images.
         """
         if start.label_costs != "image":
             return start
-        if start != PRESETS["default"]:
-            return self._adapted(start, chosen)
-
-        def score(kernels: Model, tolerated: float) -> float:
-            model = self._adapted(kernels, self.all, tolerated)
-            total = np.sum(self.confusions(model, chosen), 0)
-            return float(accuracy(total) + mean_iou(total))
-
-        kernels = max((start, *SEARCHED), key=lambda model: score(model, TOLERATED_BY_MANY))
-        best = TOLERATED_BY_MANY
-        for step in (_STEP, 1 / _STEP):
-            for _ in range(_MOST_STEPS):
-                if score(kernels, best * step) <= score(kernels, best):
-                    break
-                best *= step
-        return self._adapted(kernels, chosen, best)
+        best = Candidate(start)
+        if start == PRESETS["default"]:
+            # Statistics of all images: they need no labels, and folds share the outcomes.
+            best = search(best, lambda c: self.confusions(c.adapted(self._look(c.kernels)), chosen))
+        seen = self._look(best.kernels)
+        return best.adapted([seen[n] for n in chosen])
 
     def learn(
         self,
@@ -175,16 +158,15 @@ class TrainingSet:
         question = digest(repr(replace(model, provenance={})), *given, example.truth)
         return np.array(self.journal.answer(question, work))
 
-    def _adapted(
-        self, model: Model, chosen: Sequence[int], tolerated: float = TOLERATED_BY_MANY
-    ) -> Model:
+    def _look(self, model: Model) -> list[Seen]:
+        """Return what all images tell with a model's kernels."""
         plain = unadapted(model)
         key = repr(plain)
         if key not in self._seen:
             self._seen[key] = self._each(
                 lambda n: look_at(plain.crf(*self.examples[n].load())), self.all
             )
-        return adapted(plain, [self._seen[key][n] for n in chosen], tolerated)
+        return self._seen[key]
 
     def _task(self, number: int, start: Model) -> Task:
         """Return an image with its void pixels filled by the start, which knows no other image."""

@@ -138,6 +138,10 @@ class JointItem(TorchProblem):
         """Return the sum of y (1 - y) of each label, (labels,), NumPy's."""
         return self._ask("undecided", self._joint.undecided, y)
 
+    def accumulate(self, total: Tensor, y: Tensor) -> None:
+        """Add `y` to `total`, in place."""
+        self._ask("accumulate", self._joint.accumulate, total, y)
+
     def same(self, labels: Tensor, others: Tensor) -> bool:
         """Whether two labellings are the same."""
         return bool(self.to_numpy((labels == others).all()))
@@ -253,6 +257,11 @@ class Joint:
         """Return the sums of y (1 - y)."""
         y = self._joined(runs, [each for (each,) in asked])
         return list(undecided(y, self._spans_of(runs)).cpu().numpy())
+
+    def accumulate(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Add to totals."""
+        torch._foreach_add_([total for total, _ in asked], [y for _, y in asked])
+        return [None] * len(runs)
 
     def moves(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return the ICM moves of every pixel in the Potts model."""

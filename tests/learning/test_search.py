@@ -1,0 +1,46 @@
+"""The search for what learning starts from: it moves on evidence, and not without."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from densecrf.learning.search import Candidate, gains, search, surely_better
+from densecrf.presets import PRESETS
+
+DEFAULT = Candidate(PRESETS["default"])
+
+
+def confusions(right: np.ndarray) -> list[np.ndarray]:
+    """Return matrices of 100 pixels per image, of which so many are right."""
+    return [np.array([[n, 100 - n], [100 - n, n]]) for n in right]
+
+
+def test_a_gain_on_all_images_is_followed_to_its_end() -> None:
+    def judge(candidate: Candidate) -> list[np.ndarray]:
+        away = abs(np.log2(candidate.tolerated / 0.25))
+        return confusions(np.arange(70, 80) - 2 * away)
+
+    assert search(DEFAULT, judge).tolerated == 0.25
+
+
+def test_other_kernels_are_taken() -> None:
+    def judge(candidate: Candidate) -> list[np.ndarray]:
+        return confusions(np.arange(60, 70) + 3 * (candidate.kernels.sigma == 1))
+
+    assert search(DEFAULT, judge).kernels.sigma_xy == PRESETS["deeplab"].sigma_xy
+
+
+def test_a_gain_on_one_image_of_five_is_not_followed() -> None:
+    def judge(candidate: Candidate) -> list[np.ndarray]:
+        lucky = 4 if candidate != DEFAULT else 0
+        return confusions(
+            np.array([70 + lucky, 70, 71, 72, 70]) - np.array([0, 1, 1, 1, 0]) * (lucky > 0)
+        )
+
+    assert search(DEFAULT, judge) == DEFAULT
+
+
+def test_what_gains_in_one_and_loses_in_the_other_is_no_better() -> None:
+    before = [np.array([[900, 0], [50, 50]])] * 4
+    after = [np.array([[960, 40], [90, 10]])] * 4
+    assert not surely_better(gains(after, before))
