@@ -338,10 +338,6 @@ class ProblemSteps(ABC):
         y[label] = row
         return labels
 
-    def same(self, labels: Any, others: Any) -> bool:
-        """Whether two labellings are the same."""
-        return bool((labels == others).all())
-
     def indicator(self, labels: Any) -> Any:
         """Return the labelling as a vertex of the product of simplices."""
         names = self.xp.arange(self.n_labels, **self._where)[:, None]
