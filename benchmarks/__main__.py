@@ -17,6 +17,8 @@ ALL = (
     "plain_filter",
     "mean_field",
     "certified",
+    "distributions",
+    "folder",
     "proximal",
     "threads",
     "roofline",

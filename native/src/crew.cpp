@@ -16,7 +16,7 @@ namespace densecrf {
 
 namespace {
 
-constexpr std::chrono::microseconds kSearch(100);  // before a worker sleeps
+constexpr std::chrono::microseconds kSearch(1000);  // before a worker sleeps
 
 std::atomic<Crew*> crew_of_process{nullptr};
 
@@ -32,6 +32,7 @@ class NoSignals {
   NoSignals() {
     sigset_t all;
     sigfillset(&all);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, own);
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

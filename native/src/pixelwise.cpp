@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -84,13 +86,6 @@ std::array<double, 2> lmo(Planes planes, const float* linear, const float* h, co
   return sum_over_tiles<2>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
     pixel_kernels().lmo(tile, linear + a, h + a, c + a, y + a, best + a, sums);
   });
-}
-
-double curvature(Planes planes, const std::int64_t* labels, const float* y, const float* target,
-                 const float* h, const float* c, Team& team) {
-  return sum_over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
-    pixel_kernels().curvature(tile, labels + a, y + a, target + a, h + a, c + a, sums);
-  })[0];
 }
 
 void step_to_vertex(Planes planes, const std::int64_t* labels, const float* y, float step,
@@ -243,6 +238,40 @@ double inner(Planes planes, const float* u, const float* v, Team& team) {
         });
         for (const double lane : lanes) sums[0] += lane;
       })[0];
+}
+
+double sum_at(Planes planes, const float* u, const std::int64_t* labels, const float* weights,
+              Team& team) {
+  return sum_over_chunks<1>(planes.n, team,
+                            [&](std::int64_t begin, std::int64_t end, double* sums) {
+                              for (std::int64_t a = begin; a < end; ++a) {
+                                if (labels[a] < 0 || labels[a] >= planes.labels)
+                                  throw std::out_of_range("labels: out of range");
+                                const double own = u[labels[a] * planes.n + a];
+                                sums[0] += weights ? weights[a] * own : own;
+                              }
+                            })[0];
+}
+
+void undecided(Planes planes, const float* u, double* out, Team& team) {
+  const std::int64_t pieces = pieces_of(planes);
+  std::vector<double> found(static_cast<std::size_t>(planes.labels * pieces));
+  for_each_piece(planes, team, [&](std::int64_t i, std::int64_t begin, std::int64_t end, auto at) {
+    const float* plane = u + i * planes.n;
+    double lanes[kLanes] = {};
+    in_lanes(begin, end,
+             [&](std::int64_t a, int lane) { lanes[lane] += plane[a] * (1 - plane[a]); });
+    found[static_cast<std::size_t>(at)] = std::accumulate(lanes, lanes + kLanes, 0.0);
+  });
+  for (std::int64_t i = 0; i < planes.labels; ++i)
+    out[i] = std::accumulate(found.begin() + i * pieces, found.begin() + (i + 1) * pieces, 0.0);
+}
+
+void accumulate(Planes planes, const float* u, float* total, Team& team) {
+  team.run(length(planes), chunk_of(length(planes)),
+           [&](std::int64_t begin, std::int64_t end, int) {
+             for (std::int64_t i = begin; i < end; ++i) total[i] += u[i];
+           });
 }
 
 std::array<double, 2> difference(Planes planes, const float* u, const float* v, Team& team) {

@@ -53,7 +53,8 @@ int least_quota(const std::string& root, std::string path, const Quota& quota) {
   int least = quota(root);
   while (path.size() > 1) {
     least = std::min(least, quota(root + path));
-    path.resize(std::min(path.size(), path.rfind('/')));
+    const std::size_t parent = path.rfind('/');
+    path.resize(parent == std::string::npos ? 0 : parent);
   }
   return least;
 }

@@ -155,6 +155,20 @@ class Problem(ProblemBase):
         """Return the inner product, summed in double."""
         return float(core().inner(_floats(u), _floats(v), self.threads))
 
+    def sum_at(self, u: FloatArray, labels: IntArray, weights: Any = None) -> float:
+        """Return the sum over pixels of `u` at their labels, in double, weighted."""
+        return float(core().sum_at(_floats(u), labels, weights, self.threads))
+
+    def undecided(self, y: FloatArray) -> Any:
+        """Return the sum over pixels of y (1 - y) of each label, NumPy's."""
+        out = np.empty(len(y))
+        core().undecided(_floats(y), out, self.threads)
+        return out
+
+    def accumulate(self, total: FloatArray, y: FloatArray) -> None:
+        """Add `y` to `total`, in place."""
+        core().accumulate(_floats(y), total, self.threads)
+
     def difference(self, u: FloatArray, v: FloatArray) -> tuple[float, float]:
         """Return the sum and the largest of the absolute differences."""
         total, largest = core().difference(_floats(u), _floats(v), self.threads)
@@ -237,21 +251,6 @@ class Problem(ProblemBase):
         given = (_floats(array) for array in (linear, received, diagonal, y))
         gap, objective = core().lmo(*given, labels, self.threads)
         return labels, gap, objective
-
-    def curvature(
-        self,
-        labels: IntArray,
-        y: FloatArray,
-        target: FloatArray,
-        received: FloatArray,
-        diagonal: FloatArray,
-    ) -> float:
-        r"""Return :math:`\langle d, (H + \text{diag}(c)) d\rangle` for the direction d to a vertex.
-
-        `target` and `received` are the products of H with the vertex and with `y`.
-        """
-        given = (_floats(array) for array in (y, target, received, diagonal))
-        return float(core().curvature(labels, *given, self.threads))
 
     def step_to_vertex(self, labels: IntArray, y: FloatArray, step: float) -> FloatArray:
         """Return `y` moved by `step` of the way to a vertex."""

@@ -134,7 +134,7 @@ class ProblemBase(ProblemSteps):
     def energy(self, labels: Any) -> float:
         """Return the energy of a labelling (n,), in double precision."""
         self.calls.plain += 1
-        energy = float(self._own_unary(labels).sum()) + 0.5 * self.pairs_double(labels)
+        energy = self.sum_at(self.unary, labels) + 0.5 * self.pairs_double(labels)
         if not self.tree:  # what K counts of a pixel with itself
             own = self.double(self.compatibility.diagonal()[labels]) * self.diagonal_double
             energy -= 0.5 * float(own.sum())

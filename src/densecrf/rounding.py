@@ -12,7 +12,10 @@ __all__ = ["SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"
 
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 UNDECIDED = 3  # labels whose level sets are tried in a rounding
-OFTEN = range(8, 17)  # iterations that round twice as often: marginals settle, most runs end
+FIRST = 4  # iteration of the first rounding
+SETTLED = 2e-3  # rise of the bound, a fraction of the energy, below which roundings may end a run
+OFTEN, SELDOM = 16, 8  # last iteration that rounds twice as often; iterations while the bound rises
+PROMISING = 1e-3  # excess over the best energy, a fraction of it, that a sweep may make up
 BIASES = (0.6, 0.8, 0.4, 0.9)  # one in each rounding, in turn; level sets at (1 - bias) / 2
 
 
@@ -172,6 +175,9 @@ class Incumbent:
     largest scores after one label's were raised by a bias b, which between two labels is the set
     where its score exceeds (1 - b) / 2. The best of them gets sweeps of iterated conditional modes.
 
+    A rounding takes about as long as an iteration and ends no run whose bound is far from its end:
+    while the bound rises by more than a fraction of the energy, there are few.
+
     Attributes
     ----------
     labels : array, (n,)
@@ -187,30 +193,47 @@ class Incumbent:
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every
         label, self.energy = problem.best_constant()
         self.labels = problem.constant(label)
-        self._iteration = self._turn = 0
+        self._iteration = self._turn = self._latest = 0
+        self._bound = -float("inf")
         self._rounded: Any = None
         self._descent: Descent | None = None
 
-    def update(self, y: Any) -> None:
-        """Round where it is this iteration's turn, and continue the incumbent's descent."""
+    def update(self, y: Any, bound: float) -> None:
+        """Round where it is this iteration's turn, and continue the incumbent's descent.
+
+        Parameters
+        ----------
+        y : array, (labels, n)
+            The iteration's marginals.
+        bound : float
+            The iteration's lower bound.
+        """
         self._iteration += 1
-        iteration = self._iteration
-        every = max(1, self.round_every // 2) if iteration in OFTEN else self.round_every
-        if iteration % every == 0 or iteration == 1:
+        settle = self._iteration % self.settle_every == 0
+        if self._turn_to_round(bound) or settle:
+            self._latest = self._iteration
             self._round(y)
-        if iteration % self.settle_every == 0:
+        if settle:
             self._settle()
+
+    def _turn_to_round(self, bound: float) -> bool:
+        settled = bound - self._bound <= SETTLED * abs(self.energy)
+        self._bound = max(self._bound, bound)
+        if not settled:
+            return self._iteration == FIRST or self._iteration - self._latest >= SELDOM
+        often = self._iteration <= OFTEN
+        every = max(1, self.round_every // 2) if often else self.round_every
+        return self._iteration - self._latest >= every
 
     def _round(self, y: Any) -> None:
         problem, bias = self.problem, BIASES[self._turn % len(BIASES)]
         self._turn += 1
-        labels = problem.argmax(y)
+        labels, tried = problem.argmax(y), []
         if self._rounded is None or not problem.same(labels, self._rounded):
             self._rounded = labels
-            self.consider(labels)
-        undecided = problem.to_numpy((y * (1 - y)).sum(1))
+            tried.append((problem.estimate(labels), labels))
+        undecided = problem.undecided(y)
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
-        tried = []
         for label in (int(i) for i in order if undecided[i] > 0):
             row = y[label] + 0
             y[label] += bias
@@ -219,7 +242,7 @@ class Incumbent:
             tried.append((problem.estimate(biased), biased))
         if tried:
             energy, labels = min(tried, key=lambda candidate: candidate[0])
-            if energy < self.energy:
+            if energy <= self.energy + PROMISING * abs(self.energy):
                 self.consider(labels)
 
     def consider(self, labels: Any) -> None:

@@ -47,15 +47,17 @@ def evaluated(job, y, z, labels, cells):
     """Energy and bound of given labels and potentials, by tiles."""
     for task in range(len(job.tiling.tiles(0))):
         visits.masses(job, task)
-    stored = np.concatenate([y, z, labels[None]]).astype(np.float32)
-    job.store.write("given", whole(job), stored)
+    job.store.write("given", whole(job), np.concatenate([y, z]).astype(np.float32))
+    job.store.write("labels", whole(job), labels[None].astype(np.uint16))
     top = z.reshape(len(z), -1).max(1)
     before = Before("given", (0.0,) * len(z), tuple(top.tolist()), cells)
     extents = [[0.0, high] for high in before.highest()]
     totals = []
     for turn in (0, 1):
         tasks = range(len(job.tiling.tiles(turn)))
-        records = [visits.certificate(job, turn, task, before, extents) for task in tasks]
+        records = [
+            visits.certificate(job, turn, task, before, ("labels", 0), extents) for task in tasks
+        ]
         totals.append([sum(each[key] for each in records) for key in ("energy", "bound")])
     assert totals[0] == pytest.approx(totals[1], rel=1e-12)
     return totals[0]

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -33,6 +32,7 @@ from densecrf.cli.reports import (
 )
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.io.opening import open_regular
+from densecrf.native import core
 from densecrf.result import Result
 from densecrf.solvers.loop import Outcome
 from densecrf.validation import ArgumentWarning
@@ -98,7 +98,7 @@ def segment(
         )
         return
     todo = find_jobs(images, Sources(probs, labels, scribbles), _earlier_results(out))
-    per_image = threads or (max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None)
+    per_image = threads or (max(1, core().available_threads() // jobs) if jobs > 1 else None)
     solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image, device)
     if out.suffix.lower() == ".png" and len(todo) > 1:
         raise typer.BadParameter(

@@ -30,13 +30,14 @@ _SUFFIX = ".densecrf.tmp"  # of the temporary names, which no other program uses
 
 
 @contextlib.contextmanager
-def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def atomic_writer(path: str | os.PathLike[str], *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Open ``path`` for binary writing so that it appears complete or stays as it was.
 
     The bytes go to a temporary name in the same folder and reach the disk before the rename, so
     neither a killed process nor a full disk leaves half a file under the final name. Folders on
     the way are made. What a killed process left under a temporary name is removed when a later
-    process first writes to the folder.
+    process first writes to the folder. Without `durable`, a failing machine may lose the file,
+    a failing process still does not: for what can be made again.
 
     Raises
     ------
@@ -63,12 +64,14 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             temporary = Path(file.name)
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
             if sys.platform != "win32":
                 temporary.replace(final)
         if sys.platform == "win32":  # where an open file cannot be renamed
             temporary.replace(final)
-        _sync_folder(final.parent)
+        if durable:
+            _sync_folder(final.parent)
     except OSError as error:
         raise type(error)(
             error.errno, f"cannot write: {error.strerror or error}", str(final)

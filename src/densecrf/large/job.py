@@ -129,9 +129,10 @@ class Job:
         none = (0,) * len(self.tiling.shape)
         return tuple(max(axis) for axis in zip(none, *reaches, strict=True))
 
-    def local(self, box: Box) -> Local:
-        """Return a tile with its margin."""
-        outer = around(box, self.margin, self.tiling.shape)
+    def local(self, box: Box, reaches: int = 1) -> Local:
+        """Return a tile with its margin, as wide as sums reach, or some times that."""
+        margin = tuple(reaches * wide for wide in self.margin)
+        outer = around(box, margin, self.tiling.shape)
         core = flat(box, outer)
         if self.mask is None:
             return Local(box, outer, np.arange(math.prod(shape_of(outer))), core)

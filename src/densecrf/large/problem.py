@@ -2,10 +2,10 @@ r"""The problem of one tile, all others held fixed.
 
 A tile's pixels, its *core*, are surrounded by a margin of the neighbours' pixels, as wide as the
 filters reach (`densecrf.large.reach`), so that the core's sums over pixels are those of the whole
-image. The methods of `densecrf.solvers` iterate the core; marginals and labels of the margin stay,
-and its potentials advance as they would in the neighbours' own iterations, by the marginals in
-each. The first iteration of a visit is then that of the whole image, and where the whole image has
-converged, so are the others.
+image. The methods of `densecrf.solvers` iterate the core; the margin's marginals stay, and its
+potentials advance as they would in the neighbours' own iterations, by the marginals in each. The
+first iteration of a visit is then that of the whole image, and where the whole image has converged,
+so are the others.
 """
 
 from typing import Any
@@ -14,11 +14,10 @@ import numpy as np
 
 from densecrf.model import DenseCRF
 from densecrf.problem import Problem
-from densecrf.problem_base import Moves
 from densecrf.rounding import Incumbent
 from densecrf.validation import FloatArray, IntArray
 
-__all__ = ["FinalRounding", "TileProblem", "in_whole_cells"]
+__all__ = ["TileProblem", "Unrounded", "in_whole_cells"]
 
 
 def in_whole_cells(extents: FloatArray, cells: float) -> FloatArray:
@@ -63,9 +62,9 @@ class TileProblem(Problem):
         outside[core] = False
         self._margin = np.flatnonzero(outside)
 
-    def hold(self, y: FloatArray, labels: IntArray) -> None:
-        """Hold the margin's marginals and labels."""
-        self._y, self._x = y[:, self._margin], labels[self._margin]
+    def hold(self, y: FloatArray) -> None:
+        """Hold the margin's marginals."""
+        self._y = y[:, self._margin]
 
     def _extents(self, nodes: FloatArray, offsets: FloatArray | None) -> FloatArray:
         return in_whole_cells(super()._extents(nodes, offsets), self.cells)
@@ -97,51 +96,13 @@ class TileProblem(Problem):
         out[0][:, self._margin] = self._y
         return out
 
-    def argmax(self, y: FloatArray) -> IntArray:
-        """Return the largest label of each pixel of the core, and the margin's labels."""
-        labels = super().argmax(y)
-        labels[self._margin] = self._x
-        return labels
-
-    def icm_moves(self, labels: IntArray) -> Moves:
-        """Return the ICM move of every pixel of the core."""
-        moves = super().icm_moves(labels)
-        moves.labels[self._margin], moves.gain[self._margin] = self._x, 0
-        return moves._replace(movers=int((moves.gain > 0).sum()))
-
     def best_constant(self) -> tuple[int, float]:
         """Return nothing worth having: constants are compared for the whole image."""
         return 0, float("inf")
 
 
-class FinalRounding(Incumbent):
-    """The best labelling of a tile, looked for in the last iteration alone, or not at all.
+class Unrounded(Incumbent):
+    """No labelling: those of tiles are compared for the whole image."""
 
-    Parameters
-    ----------
-    problem : TileProblem
-        The tile.
-    labels : ndarray of int, (n,), or None
-        The best labelling so far.
-    last : int or None
-        The iteration that rounds.
-    turn : int
-        How many roundings there were, which decides the level sets that are tried.
-    """
-
-    def __init__(self, problem: TileProblem, labels: Any, last: int | None, turn: int) -> None:
-        super().__init__(problem)
-        self._last, self._turn = last, turn
-        if labels is None:
-            return
-        if last is None:
-            self.labels = labels
-        else:
-            self.consider(labels)
-
-    def update(self, y: Any) -> None:
-        """Round where it is this iteration's turn."""
-        self._iteration += 1
-        if self._iteration == self._last:
-            self._round(y)
-            self._settle()
+    def update(self, y: Any, bound: float) -> None:
+        """Do nothing."""

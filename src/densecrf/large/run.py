@@ -9,6 +9,7 @@ precision, with margins as wide as the filters reach: they are those that `Dense
 report for the same labels and potentials.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,14 +23,17 @@ from densecrf.large.job import Job
 from densecrf.large.outputs import label_dtype
 from densecrf.large.result import LargeResult
 from densecrf.large.tiles import Box
-from densecrf.large.visits import Before
+from densecrf.large.visits import REACHES, Before
 from densecrf.presets import Model
+from densecrf.rounding import BIASES
+from densecrf.solvers.lp import CELLS
 from densecrf.solvers.primal_dual import DAMPED, SLOW
 from densecrf.validation import ArgumentError
 
 __all__ = ["Progress", "Run"]
 
 MEAN_FIELD = 5  # iterations of mf5
+MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
 
 Progress = Callable[[str, int, int], None]
 Visit = Callable[..., dict[str, Any]]
@@ -41,7 +45,8 @@ class Run:
 
     def __init__(self, job: Job, client: Any, progress: Progress | None) -> None:
         self.job, self.client, self.progress = job, client, progress
-        self.labels: str | int = 0  # the stage that stores them, or the only label
+        self.labels = ("labels", 0)  # the stage that stores the best ones, and its row
+        self.constant: int | None = None  # the only label, where that is better
 
     def check_client(self) -> None:
         """Refuse inputs that workers cannot open."""
@@ -98,18 +103,16 @@ class Run:
 
     def linear_program(self, gap: float, limit: int) -> LargeResult:
         """Iterate `lp` in rounds over all tiles until the gap is proven."""
-        before, cells, turn, pace = None, 1.0, 0, _Pace(self.job.inner)
-        best, last = -float("inf"), False
+        before, turn, pace = None, 0, _Pace(self.job.inner)
+        best, last = -math.inf, False
         while True:
-            name, inner = f"iterates-{turn}", pace.inner
-            records = self.stage(name, visits.iterate, turn, (turn, before, cells, inner))
-            self._forget(turn)
-            pace.take(records)
-            damped = pace.done >= SLOW and cells != DAMPED
-            cells = DAMPED if damped else cells
-            before = _before(name, records, cells, 1 / DAMPED if damped else 1.0)
+            name, cells = f"iterates-{turn}", pace.cells
+            records = self.stage(name, visits.iterate, turn, (turn, before, *pace.following))
+            smooth = pace.smooth
+            self._keep(turn, pace.take(records))
+            before = _before(name, records, pace.cells, cells / pace.cells)
             last = pace.done >= limit
-            if last or pace.promises(gap):
+            if last or pace.promises(gap) or (smooth and not pace.smooth):
                 result = self._certified(turn, before, best, pace.done)
                 best = result.lower_bound or best
                 proven = result.gap or 0.0
@@ -123,21 +126,33 @@ class Run:
             turn += 1
 
     def mean_field(self) -> LargeResult:
-        """Make the iterations of mean field, one a round, and evaluate the energy."""
+        """Make the iterations of mean field, and evaluate the energy.
+
+        All in one round with wide margins, or, where these would be most of a tile, one a round.
+        """
+        sides = zip(self.job.tiling.block, self.job.margin, strict=True)
+        wide = math.prod((block + REACHES * margin) / (block + margin) for block, margin in sides)
+        inner = MEAN_FIELD if wide < MOST_WIDENED else 1
         before = None
-        for turn in range(MEAN_FIELD):
+        for turn in range(MEAN_FIELD // inner):
             name = f"iterates-{turn}"
-            self.stage(name, visits.iterate, turn, (turn, before, 1.0, 1))
-            self._forget(turn)
+            self.stage(name, visits.iterate, turn, (turn, before, 1.0, inner))
+            self._keep(turn, 0)
             before = Before(name, (), (), 1.0)
         assert before is not None
-        result = self._certified(MEAN_FIELD - 1, before, None, MEAN_FIELD)
+        result = self._certified(turn, before, None, MEAN_FIELD)
         result.converged, result.message = True, "the method's last iteration"
         return result
 
-    def _forget(self, turn: int) -> None:
-        """Remove what only earlier rounds read."""
-        for each in (f"iterates-{turn - 1}", f"certificate-{turn - 1}"):
+    def _keep(self, turn: int, better: int | None) -> None:
+        """Keep the better one of a round's labellings; remove what only earlier rounds read."""
+        old = [f"iterates-{turn - 1}", f"certificate-{turn - 1}"]
+        if better is not None:
+            old.append(self.labels[0])
+            self.labels = (f"labels-{turn}", better)
+        elif visits.rounds(turn):
+            old.append(f"labels-{turn}")
+        for each in old:
             self.job.store.forget(each)
 
     def _certified(
@@ -148,7 +163,7 @@ class Run:
         bounded = known is not None
         extents = [[0.0, high] for high in before.highest()] if bounded else None
         records = self.stage(
-            f"certificate-{turn}", visits.certificate, turn, (turn, before, extents)
+            f"certificate-{turn}", visits.certificate, turn, (turn, before, self.labels, extents)
         )
         total = {key: sum(each[key] for each in records) for key in records[0]}
         costs = job.label_costs if job.label_costs and len(job.label_costs) > 2 else (1.0,)
@@ -156,9 +171,8 @@ class Run:
         energy = total["energy"]
         energy_rounding = 2 * gamma(n) * (total["size"] + 2 * max(costs) * mass)
         label, constant = int(self.constants.argmin()), float(self.constants.min())
-        self.labels = before.stage
-        if constant < energy:
-            energy, self.labels = constant, label
+        self.constant = label if constant < energy else None
+        energy = min(constant, energy)
         bound, share, gap_map = None, 0.0, None
         if bounded and known is not None:
             rounding = 2 * gamma(n) * (max(costs) * mass + total["bound_size"])
@@ -199,10 +213,10 @@ class Run:
 
     def block(self, box: Box) -> Any:
         """Return the labels of a block of the output."""
-        if isinstance(self.labels, str):
-            labels = self.job.store.read(self.labels, box, slice(-1, None))[0]
+        if self.constant is None:
+            labels = visits.labels_of(self.job, self.labels, box)
         else:
-            labels = np.full([part.stop - part.start for part in box], self.labels)
+            labels = np.full([part.stop - part.start for part in box], self.constant)
         labels = labels.astype(label_dtype(self.job.n_labels))
         if self.job.mask is not None:
             held = np.asarray(self.job.mask.read(box)).reshape(labels.shape).astype(bool)
@@ -211,44 +225,77 @@ class Run:
 
 
 class _Pace:
-    """How rounds go: iterations, energies, bounds, and how many iterations the next one makes.
+    """How rounds go: iterations, energies, bounds, and what the next one is to do.
 
     The first bound of a round is that of the whole image for the potentials it started from, as
-    all tiles see the same. Later ones are too high or too low, by what the margins' own sums miss;
-    the next round's first bound tells by how much.
+    all tiles see the same. Later ones are too high or too low, by what the neighbours would have
+    changed meanwhile; the next round's first bound tells by how much. Where the gap has stalled,
+    the other one of the two methods of `densecrf.solvers.lp` takes over.
     """
 
-    STALLED, WINDOW = 0.85, 20  # of the gap after so many iterations: fewer in a round from now on
+    STALLED = 0.8  # of the gap is left after so many iterations: the other method's turn
+    WINDOW, SMOOTH_WINDOW = 15, 60
+    NEAR = 0.01  # a relative gap below which level sets are tried, too
+    SMOOTH = 10  # iterations in a round of the method of multipliers
 
     def __init__(self, inner: int) -> None:
-        self.inner, self.done = inner, 0
+        self.inner, self.done, self.smooth = inner, 0, False
         self.trace: Records = []
         self._excess: list[float] = []  # of a round's last bound above the next one's first
         self._gaps: list[tuple[int, float]] = []
-        self._promise = -float("inf")
+        self._promise = self._energy = math.inf
+        self._undecided: Any = None  # how undecided each label is
 
-    def take(self, records: Records) -> None:
-        """Take a round's records in."""
+    @property
+    def cells(self) -> float:
+        """Cells a unit of potential in the next round."""
+        if self.smooth:
+            return CELLS
+        return 1.0 if self.done < SLOW else DAMPED
+
+    @property
+    def following(self) -> tuple[float, int, bool, tuple[tuple[int, float], ...]]:
+        """Cells, iterations and method of the next round, and the level sets that it tries."""
+        inner = self.SMOOTH if self.smooth else self.inner
+        return self.cells, inner, self.smooth, self._level_sets()
+
+    def _level_sets(self) -> tuple[tuple[int, float], ...]:
+        """Return level sets of the two labels that are least decided, where the gap is small."""
+        if self._undecided is None or not self.promises(self.NEAR):
+            return ()
+        bias = BIASES[len(self.trace) // 2 % len(BIASES)]
+        order = np.argsort(-self._undecided, kind="stable")[:2]
+        return tuple((int(label), bias) for label in order if self._undecided[label] > 0)
+
+    def take(self, records: Records) -> int | None:
+        """Take a round's records in; return which of its labellings is the best so far, if any."""
         bounds = [sum(each) for each in zip(*(r["bounds"] for r in records), strict=True)]
-        known = [each["energy"] for each in records if "energy" in each]
-        energy = sum(known) if known else self.trace[-1]["energy"]
-        if self.trace:
+        known = np.sum([each["energies"] for each in records if "energies" in each], 0)
+        found = float(np.min(known)) if np.ndim(known) else math.inf
+        updated = self.smooth and not visits.rounds(len(self.trace))
+        if self.trace and not updated:
             before = self.trace[-1]
             self._excess.append(before["bound"] - bounds[0])
             self._gaps.append((self.done, before["energy"] - bounds[0]))
             before["bound"] = bounds[0]
+        undecided = [each["undecided"] for each in records if "undecided" in each]
+        self._undecided = np.sum(undecided, 0) if undecided else self._undecided
+        better = int(np.argmin(known)) if found < self._energy else None
+        self._energy = min(self._energy, found)
         self.done += len(bounds)
-        self.trace.append({"iterations": self.done, "energy": energy, "bound": bounds[-1]})
-        self._promise = energy - bounds[-1] + max(0.0, *self._excess[-2:], 0.0)
-        if self.inner > 1 and self._stalled():
-            self.inner //= 2
+        self.trace.append({"iterations": self.done, "energy": self._energy, "bound": bounds[-1]})
+        self._promise = self._energy - bounds[-1] + max(0.0, *self._excess[-2:], 0.0)
+        if self._stalled():
+            self.smooth = not self.smooth
             self._gaps.clear()
+        return better
 
     def _stalled(self) -> bool:
         if not self._gaps:
             return False
         done, gap = self._gaps[-1]
-        earlier = [each for when, each in self._gaps if when <= done - self.WINDOW]
+        window = self.SMOOTH_WINDOW if self.smooth else self.WINDOW
+        earlier = [each for when, each in self._gaps if when <= done - window]
         return bool(earlier) and gap > self.STALLED * earlier[-1]
 
     def promises(self, gap: float) -> bool:

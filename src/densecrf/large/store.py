@@ -79,14 +79,15 @@ class Store:
 
     def finish(self, stage: str, task: int, record: dict[str, Any]) -> dict[str, Any]:
         """Mark a task as finished, last of all that it writes; returns the record."""
-        write_json(self._record(stage, task), record, indent=None)
+        with atomic_writer(self._record(stage, task), durable=False) as file:
+            file.write(json.dumps(record, allow_nan=False).encode())
         return record
 
     def record(self, stage: str, task: int) -> dict[str, Any] | None:
         """Return what a finished task found out, None where it is not finished."""
         try:
             return cast("dict[str, Any]", json.loads(self._record(stage, task).read_text("utf-8")))
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # not there, or lost with its machine
             return None
 
     def _record(self, stage: str, task: int) -> Path:
@@ -98,7 +99,7 @@ class Store:
         """Write an array (channels, *box) whose box is made of whole blocks."""
         for block in self.tiling.blocks(box):
             part = np.ascontiguousarray(values[channels(inside(block, box))])
-            with atomic_writer(self._file(stage, block)) as file:
+            with atomic_writer(self._file(stage, block), durable=False) as file:
                 npy.write_array(file, part, allow_pickle=False)
 
     def read(self, stage: str, box: Box, picked: slice = slice(None)) -> npt.NDArray[Any]:
@@ -125,11 +126,18 @@ def _common(a: Box, b: Box) -> Box:
     )
 
 
+def _cut_short(path: Path) -> OSError:
+    return OSError(f"{path}: is cut short; remove the run's folder and run again")
+
+
 def _rows(path: Path, box: Box, wanted: slice) -> npt.NDArray[Any]:
     """Read a box of an array (channels, *block) from its file, no more rows than needed."""
     with path.open("rb") as file:
-        npy.read_magic(file)
-        shape, _, dtype = npy.read_array_header_1_0(file)
+        try:
+            npy.read_magic(file)
+            shape, _, dtype = npy.read_array_header_1_0(file)
+        except ValueError as error:
+            raise _cut_short(path) from error
         start = file.tell()
         plane = int(np.prod(shape[1:], dtype=np.int64))
         row = plane // shape[1]
@@ -141,7 +149,7 @@ def _rows(path: Path, box: Box, wanted: slice) -> npt.NDArray[Any]:
             file.seek(start + dtype.itemsize * (channel * plane + rows.start * row))
             values = np.frombuffer(file.read(dtype.itemsize * count), dtype)
             if len(values) != count:
-                raise OSError(f"{path}: is cut short; remove its folder and run again")
+                raise _cut_short(path)
             block = values.reshape(rows.stop - rows.start, *shape[2:])
             out[i] = block[channels(box[1:])]
     return out

@@ -9,21 +9,27 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from densecrf.certificates import Potentials
 from densecrf.filters.base import SMALLEST_MASS
 from densecrf.label_costs import BorderStatistics, border_statistics
 from densecrf.large.job import Job, Local
-from densecrf.large.problem import FinalRounding, TileProblem, in_whole_cells
+from densecrf.large.problem import TileProblem, Unrounded, in_whole_cells
+from densecrf.large.tiles import Box
 from densecrf.problem import Problem
 from densecrf.projections import compressed
+from densecrf.rounding import icm
 from densecrf.solvers.lp import lp_start
+from densecrf.solvers.multipliers import multipliers
 from densecrf.solvers.primal_dual import primal_dual
 from densecrf.validation import FloatArray, IntArray
 
+SWEEPS = 3  # of iterated conditional modes for each rounding
+REACHES = 3  # margins of five iterations of mean field at once: what is left out is below 1e-6
 SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is kept exactly
 
-__all__ = ["Before", "certificate", "iterate", "masses", "prices"]
+__all__ = ["REACHES", "Before", "certificate", "iterate", "labels_of", "masses", "prices", "rounds"]
 
 
 class Before(NamedTuple):
@@ -90,63 +96,100 @@ def prices(job: Job, task: int) -> dict[str, Any]:
 
 
 def iterate(
-    job: Job, turn: int, task: int, before: Before | None, cells: float, inner: int
+    job: Job,
+    turn: int,
+    task: int,
+    before: Before | None,
+    cells: float = 1.0,
+    inner: int = 1,
+    smooth: bool = False,
+    level_sets: tuple[tuple[int, float], ...] = (),
 ) -> dict[str, Any]:
-    """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels."""
-    local = job.local(job.tiling.tiles(turn)[task])
+    """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels.
+
+    They are those of the primal-dual method, or, where `smooth`, of the method of multipliers.
+    Labels are those of the largest marginals, and those after one label's were raised: `level_sets`
+    names it, and by how much.
+    """
+    several = job.method == "mf5" and inner > 1
+    local = job.local(job.tiling.tiles(turn)[task], REACHES if several else 1)
     stage, core = f"iterates-{turn}", local.core
-    if not len(core):
-        rows = job.n_labels + _nodes(job) + 1
-        job.store.write(stage, local.box, local.scatter(np.zeros((rows, 0), np.float32)))
-        return job.store.finish(stage, task, {"bounds": [0.0] * inner})
-    problem = TileProblem(job.crf(local), core, cells, job.threads)
-    y, z, labels = (None, None, None) if before is None else _state(job, local, before)
-    record: dict[str, Any] = {}
-    if job.method == "lp":
-        y, z, labels = _linear_program(problem, turn, (y, z, labels), inner)
-        record["bounds"] = problem.bounds
-        if _rounds(turn):
-            record["energy"], _ = energy_share(problem, labels, core)
-        z = z[:, core]
-        record["low"], record["high"] = z.min(1).tolist(), z.max(1).tolist()
-    else:
-        start = problem.unary_marginals() if y is None else y
-        y = problem.response(start)
-        z, labels = np.zeros((0, len(core)), np.float32), y.argmax(0)
-    stored = np.concatenate([y[:, core], z, labels[None, core].astype(np.float32)])
-    job.store.write(stage, local.box, local.scatter(stored))
+    record: dict[str, Any] = {"bounds": [0.0] * inner}
+    y, z = (np.zeros((rows, 0), np.float32) for rows in (job.n_labels, _nodes(job)))
+    labels = np.zeros((1 + len(level_sets), 0), np.uint16)
+    if len(core):
+        problem = TileProblem(job.crf(local), core, cells, job.threads)
+        state: tuple[Any, Any] = (None, None)
+        if before is not None:
+            state = _state(job, local, before)
+        if job.method == "lp":
+            y, z = _linear_program(problem, *state, inner, smooth, not rounds(turn))
+            record = {"bounds": problem.bounds}
+            record["low"], record["high"] = (each.tolist() for each in (z.min(1), z.max(1)))
+        else:
+            y = problem.unary_marginals() if state[0] is None else state[0]
+            for _ in range(inner):
+                y = problem.response(y)
+        if job.method != "lp":
+            labels = problem.argmax(y)[None, core].astype(np.uint16)
+        elif rounds(turn):
+            record["energies"], labels = _roundings(problem, y, level_sets)
+            record["undecided"] = (y * (1 - y))[:, core].sum(1, dtype=np.float64).tolist()
+        y = y[:, core]
+    job.store.write(stage, local.box, local.scatter(np.concatenate([y, z] if len(z) else [y])))
+    if rounds(turn) or job.method != "lp":
+        job.store.write(f"labels-{turn}", local.box, local.scatter(labels))
     return job.store.finish(stage, task, record)
 
 
-def _rounds(turn: int) -> bool:
-    """Return whether visits of a turn look for better labels: in every second one."""
+def rounds(turn: int) -> bool:
+    """Return whether visits of a turn round their marginals: in every second one."""
     return turn % 2 == 0
 
 
+def _roundings(
+    problem: TileProblem, y: FloatArray, level_sets: tuple[tuple[int, float], ...]
+) -> tuple[list[float], npt.NDArray[np.uint16]]:
+    """Return the core's share of the energy of each rounding, and its labels."""
+    energies, found = [], []
+    for label, bias in ((0, 0.0), *level_sets):
+        raised = y.copy()
+        raised[label] += np.float32(bias)
+        labels, _ = icm(problem, problem.argmax(raised), SWEEPS)
+        energies.append(energy_share(problem, labels, problem.core)[0])
+        found.append(labels[problem.core].astype(np.uint16))
+    return energies, np.stack(found)
+
+
 def _linear_program(
-    problem: TileProblem, turn: int, state: tuple[Any, Any, Any], inner: int
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Iterate the core from marginals, potentials and labels; returns the next ones."""
-    y, z, labels = state
-    if y is None:
-        start = Problem(problem.crf, problem.threads)
-        y = lp_start(start).y
-        problem.hold(y, start.argmax(y))
-    else:
-        problem.hold(y, labels)
-    incumbent = FinalRounding(problem, labels, inner if _rounds(turn) else None, turn // 2)
-    steps = primal_dual(problem, y, incumbent, z, cells=problem.cells, restarts=False)
+    problem: TileProblem, y: Any, z: Any, inner: int, smooth: bool, update: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Iterate the core from marginals and potentials; returns the tile's, and the core's."""
+    y = lp_start(Problem(problem.crf, problem.threads)).y if y is None else y
+    problem.hold(y)
+    cells, none = problem.cells, Unrounded(problem)
+    if smooth:
+        z = problem.update_multipliers(z, y, 0.0, 0.0) if update else z
+        settings: Any = {"cells": cells, "accuracy": 1.0, "least_inner": inner + 1}
+        for step in islice(multipliers(problem, y, z * cells, none, **settings), inner):
+            y = step.y
+        return y, z[:, problem.core]
     previous = y
-    for step in islice(steps, inner):
+    for step in islice(primal_dual(problem, y, none, z, cells=cells, restarts=False), inner):
         previous, y = y, step.y
         dual: Any = step.duals[0]
-    # The next visit starts from y; its first flow is to be that of the extrapolated 2 y - previous.
     z = problem.update_multipliers(dual.offsets, dual.scores, 0.0, 0.0)
-    return y, z + problem.nodes(y - previous), incumbent.labels
+    # The next visit starts from y; its first flow is to be that of the extrapolated 2 y - previous.
+    return y, (z + problem.nodes(y - previous))[:, problem.core]
 
 
 def certificate(
-    job: Job, turn: int, task: int, before: Before, extents: list[list[float]] | None
+    job: Job,
+    turn: int,
+    task: int,
+    before: Before,
+    labels: tuple[str, int],
+    extents: list[list[float]] | None,
 ) -> dict[str, Any]:
     r"""Record the tile's share of the energy and of the bound, in double precision.
 
@@ -160,11 +203,12 @@ def certificate(
         zeros = dict.fromkeys(("energy", "size", "mass", "bound", "bound_size", "apart"), 0.0)
         return job.store.finish(stage, task, zeros)
     problem = _Bounded(job.crf(local), job.threads)
-    y, z, labels = _state(job, local, before)
-    energy, size = energy_share(problem, labels, local.core)
+    x = local.gather(labels_of(job, labels, local.outer)[None])[0].astype(np.int64)
+    energy, size = energy_share(problem, x, local.core)
     mass = float(problem.mass_double[local.core].sum())
     record = {"energy": energy, "size": size, "mass": mass}
     if extents is not None:
+        y, z = _state(job, local, before)
         problem.extents = in_whole_cells(np.array(extents, np.float32), before.cells)
         r = problem.dual_point_double(Potentials(y, z, before.cells))
         costs = crf_costs(problem, r, local.core)
@@ -207,6 +251,12 @@ def energy_share(problem: Problem, labels: IntArray, core: IntArray) -> tuple[fl
     return float(unary.sum()) + 0.5 * pairs, float(abs(unary).sum())
 
 
+def labels_of(job: Job, labels: tuple[str, int], box: Box) -> npt.NDArray[np.uint16]:
+    """Read one of a stage's labellings."""
+    stage, row = labels
+    return np.asarray(job.store.read(stage, box, slice(row, row + 1))[0])
+
+
 def _nodes(job: Job) -> int:
     """Return how many rows potentials have."""
     if job.method != "lp":
@@ -215,8 +265,8 @@ def _nodes(job: Job) -> int:
     return job.n_labels if costs is None or len(costs) == 2 else sum(cost > 0 for cost in costs)
 
 
-def _state(job: Job, local: Local, before: Before) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Read marginals, potentials and labels of tile and margin."""
+def _state(job: Job, local: Local, before: Before) -> tuple[FloatArray, FloatArray]:
+    """Read marginals and potentials of tile and margin."""
     stored = local.gather(job.store.read(before.stage, local.outer))
-    y, z, x = np.split(stored, [job.n_labels, len(stored) - 1])
-    return y, before.potentials(z) if len(z) else z, x[0].astype(np.int64)
+    y, z = stored[: job.n_labels], stored[job.n_labels :]
+    return y, before.potentials(z) if len(z) else z

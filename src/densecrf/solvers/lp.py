@@ -82,7 +82,7 @@ def lp(
     least_inner : int
         Of the method of multipliers: least iterations between two updates.
     round_every : int
-        Iterations between two roundings; half as many from the 8th to the 16th.
+        Iterations between two roundings once the bound hardly rises; half as many up to the 16th.
     polish : int
         Sweeps of iterated conditional modes after each rounding.
     settle_every : int

@@ -69,7 +69,7 @@ def multipliers(
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following = (1 + sqrt(1 + 4 * momentum**2)) / 2
-        incumbent.update(y)
+        incumbent.update(y, estimate)
         v = problem.extrapolate(y, previous, (momentum - 1) / following)
         previous = None
         momentum, inner = following, inner + 1

@@ -62,7 +62,7 @@ def primal_dual(
         The marginals, and the potentials in levels.
     """
     step: Any = STEP / (cells * problem.lipschitz)
-    v, best, stalled, average, pace = y, -float("inf"), 0, Average(), Pace(incumbent)
+    v, best, stalled, average, pace = y, -float("inf"), 0, Average(problem), Pace(incumbent)
     iteration = 0
     while True:
         iteration += 1
@@ -71,7 +71,7 @@ def primal_dual(
         previous = y
         y, bound, _, _ = problem.descend(y, r, step, y)
         r = None  # large: let it go before the next one is made
-        incumbent.update(y)
+        incumbent.update(y, bound)
         yield _step(y, bound, dual, incumbent)
         z = problem.update_multipliers(z, v, SPAN / cells, EDGE / cells)
         v = problem.extrapolate(y, previous, 1.0)
@@ -87,12 +87,12 @@ def primal_dual(
             mean, of_average, _, _ = problem.descend(mean, r, step, mean)
             if of_average > bound:
                 y, z, v = mean, dual.offsets, mean
-            best, stalled, average = max(best, of_average), 0, Average()
+            best, stalled, average = max(best, of_average), 0, Average(problem)
             yield _step(y, of_average, dual, incumbent)
             r = mean = dual = None
         if iteration == SLOW and cells > DAMPED:  # the same flow, in longer potentials
             cells, step, z = DAMPED, step / DAMPED, z / DAMPED
-            average = Average()
+            average = Average(problem)
 
 
 def _step(y: Any, bound: float, dual: Potentials, incumbent: Incumbent) -> Step:
@@ -103,15 +103,19 @@ def _step(y: Any, bound: float, dual: Potentials, incumbent: Incumbent) -> Step:
 class Average:
     """The average of some iterates."""
 
-    def __init__(self) -> None:
+    def __init__(self, problem: ProblemBase) -> None:
+        self._problem = problem
         self._y: Any = None
         self._z: Any = None
         self.count = 0
 
     def add(self, y: Any, z: Any) -> None:
         """Take an iterate in."""
-        self._y = y if self._y is None else self._y + y
-        self._z = z if self._z is None else self._z + z
+        if self._y is None:
+            self._y, self._z = y + 0, z + 0
+        else:
+            self._problem.accumulate(self._y, y)
+            self._problem.accumulate(self._z, z)
         self.count += 1
 
     @property

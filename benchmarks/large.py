@@ -1,0 +1,286 @@
+"""Images cut into tiles: the same numbers as in memory, and what they cost.
+
+``python -m benchmarks.large same`` compares tiles with the whole image in memory;
+``python -m benchmarks.large run --side 10000 --labels 5`` solves one mosaic of photographs on disk.
+Both print a line of figures as soon as they have it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import threading
+import time
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import densecrf
+from benchmarks.harness import SHARED
+from densecrf.certificates import Costs, Potentials
+from densecrf.presets import Model
+from densecrf.problem import Problem
+from densecrf.refinement import build
+
+MODEL = Model(3, 3, 15, 13, 10)
+
+
+def photographs(data: Path, labels: int, scale: int) -> list[tuple[Any, Any]]:
+    """Return photographs and their network's most frequent labels, enlarged."""
+    from PIL import Image
+
+    found = []
+    for path in sorted((data / "images").glob("*.png")):
+        with Image.open(path) as opened:
+            small = opened.convert("RGB")
+            image = small.resize(
+                (scale * small.width, scale * small.height), Image.Resampling.BICUBIC
+            )
+        logits = np.load(data / "logits" / f"{path.stem}.npz")["logits"]
+        unary = densecrf.unaries.from_logits(logits, axis=-1, shape=(image.height, image.width))
+        p = np.exp(-unary[np.argsort(unary.mean((1, 2)))[:labels]]) + 1e-3
+        found.append((np.asarray(image), (p / p.sum(0)).astype(np.float16)))
+    return found
+
+
+def mosaic(folder: Path, data: Path, shape: tuple[int, int], labels: int, scale: int = 1) -> None:
+    """Write ``image.npy`` and ``p.npy``, photographs side by side, mirrored in turn."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = photographs(data, labels, scale)
+    image = np.lib.format.open_memmap(folder / "image.npy", "w+", np.uint8, (*shape, 3))
+    rows = labels if labels > 2 else 1  # of two labels, the second one's
+    grid = (rows, *shape) if rows > 1 else shape
+    p = np.lib.format.open_memmap(folder / "p.npy", "w+", np.float16, grid)
+    top = number = 0
+    while top < shape[0]:
+        left = tall = 0
+        while left < shape[1]:
+            own, known = pictures[number % len(pictures)]
+            if number // len(pictures) % 2:
+                own, known = own[:, ::-1], known[:, :, ::-1]
+            if number // len(pictures) // 2 % 2:
+                own, known = own[::-1], known[:, ::-1]
+            own, known = own[: shape[0] - top, : shape[1] - left], known[-rows:]
+            height, width = own.shape[:2]
+            if tall and height < tall:  # a row is as tall as its first photograph
+                own = np.pad(own, ((0, tall - height), (0, 0), (0, 0)), "edge")
+                known = np.pad(known, ((0, 0), (0, tall), (0, 0)), "edge")
+            tall = tall or height
+            image[top : top + tall, left : left + width] = own[:tall]
+            p[..., top : top + tall, left : left + width] = known[:, :tall, :width]
+            left, number = left + width, number + 1
+        top += tall
+    image.flush()
+    p.flush()
+
+
+# --- the same numbers ---------------------------------------------------------------------------
+
+
+def same(folder: Path, data: Path, arguments: Any) -> None:
+    """Compare tiles with the whole image: energies, bounds, labels."""
+    shape, labels = (arguments.side, arguments.side * 4 // 3), arguments.labels
+    mosaic(folder, data, shape, max(labels, 3), arguments.scale)
+    image, p = np.load(folder / "image.npy"), np.load(folder / "p.npy").astype(np.float32)
+    p = np.stack([p[0], p[1:].sum(0)]) if labels == 2 else p
+    p /= p.sum(0)
+    np.save(folder / "p.npy", p)
+    crf = densecrf.DenseCRF.from_probabilities(p, MODEL.kernels(image))
+    started = time.process_time()
+    whole = crf.solve("lp", gap=arguments.gap, threads=1, keep_dual=True)
+    line(
+        what="in memory",
+        shape=shape,
+        labels=labels,
+        gap=whole.gap,
+        iterations=whole.iterations,
+        cpu=time.process_time() - started,
+    )
+    from tests.large.test_exact import evaluated, job_of, potentials
+
+    y, z = potentials(labels, shape)
+    dual = Potentials(y.reshape(labels, -1), z.reshape(labels, -1), 1.0)
+    energy, bound = crf.energy(whole.labels), Costs(Problem(crf), dual).bound
+    for tile in arguments.tiles:
+        job = job_of(
+            folder / f"exact-{tile}", folder / "image.npy", folder / "p.npy", tile, model=MODEL
+        )
+        found = evaluated(job, y, z, whole.labels, 1.0)
+        job.store.remove()
+        started = time.process_time()
+        result = densecrf.large.refine(
+            folder / "image.npy",
+            folder / "p.npy",
+            tile=tile,
+            model=MODEL,
+            gap=arguments.gap,
+            axis=0,
+            threads=1,
+            scratch=folder / f"run-{tile}",
+        )
+        differ = result.labels != whole.labels
+        line(
+            what="tiles",
+            tile=tile,
+            energy_off=found[0] / energy - 1,
+            bound_off=found[1] / bound - 1,
+            gap=result.gap,
+            iterations=result.iterations,
+            differ=float(differ.mean()),
+            cpu=time.process_time() - started,
+        )
+        picture(folder / f"differ-{labels}-{tile}.png", image, differ)
+
+
+def picture(path: Path, image: Any, differ: Any) -> None:
+    """Show in red where labels differ."""
+    from PIL import Image
+
+    shown = image // 2
+    shown[differ] = (255, 0, 0)
+    Image.fromarray(shown).save(path)
+
+
+# --- one large run ------------------------------------------------------------------------------
+
+
+def run(folder: Path, data: Path, arguments: Any) -> None:
+    """Solve a mosaic, tile by tile or in memory; print time and memory."""
+    shape = (arguments.side, arguments.side)
+    if not (folder / "image.npy").exists():
+        started = time.time()
+        mosaic(folder, data, shape, arguments.labels, arguments.scale)
+        line(what="data", seconds=time.time() - started)
+    image, p = folder / "image.npy", folder / "p.npy"
+    axis = None if arguments.labels == 2 else 0
+    started, used = time.time(), cpu()
+    if arguments.memory:
+        crf = build(
+            np.load(image),
+            np.load(p).astype(np.float32),
+            model=MODEL,
+            scale_sigmas=False,
+            axis=axis,
+        )
+        result: Any = crf.solve(arguments.method, gap=arguments.gap, threads=arguments.threads)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        workers = 0
+    else:
+        with cluster(arguments.workers) as client, Peak() as memory:
+            result = densecrf.large.refine(
+                image,
+                p,
+                out=folder / f"{arguments.method}.npy",
+                tile=arguments.tile,
+                model=MODEL,
+                gap=arguments.gap,
+                method=arguments.method,
+                client=client,
+                threads=arguments.threads,
+                axis=axis,
+                progress=lambda stage, done, count: (
+                    line(stage=stage, tiles=count, seconds=time.time() - started)
+                    if done == count
+                    else None
+                ),
+            )
+            peak, workers = memory.gigabytes, arguments.workers
+    seconds = time.time() - started
+    line(
+        what="in memory" if arguments.memory else "tiles",
+        side=arguments.side,
+        labels=arguments.labels,
+        method=arguments.method,
+        tile=arguments.tile,
+        workers=workers,
+        gap=result.gap,
+        iterations=result.iterations,
+        seconds=seconds,
+        cpu=cpu() - used,
+        peak_gb=peak,
+        megapixels_per_second=arguments.side**2 / 1e6 / seconds,
+    )
+
+
+def cluster(workers: int) -> Any:
+    """Return a client of some worker processes, or None."""
+    if not workers:
+        return nullcontext()
+    import distributed
+
+    local = distributed.LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=":0",
+        memory_limit=0,
+    )
+    return distributed.Client(local)
+
+
+def cpu() -> float:
+    """Return the seconds of processor time of this process and its children, alive or not."""
+    import psutil
+
+    alive = 0.0
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            alive += sum(child.cpu_times()[:2])
+    return sum(os.times()[:4]) + alive
+
+
+class Peak:
+    """The most memory that this process and its children occupy together, in gigabytes."""
+
+    def __enter__(self) -> Peak:
+        self.gigabytes, self._end = 0.0, threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def _watch(self) -> None:
+        import psutil
+
+        own = psutil.Process()
+        while not self._end.wait(0.2):
+            total = 0
+            for process in (own, *own.children(recursive=True)):
+                with suppress(psutil.Error):
+                    total += process.memory_full_info().uss
+            self.gigabytes = max(self.gigabytes, total / 1e9)
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+
+
+def line(**figures: Any) -> None:
+    """Print figures at once: a run may be cut."""
+    plain = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in figures.items()}
+    print(json.dumps(plain), flush=True)
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.large", description=__doc__)
+    parser.add_argument("what", choices=("same", "run"))
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--data", type=Path, default=SHARED / "msrc")
+    parser.add_argument("--side", type=int, default=1440)
+    parser.add_argument("--labels", type=int, default=5)
+    parser.add_argument("--scale", type=int, default=1)
+    parser.add_argument("--gap", type=float, default=1e-3)
+    parser.add_argument("--tile", type=int, default=2048)
+    parser.add_argument("--tiles", type=int, nargs="+", default=(256, 512, 1024))
+    parser.add_argument("--method", default="lp")
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--memory", action="store_true")
+    arguments = parser.parse_args()
+    {"same": same, "run": run}[arguments.what](arguments.folder, arguments.data, arguments)
+
+
+if __name__ == "__main__":
+    main()
