@@ -114,18 +114,6 @@ void bind_pixelwise(nb::module_& m) {
       },
       "linear"_a, "h"_a, "c"_a, "y"_a, "best"_a.noconvert(), "threads"_a);
   m.def(
-      "curvature",
-      [](Labels labels, In y, In target, In h, Column c, int threads) {
-        check_same_shape(y, target);
-        check_same_shape(y, h);
-        check_columns(y, labels, c);
-        return parallel(threads, y.size(), [&](Team& team) {
-          return curvature(planes_of(y), labels.data(), y.data(), target.data(), h.data(), c.data(),
-                           team);
-        });
-      },
-      "labels"_a, "y"_a, "target"_a, "h"_a, "c"_a, "threads"_a);
-  m.def(
       "step_to_vertex",
       [](Labels labels, In y, float step, Out out, int threads) {
         check_same_shape(y, out);
@@ -188,13 +176,14 @@ void bind_pixelwise(nb::module_& m) {
       "u"_a, "v"_a, "threads"_a);
   m.def(
       "sum_at",
-      [](In u, Vector<const std::int64_t> labels, int threads) {
+      [](In u, Labels labels, std::optional<Column> weights, int threads) {
         check_columns(u, labels);
+        if (weights) check_columns(u, *weights);
         return parallel(threads, kFilterWork * labels.size(), [&](Team& team) {
-          return sum_at(planes_of(u), u.data(), labels.data(), team);
+          return sum_at(planes_of(u), u.data(), labels.data(), data_of(weights), team);
         });
       },
-      "u"_a, "labels"_a, "threads"_a);
+      "u"_a, "labels"_a, "weights"_a.none(), "threads"_a);
   m.def(
       "undecided",
       [](In u, Vector<double> out, int threads) {

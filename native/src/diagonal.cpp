@@ -136,7 +136,7 @@ void Lattice::diagonal(double* out, Team& team) const {
                : d == 5 ? diagonal_of<6>
                         : diagonal_of<0>;
   Edges edges(*topology);
-  team.run(pixels(), 16384,
+  team.run(pixels(), 2048,
            [&](std::int64_t begin, std::int64_t end, int) { part(*this, edges, out, begin, end); });
 }
 

@@ -88,13 +88,6 @@ std::array<double, 2> lmo(Planes planes, const float* linear, const float* h, co
   });
 }
 
-double curvature(Planes planes, const std::int64_t* labels, const float* y, const float* target,
-                 const float* h, const float* c, Team& team) {
-  return sum_over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double* sums) {
-    pixel_kernels().curvature(tile, labels + a, y + a, target + a, h + a, c + a, sums);
-  })[0];
-}
-
 void step_to_vertex(Planes planes, const std::int64_t* labels, const float* y, float step,
                     float* out, Team& team) {
   sum_over_tiles<1>(planes, team, [&](const Tile& tile, std::int64_t a, double*) {
@@ -247,13 +240,15 @@ double inner(Planes planes, const float* u, const float* v, Team& team) {
       })[0];
 }
 
-double sum_at(Planes planes, const float* u, const std::int64_t* labels, Team& team) {
+double sum_at(Planes planes, const float* u, const std::int64_t* labels, const float* weights,
+              Team& team) {
   return sum_over_chunks<1>(planes.n, team,
                             [&](std::int64_t begin, std::int64_t end, double* sums) {
                               for (std::int64_t a = begin; a < end; ++a) {
                                 if (labels[a] < 0 || labels[a] >= planes.labels)
                                   throw std::out_of_range("labels: out of range");
-                                sums[0] += u[labels[a] * planes.n + a];
+                                const double own = u[labels[a] * planes.n + a];
+                                sums[0] += weights ? weights[a] * own : own;
                               }
                             })[0];
 }

@@ -145,9 +145,6 @@ class Problem(ProblemBase):
     ) -> Any:
         return self.pairwise.ordered_double(_floats(nodes), offsets, extents, levels, self.threads)
 
-    def _unary_energy(self, labels: IntArray) -> float:
-        return float(core().sum_at(self.unary, labels, self.threads))
-
     def pairs_double(self, labels: IntArray) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)`, b = a too, in double precision."""
         return self.pairwise.pairs_double(labels, self.n_labels, self.costs_double, self.threads)
@@ -157,6 +154,10 @@ class Problem(ProblemBase):
     def inner(self, u: FloatArray, v: FloatArray) -> float:
         """Return the inner product, summed in double."""
         return float(core().inner(_floats(u), _floats(v), self.threads))
+
+    def sum_at(self, u: FloatArray, labels: IntArray, weights: Any = None) -> float:
+        """Return the sum over pixels of `u` at their labels, in double, weighted."""
+        return float(core().sum_at(_floats(u), labels, weights, self.threads))
 
     def undecided(self, y: FloatArray) -> Any:
         """Return the sum over pixels of y (1 - y) of each label, NumPy's."""
@@ -250,21 +251,6 @@ class Problem(ProblemBase):
         given = (_floats(array) for array in (linear, received, diagonal, y))
         gap, objective = core().lmo(*given, labels, self.threads)
         return labels, gap, objective
-
-    def curvature(
-        self,
-        labels: IntArray,
-        y: FloatArray,
-        target: FloatArray,
-        received: FloatArray,
-        diagonal: FloatArray,
-    ) -> float:
-        r"""Return :math:`\langle d, (H + \text{diag}(c)) d\rangle` for the direction d to a vertex.
-
-        `target` and `received` are the products of H with the vertex and with `y`.
-        """
-        given = (_floats(array) for array in (y, target, received, diagonal))
-        return float(core().curvature(labels, *given, self.threads))
 
     def step_to_vertex(self, labels: IntArray, y: FloatArray, step: float) -> FloatArray:
         """Return `y` moved by `step` of the way to a vertex."""

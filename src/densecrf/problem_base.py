@@ -134,18 +134,19 @@ class ProblemBase(ProblemSteps):
     def energy(self, labels: Any) -> float:
         """Return the energy of a labelling (n,), in double precision."""
         self.calls.plain += 1
-        energy = self._unary_energy(labels) + 0.5 * self.pairs_double(labels)
+        energy = self.sum_at(self.unary, labels) + 0.5 * self.pairs_double(labels)
         if not self.tree:  # what K counts of a pixel with itself
             own = self.double(self.compatibility.diagonal()[labels]) * self.diagonal_double
             energy -= 0.5 * float(own.sum())
         return energy
 
+    def same(self, labels: Any, others: Any) -> bool:
+        """Whether two labellings are the same."""
+        return bool((labels == others).all())
+
     def estimate(self, labels: Any) -> float:
         """Return the energy, or what is cheaper and close to it: to tell candidates apart."""
         return self.energy(labels)
-
-    def _unary_energy(self, labels: Any) -> float:
-        return float(self._own_unary(labels).sum())
 
     def _own_unary(self, labels: Any) -> Any:
         return self.double(self.unary[labels, self.xp.arange(self.n, **self._where)])

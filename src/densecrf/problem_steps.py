@@ -304,6 +304,11 @@ class ProblemSteps(ABC):
     def inner(self, u: Any, v: Any) -> float:
         """Return the inner product, summed in double."""
 
+    def sum_at(self, u: Any, labels: Any, weights: Any = 1.0) -> float:
+        """Return the sum over pixels of `u` at their labels, in double, weighted."""
+        own = self.double(u[labels, self.xp.arange(self.n, **self._where)])
+        return float((weights * own).sum())
+
     def undecided(self, y: Any) -> Any:
         """Return the sum over pixels of y (1 - y) of each label, NumPy's."""
         return self.to_numpy((y * (1 - y)).sum(1))
@@ -325,9 +330,13 @@ class ProblemSteps(ABC):
         """Return the largest label of each pixel, (n,)."""
         return y.argmax(0)
 
-    def same(self, labels: Any, others: Any) -> bool:
-        """Whether two labellings are the same."""
-        return bool((labels == others).all())
+    def raised_argmax(self, y: Any, label: int, bias: float) -> Any:
+        """Return the largest label of each pixel after the values of one label were raised."""
+        row = y[label] + 0
+        y[label] += bias
+        labels = self.argmax(y)
+        y[label] = row
+        return labels
 
     def indicator(self, labels: Any) -> Any:
         """Return the labelling as a vertex of the product of simplices."""
@@ -346,14 +355,6 @@ class ProblemSteps(ABC):
         gap = self.inner(gradient, y) - float(least)
         objective = self.inner(linear, y) + 0.5 * self.inner(product, y)
         return gradient.argmin(0), gap, objective
-
-    def curvature(self, labels: Any, y: Any, target: Any, received: Any, diagonal: Any) -> float:
-        r"""Return :math:`\langle d, (H + \text{diag}(c)) d\rangle` for the direction d to a vertex.
-
-        `target` and `received` are the products of H with the vertex and with `y`.
-        """
-        direction = self.indicator(labels) - y
-        return self.inner(direction, target - received + diagonal * direction)
 
     def step_to_vertex(self, labels: Any, y: Any, step: float) -> Any:
         """Return `y` moved by `step` of the way to a vertex."""

@@ -39,9 +39,6 @@ std::array<double, 3> icm_moves(Planes, const float* phi, const float* received,
 std::array<double, 2> lmo(Planes, const float* linear, const float* h, const float* c,
                           const float* y, std::int64_t* best, Team& team);
 
-double curvature(Planes, const std::int64_t* labels, const float* y, const float* target,
-                 const float* h, const float* c, Team& team);
-
 void step_to_vertex(Planes, const std::int64_t* labels, const float* y, float step, float* out,
                     Team& team);
 
@@ -62,8 +59,9 @@ void balance(Planes, float* r, const float* mass, double total_mass, float facto
 
 // ⟨u, v⟩ in double; Σ|u - v| and max|u - v|; u + share · (u - v).
 double inner(Planes, const float* u, const float* v, Team& team);
-// Σ_a u of its pixel's label. Throws std::out_of_range where there is no such label.
-double sum_at(Planes, const float* u, const std::int64_t* labels, Team& team);
+// Σ_a weight_a u_a,label(a), or without weights where they are null. Throws std::out_of_range where
+// there is no such label.
+double sum_at(Planes, const float* u, const std::int64_t* labels, const float* weights, Team& team);
 // Σ_a u_ai (1 - u_ai) of each label: 0 where the label is decided at all pixels.
 void undecided(Planes, const float* u, double* out, Team& team);
 void accumulate(Planes, const float* u, float* total, Team& team);  // total += u

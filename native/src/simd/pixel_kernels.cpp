@@ -228,20 +228,6 @@ void lmo(const Tile& t, const float* linear, const float* h, const float* c, con
   sums[1] += total(objective, t.count);
 }
 
-void curvature(const Tile& t, const std::int64_t* labels, const float* y, const float* target,
-               const float* h, const float* c, double* sums) {
-  std::int32_t vertex[kTile];
-  double bend[kTile] = {};
-  DENSECRF_EACH (a, t.count) vertex[a] = static_cast<std::int32_t>(labels[a]);
-  for (std::int32_t i = 0; i < t.labels; ++i)
-    DENSECRF_EACH (a, t.count) {
-      const float direction = (vertex[a] == i ? 1.0f : 0.0f) - y[i * t.n + a];
-      const float change = target[i * t.n + a] - h[i * t.n + a];
-      bend[a] += static_cast<double>(direction) * static_cast<double>(change + c[a] * direction);
-    }
-  sums[0] += total(bend, t.count);
-}
-
 void step_to_vertex(const Tile& t, const std::int64_t* labels, const float* y, float step,
                     float* out) {
   std::int32_t vertex[kTile];
@@ -257,7 +243,6 @@ void step_to_vertex(const Tile& t, const std::int64_t* labels, const float* y, f
 
 extern const PixelKernels DENSECRF_CONCAT(pixel_kernels_, DENSECRF_ISA);
 const PixelKernels DENSECRF_CONCAT(pixel_kernels_, DENSECRF_ISA) = {
-    project,   descend, mean_field_update, messages,      argmax,
-    icm_moves, lmo,     curvature,         step_to_vertex};
+    project, descend, mean_field_update, messages, argmax, icm_moves, lmo, step_to_vertex};
 
 }  // namespace densecrf

@@ -54,10 +54,6 @@ struct PixelKernels {
   void (*lmo)(const Tile&, const float* linear, const float* h, const float* c, const float* y,
               std::int64_t* best, double* sums);
 
-  // With the direction d = indicator - y and the change e = target - h: adds ⟨d, e + c · d⟩.
-  void (*curvature)(const Tile&, const std::int64_t* labels, const float* y, const float* target,
-                    const float* h, const float* c, double* sums);
-
   // y + step · (indicator - y).
   void (*step_to_vertex)(const Tile&, const std::int64_t* labels, const float* y, float step,
                          float* out);

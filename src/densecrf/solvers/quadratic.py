@@ -77,13 +77,20 @@ def frank_wolfe(
     Iterate
         The starting point first.
     """
+    pairs, squares = problem.inner(received, y), problem.inner(diagonal * y, y)
+    corners = float(diagonal.sum())
     while True:
         vertex, gap, objective = problem.lmo(linear, received, diagonal, y)
         yield Iterate(y, received, objective, gap)
         if gap <= 0:
             return
         target = problem.messages(problem.indicator(vertex))
-        curvature = problem.curvature(vertex, y, target, received, diagonal)
+        # Along the direction to the vertex, by the products of its two ends; H is symmetric.
+        there, across = problem.sum_at(target, vertex), problem.sum_at(received, vertex)
+        shared = problem.sum_at(y, vertex, diagonal)
+        curvature = there - 2 * across + pairs + corners - 2 * shared + squares
         step = min(1.0, gap / curvature) if curvature > 0 else 1.0
+        pairs = (1 - step) ** 2 * pairs + 2 * step * (1 - step) * across + step**2 * there
+        squares = (1 - step) ** 2 * squares + 2 * step * (1 - step) * shared + step**2 * corners
         y = problem.step_to_vertex(vertex, y, step)
         received = problem.extrapolate(received, target, -step)
