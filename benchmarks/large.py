@@ -22,6 +22,9 @@ import numpy as np
 import densecrf
 from benchmarks.harness import SHARED
 from densecrf.certificates import Costs, Potentials
+from densecrf.large import visits
+from densecrf.large.planning import plan
+from densecrf.large.visits import Before
 from densecrf.presets import Model
 from densecrf.problem import Problem
 from densecrf.refinement import build
@@ -100,17 +103,11 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
         iterations=whole.iterations,
         cpu=time.process_time() - started,
     )
-    from tests.large.test_exact import evaluated, job_of, potentials
-
     y, z = potentials(labels, shape)
     dual = Potentials(y.reshape(labels, -1), z.reshape(labels, -1), 1.0)
     energy, bound = crf.energy(whole.labels), Costs(Problem(crf), dual).bound
     for tile in arguments.tiles:
-        job = job_of(
-            folder / f"exact-{tile}", folder / "image.npy", folder / "p.npy", tile, model=MODEL
-        )
-        found = evaluated(job, y, z, whole.labels, 1.0)
-        job.store.remove()
+        found = evaluated(folder, tile, (y, z, whole.labels))
         started = time.process_time()
         result = densecrf.large.refine(
             folder / "image.npy",
@@ -134,6 +131,52 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
             cpu=time.process_time() - started,
         )
         picture(folder / f"differ-{labels}-{tile}.png", image, differ)
+
+
+def potentials(labels: int, shape: tuple[int, int]) -> tuple[Any, Any]:
+    """Return marginals and potentials whose extents are whole numbers, as tiles use them."""
+    rng = np.random.default_rng(0)
+    y = rng.random((labels, *shape), np.float32)
+    y /= y.sum(0)
+    z = rng.integers(0, 7, (labels, *shape)).astype(np.float32)
+    for label in range(labels):  # potentials of each label from 0 to 7
+        y[:, 0, label], y[label, 0, label] = 0, 1
+        z[:, 0, label], z[label, 0, label] = 0, 6
+    return y, z
+
+
+def evaluated(folder: Path, tile: int, state: Any) -> tuple[float, float]:
+    """Return energy and bound of given labels and potentials, by tiles."""
+    y, z, labels = state
+    options = {"axis": 0, "channel_axis": None, "n_labels": None, "void": 255, "clip": 1e-5}
+    job = plan(
+        folder / "image.npy",
+        folder / "p.npy",
+        folder=folder / f"exact-{tile}",
+        tile=tile,
+        margin=None,
+        mask=None,
+        model=MODEL,
+        scale_sigmas=False,
+        kind=None,
+        image_range=None,
+        normalization="symmetric",
+        method="lp",
+        inner=5,
+        threads=1,
+        **options,
+    )
+    everything = tuple(slice(0, side) for side in labels.shape)
+    job.store.write("given", everything, np.concatenate([y, z]))
+    job.store.write("labels", everything, labels[None].astype(np.uint16))
+    tasks = range(len(job.tiling.tiles(0)))
+    for task in tasks:
+        visits.masses(job, task)
+    before = Before("given", (0.0,) * len(z), (6.0,) * len(z), 1.0)
+    extents = [[0.0, high] for high in before.highest()]
+    records = [visits.certificate(job, 0, i, before, ("labels", 0), extents) for i in tasks]
+    job.store.remove()
+    return sum(each["energy"] for each in records), sum(each["bound"] for each in records)
 
 
 def picture(path: Path, image: Any, differ: Any) -> None:

@@ -140,6 +140,10 @@ class ProblemBase(ProblemSteps):
             energy -= 0.5 * float(own.sum())
         return energy
 
+    def same(self, labels: Any, others: Any) -> bool:
+        """Whether two labellings are the same."""
+        return bool((labels == others).all())
+
     def estimate(self, labels: Any) -> float:
         """Return the energy, or what is cheaper and close to it: to tell candidates apart."""
         return self.energy(labels)

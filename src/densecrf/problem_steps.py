@@ -330,9 +330,13 @@ class ProblemSteps(ABC):
         """Return the largest label of each pixel, (n,)."""
         return y.argmax(0)
 
-    def same(self, labels: Any, others: Any) -> bool:
-        """Whether two labellings are the same."""
-        return bool((labels == others).all())
+    def raised_argmax(self, y: Any, label: int, bias: float) -> Any:
+        """Return the largest label of each pixel after the values of one label were raised."""
+        row = y[label] + 0
+        y[label] += bias
+        labels = self.argmax(y)
+        y[label] = row
+        return labels
 
     def indicator(self, labels: Any) -> Any:
         """Return the labelling as a vertex of the product of simplices."""

@@ -235,10 +235,7 @@ class Incumbent:
         undecided = problem.undecided(y)
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
         for label in (int(i) for i in order if undecided[i] > 0):
-            row = y[label] + 0
-            y[label] += bias
-            biased = problem.argmax(y)
-            y[label] = row
+            biased = problem.raised_argmax(y, label, bias)
             tried.append((problem.estimate(biased), biased))
         if tried:
             energy, labels = min(tried, key=lambda candidate: candidate[0])

@@ -59,8 +59,8 @@ def matrix(pairwise):
 def plain(pairwise):
     """The same numbers, filtered by plain torch operations."""
     other = Pairwise([], [], pairwise._like)
-    stored = [(w, g, replace(lattice, triton=False)) for w, g, lattice in pairwise._double_terms]
-    other._double_terms = stored
+    stored = [(w, g, replace(lattice, triton=False)) for w, g, lattice in pairwise.double_terms]
+    other.double_terms = stored
     return other
 
 

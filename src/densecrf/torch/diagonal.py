@@ -96,7 +96,7 @@ def _diagonal_by_triton(lattice: Lattice) -> Tensor:
     launch(
         kernels.diagonal,
         (-(-n // BLOCK),),
-        (*tensors, n, topology.vertices, topology.dimension, lattice.scale),
-        {"BLOCK": BLOCK},
+        (*tensors, n, topology.vertices, lattice.scale),
+        {"D": topology.dimension, "BLOCK": BLOCK},
     )
     return out

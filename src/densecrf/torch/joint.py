@@ -11,18 +11,20 @@ import torch
 from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
 from densecrf.problem_base import Moves
-from densecrf.torch.lattice_batch import side_by_side
-from densecrf.torch.lockstep import Lockstep
-from densecrf.torch.pixelwise import (
+from densecrf.torch.item_steps import (
     compress,
-    descend,
+    energies,
     extents,
     extrapolate,
-    icm_moves,
-    mean_field_update,
+    raised_argmax,
+    undecided,
 )
+from densecrf.torch.lattice_batch import side_by_side
+from densecrf.torch.lockstep import Lockstep
+from densecrf.torch.pixelwise import descend, icm_moves, mean_field_update
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.spans import Spans
+from densecrf.torch.triton.double_filter import DoubleFilter
 from densecrf.torch.triton.plans import Plans
 from densecrf.torch.triton.repeated_filter import RepeatedFilter
 from densecrf.torch.triton.units import Wanted
@@ -115,6 +117,31 @@ class JointItem(TorchProblem):
         moves: Moves = self._ask("moves", self._joint.moves, labels)
         return moves
 
+    def energy(self, labels: Tensor) -> float:
+        """Return the energy of a labelling (n,), in double precision."""
+        if not self.potts:
+            return super().energy(labels)
+        self.calls.plain += 1
+        energy: float = self._ask("energy", self._joint.energies, labels)
+        return energy
+
+    def argmax(self, y: Tensor) -> Tensor:
+        """Return the largest label of each pixel, (n,)."""
+        return self.raised_argmax(y, -1, 0.0)
+
+    def raised_argmax(self, y: Tensor, label: int, bias: float) -> Tensor:
+        """Return the largest label of each pixel after the values of one label were raised."""
+        labels: Tensor = self._ask("argmax", self._joint.argmax, y, label, bias)
+        return labels
+
+    def undecided(self, y: Tensor) -> Any:
+        """Return the sum of y (1 - y) of each label, (labels,), NumPy's."""
+        return self._ask("undecided", self._joint.undecided, y)
+
+    def accumulate(self, total: Tensor, y: Tensor) -> None:
+        """Add `y` to `total`, in place."""
+        self._ask("accumulate", self._joint.accumulate, total, y)
+
     def same(self, labels: Tensor, others: Tensor) -> bool:
         """Whether two labellings are the same."""
         return bool(self.to_numpy((labels == others).all()))
@@ -130,7 +157,7 @@ class Joint:
     Parameters
     ----------
     problems : sequence of TorchProblem
-        Those for which `can_join` holds.
+        Those for which `can_join` holds, of one layer: with the same weights.
     """
 
     def __init__(self, problems: Sequence[TorchProblem]) -> None:
@@ -156,6 +183,21 @@ class Joint:
     @cached_property
     def _diagonal(self) -> Tensor:
         return torch.cat([each.diagonal for each in self.items])
+
+    @cached_property
+    def _double(self) -> DoubleFilter:
+        """K in double precision, over the lattices that are stored."""
+        by_item = [each.pairwise.double_terms for each in self.items]
+        terms = []
+        for parts in zip(*by_item, strict=True):
+            weights, g, lattices = zip(*parts, strict=True)
+            terms.append((weights[0], torch.cat(g), side_by_side(lattices)))
+        return DoubleFilter(terms)
+
+    @cached_property
+    def _mass_double(self) -> Tensor:
+        ones = torch.ones_like(self._unary[:1], dtype=torch.float64)
+        return self._double.apply(ones)[0]
 
     @cached_property
     def _totals(self) -> Tensor:
@@ -205,38 +247,78 @@ class Joint:
         out = mean_field_update(self._unary, received, y, own, spans=spans, plans=self._plans)
         return self._parts(runs, out)
 
+    def argmax(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return the largest labels, of values one of which is raised."""
+        y, label, bias = zip(*asked, strict=True)
+        spans = self._spans_of(runs, list(zip(label, bias, strict=True)))
+        return self._parts(runs, raised_argmax(self._joined(runs, y), spans))
+
+    def undecided(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return the sums of y (1 - y)."""
+        y = self._joined(runs, [each for (each,) in asked])
+        return list(undecided(y, self._spans_of(runs)).cpu().numpy())
+
+    def accumulate(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Add to totals."""
+        torch._foreach_add_([total for total, _ in asked], [y for _, y in asked])
+        return [None] * len(runs)
+
     def moves(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return the ICM moves of every pixel in the Potts model."""
-        (labels,) = self._joined_all(runs, ([each for (each,) in asked],))
-        found: dict[int, Moves] = {}
+
+        def step(left: list[int], labels: Tensor, wanted: list[Wanted], row: Tensor) -> list[Any]:
+            received = self._filter.presence(labels, wanted, torch.empty_like(self._unary))
+            given = (self._unary, received, self._diagonal, row, labels)
+            spans = self._spans_of(left)
+            best, gain, sums = icm_moves(*given, spans=spans, plans=self._plans)
+            parts = (self._parts(left, best), self._parts(left, gain), sums.tolist())
+            return [(own, gained, *line) for own, gained, line in zip(*parts, strict=True)]
+
+        found = self._of_occurring(runs, asked, step)
+        return [
+            Moves(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
+            for best, gain, unary, agreeing, mass, movers, _ in found
+        ]
+
+    def energies(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return energies in the Potts model, in double precision."""
+
+        def step(left: list[int], labels: Tensor, wanted: list[Wanted], row: Tensor) -> list[Any]:
+            out = torch.empty_like(self._unary, dtype=torch.float64)
+            received = self._double.presence(labels, wanted, out)
+            given = (self._unary, received, self._mass_double, row, labels)
+            sums: list[Any] = energies(*given, self._spans_of(left)).tolist()
+            return sums
+
+        return [unary + 0.5 * pairs for unary, pairs, _ in self._of_occurring(runs, asked, step)]
+
+    def _of_occurring(
+        self, runs: Sequence[int], asked: Sequence[Any], step: Callable[..., list[Any]]
+    ) -> list[Any]:
+        """Return what `step` finds with the labels that occur in each labelling.
+
+        They rarely change: those of the last time are taken on trust, which the last number of a
+        finding checks, since looking first would wait for the device.
+        """
+        labels = self._joined(runs, [each for (each,) in asked])
+        found: dict[int, Any] = {}
         left = list(runs)
         while left:
             for run in left:
                 if run not in self._occurring:
                     self._occurring[run] = self._find_occurring(run, labels)
-            best, gain, sums = self._moves(left, labels)
-            parts = zip(left, self._parts(left, best), self._parts(left, gain), sums, strict=True)
-            left = []
-            for run, own, gained, (unary, agreeing, mass, movers, missing) in parts:
-                if missing:  # those of the last time were taken on trust
+            wanted = [Wanted(run, self._occurring[run]) for run in left]
+            row = np.full((len(left), len(self._unary)), -1, np.int32)
+            for line, (_, names, _) in zip(row, wanted, strict=True):
+                line[names] = names
+            there = torch.from_numpy(row).to(labels.device, non_blocking=True)
+            for run, line in zip(left, step(left, labels, wanted, there), strict=True):
+                if line[-1]:
                     del self._occurring[run]
-                    left.append(run)
                 else:
-                    energy = unary + 0.5 * (mass - agreeing)
-                    found[run] = Moves(own, gained, int(movers), energy)
+                    found[run] = line
+            left = [run for run in left if run not in found]
         return [found[run] for run in runs]
-
-    def _moves(self, runs: list[int], labels: Tensor) -> tuple[Tensor, Tensor, list[Any]]:
-        wanted = [Wanted(run, self._occurring[run]) for run in runs]
-        received = self._filter.presence(labels, wanted, torch.empty_like(self._unary))
-        row = np.full((len(runs), len(self._unary)), -1, np.int32)
-        for line, (_, names, _) in zip(row, wanted, strict=True):
-            line[names] = names
-        there = torch.from_numpy(row).to(labels.device, non_blocking=True)
-        given = (self._unary, received, self._diagonal, there, labels)
-        spans = self._spans_of(runs)
-        best, gain, sums = icm_moves(*given, spans=spans, plans=self._plans)
-        return best, gain, sums.tolist()
 
     def _find_occurring(self, run: int, labels: Tensor) -> list[int]:
         first, count = self._runs[run]

@@ -96,7 +96,7 @@ class Lattice:
             Fused kernels or plain operations.
         workspace : int, optional
             Bytes of scratch memory to stay within, where at least one label fits; by default a
-            sixteenth of the device's memory (512 MiB on the CPU).
+            sixteenth of the device's memory, at most 4 GiB (512 MiB on the CPU).
         """
         return cls.build_all([features], order=order, engine=engine, workspace=workspace)[0]
 
@@ -321,7 +321,7 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
 def _default_workspace(device: torch.device) -> int:
     if device.type != "cuda":
         return 1 << 29
-    return int(torch.cuda.get_device_properties(device).total_memory) // 16
+    return min(4 << 30, int(torch.cuda.get_device_properties(device).total_memory) // 16)
 
 
 def _checked(features: Tensor) -> tuple[Tensor, int]:

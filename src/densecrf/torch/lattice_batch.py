@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from densecrf.torch.lattice import Lattice, Span
-from densecrf.torch.lattice_sum import MergedLattice, aligned, padded
+from densecrf.torch.lattice_sum import aligned, padded
 from densecrf.torch.topology import SEGMENT, Topology
 
 if TYPE_CHECKING:
@@ -16,10 +16,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class LatticeBatch(MergedLattice):
+class LatticeBatch(Lattice):
     """Lattices side by side; `side_by_side` makes it."""
 
     own_spans: tuple[Span, ...] = ()
+    own_scale: float = 1.0
+
+    @property
+    def scale(self) -> float:
+        """The scale of each."""
+        return self.own_scale
 
     @property
     def spans(self) -> Sequence[Span]:
@@ -28,7 +34,7 @@ class LatticeBatch(MergedLattice):
 
 
 def side_by_side(lattices: Sequence[Lattice]) -> LatticeBatch:
-    """Return the sums of lattices of several items, pixels one item after the other.
+    """Return the lattices of several items as one, pixels one item after the other.
 
     Entries of each item begin at a whole segment, so that they are added in the same order, and
     give the same bits, as by the item's own lattice.
@@ -36,7 +42,7 @@ def side_by_side(lattices: Sequence[Lattice]) -> LatticeBatch:
     Parameters
     ----------
     lattices : sequence of Lattice
-        Of as many corners, on one device; their own scale is in their weights.
+        Of as many corners and one scale, on one device.
 
     Examples
     --------
@@ -55,7 +61,8 @@ def side_by_side(lattices: Sequence[Lattice]) -> LatticeBatch:
         spans.append(Span(pixel, own.pixels, vertex, own.vertices, entry // SEGMENT, segments))
         corner.append(own.corner + vertex)
         begin.append(own.row_begin[:-1] + entry)
-        pixels.append(own.entry_pixel + pixel)
+        fill = own.entry_pixel.new_zeros(entries - len(own.entry_pixel))
+        pixels.append(torch.cat([own.entry_pixel, fill]) + pixel)
         segment.append(own.segment_vertex + vertex)
         neighbour.append((own.neighbour + vertex).masked_fill_(own.neighbour < 0, -1))
         pixel, vertex, entry = pixel + own.pixels, vertex + own.vertices, entry + entries
@@ -68,11 +75,11 @@ def side_by_side(lattices: Sequence[Lattice]) -> LatticeBatch:
         torch.cat(corner),
         first.topology.rank[:0],
         torch.cat([*begin, end]),
-        aligned(pixels),
+        torch.cat(pixels),
         torch.cat(segment),
         torch.cat(neighbour, 2),
     )
     weights = torch.cat([each.corner_weight for each in lattices])
     entry_weight = aligned([each.entry_weight for each in lattices])
     settings = (len(lattices), first.order, first.workspace, first.triton)
-    return LatticeBatch(topology, weights, entry_weight, *settings, own_spans=tuple(spans))
+    return LatticeBatch(topology, weights, entry_weight, *settings, tuple(spans), first.scale)

@@ -253,7 +253,7 @@ class Pairwise:
     # --- double precision: the symmetrised K, whose stored numbers are exact ------------------
 
     @cached_property
-    def _double_terms(self) -> list[tuple[float, Tensor, Lattice]]:
+    def double_terms(self) -> list[tuple[float, Tensor, Lattice]]:
         """Weights, normalising factors and symmetrised lattices, as they are stored."""
         return [
             (float(weight), kernel.g.detach(), replace(kernel.source, order="symmetric"))
@@ -264,7 +264,7 @@ class Pairwise:
     def _double_kernels(self) -> list[tuple[float, Tensor, Lattice]]:
         """Weights, normalising factors and lattices in double precision, for plain operations."""
         out = []
-        for weight, g, stored in self._double_terms:
+        for weight, g, stored in self.double_terms:
             corners, entries = stored.corner_weight.double(), stored.entry_weight.double()
             lattice = replace(stored, corner_weight=corners, entry_weight=entries, triton=False)
             out.append((weight, g.double(), lattice))
@@ -277,7 +277,7 @@ class Pairwise:
             return None
         from densecrf.torch.triton.double_filter import DoubleFilter
 
-        return DoubleFilter(self._double_terms)
+        return DoubleFilter(self.double_terms)
 
     @cached_property
     def mass_double(self) -> Tensor:

@@ -50,8 +50,8 @@ def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
         return _projected(z)
     z = z.contiguous()
     out = torch.empty_like(z)
-    tiles = _Tiles(z)
-    tiles.launch(_kernels().project_simplex, (z, out, tiles.table))
+    tiles = Tiles(z)
+    tiles.launch(kernels().project_simplex, (z, out, tiles.table))
     return out
 
 
@@ -86,10 +86,10 @@ def mean_field_update(
     phi, received, y = phi.contiguous(), received.contiguous(), y.contiguous()
     out = torch.empty_like(phi)
 
-    tiles = _Tiles(phi, spans)
+    tiles = Tiles(phi, spans)
 
     def work() -> None:
-        tiles.launch(_kernels().mean_field, (phi, received, y, own, out, tiles.table))
+        tiles.launch(kernels().mean_field, (phi, received, y, own, out, tiles.table))
 
     _run(plans, "mean field", (received, y, own, out, tiles.table), work)
     return out
@@ -112,9 +112,9 @@ def lower_bound(
     """
     if not use_triton(phi, engine):
         return (phi + factor * r).amin(0).double().sum().view(1)
-    tiles = _Tiles(phi, spans)
+    tiles = Tiles(phi, spans)
     tensors = (phi.contiguous(), r.contiguous())
-    return tiles.sums(_kernels().lower_bound, tensors, 1, factor)[:, 0]
+    return tiles.sums(kernels().lower_bound, tensors, 1, factor)[:, 0]
 
 
 def descend(
@@ -154,10 +154,10 @@ def descend(
     v, phi, r, previous = (x.contiguous() for x in (v, phi, r, previous))
     y = torch.empty_like(v)
 
-    tiles = _Tiles(v, spans)
+    tiles = Tiles(v, spans)
 
     def work() -> Tensor:
-        return tiles.sums(_kernels().descend, (v, phi, r, previous, step, lipschitz, y), 3)
+        return tiles.sums(kernels().descend, (v, phi, r, previous, step, lipschitz, y), 3)
 
     return y, _run(plans, "descend", (v, r, previous, step, y, tiles.table), work)
 
@@ -213,11 +213,11 @@ def icm_moves(
         return best, gain, torch.stack([*own, total, *counts]).view(1, 5)
     received = received.contiguous()
     best, gain = torch.empty_like(labels), torch.empty_like(own_mass)
-    tiles = _Tiles(phi, spans)
+    tiles = Tiles(phi, spans)
 
     def work() -> Tensor:
         tensors = (phi.contiguous(), received, own_mass, row, labels, best, gain)
-        return tiles.sums(_kernels().alternatives, tensors, 5)
+        return tiles.sums(kernels().alternatives, tensors, 5)
 
     tensors = (received, row, labels, best, gain, tiles.table)
     return best, gain, _run(plans, "icm moves", tensors, work)
@@ -244,59 +244,6 @@ def balanced(values: Tensor, mass: Tensor, total: Tensor) -> Tensor:
     return torch.addcmul(values, excess.to(values.dtype).unsqueeze(1), mass, value=-1)
 
 
-def extents(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
-    """Return the least of each node's (nodes + offsets) and of their negatives, by Triton.
-
-    Parameters
-    ----------
-    nodes, offsets : Tensor
-        (nodes, n), contiguous.
-    spans : Spans
-        The items.
-
-    Returns
-    -------
-    Tensor
-        (items, nodes, 2).
-    """
-    n, count = nodes.shape[1], len(nodes)
-    blocks = -(-spans.pixels // ELEMENTS)
-    parts = torch.empty(spans.items, count, blocks, 2, device=nodes.device)
-    given = nodes if offsets is None else offsets
-    launch(
-        _kernels().extents,
-        (blocks, spans.items, count),
-        (nodes, given, parts, spans.table, n),
-        {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
-    )
-    return parts.amin(2)
-
-
-def compress(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
-    """Return `densecrf.projections.compressed` potentials nodes + offsets, by Triton.
-
-    The items' numbers are the span and the edge.
-    """
-    out = torch.empty_like(nodes)
-    given = nodes if offsets is None else offsets
-    launch(
-        _kernels().compress,
-        (-(-spans.pixels // ELEMENTS), spans.items, len(nodes)),
-        (nodes, given, extents(nodes, offsets, spans), out, spans.table, nodes.shape[1]),
-        {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
-    )
-    return out
-
-
-def extrapolate(y: Tensor, previous: Tensor, spans: Spans) -> Tensor:
-    """Return previous + s (y - previous), s the item's first number, by Triton."""
-    out = torch.empty_like(y)
-    grid = (-(-spans.pixels // ELEMENTS), spans.items, len(y))
-    tensors = (y, previous, out, spans.table, y.shape[1])
-    launch(_kernels().extrapolate, grid, tensors, {"BLOCK": ELEMENTS})
-    return out
-
-
 def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
     """Return the inner product, a float64 scalar on the device.
 
@@ -310,11 +257,11 @@ def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
     blocks = -(-u.numel() // ELEMENTS)
     parts = torch.empty(blocks, dtype=torch.float64, device=u.device)
     tensors = (u.contiguous(), v.contiguous(), parts)
-    launch(_kernels().inner, (blocks,), (*tensors, u.numel()), {"BLOCK": ELEMENTS})
+    launch(kernels().inner, (blocks,), (*tensors, u.numel()), {"BLOCK": ELEMENTS})
     return parts.sum()
 
 
-def _kernels() -> Any:
+def kernels() -> Any:
     """Triton's kernels, which can only be imported where Triton is installed."""
     from densecrf.torch.triton import pixelwise_kernels
 
@@ -335,7 +282,7 @@ def tile_constants(labels: int) -> tuple[dict[str, int], int]:
     return {"LANES": lanes, "BLOCK": block}, warps
 
 
-class _Tiles:
+class Tiles:
     """A launch over all pixels of (labels, n) values, each tile of them with all labels."""
 
     def __init__(self, values: Tensor, spans: Spans | None = None) -> None:
@@ -356,7 +303,7 @@ class _Tiles:
         parts = torch.empty(shape, dtype=torch.float64, device=device)
         self.launch(kernel, (*tensors, parts, self.table), *numbers)
         out = torch.empty(self._items, columns, dtype=torch.float64, device=device)
-        launch(_kernels().add_up, (self._items,), (parts, out, *shape[1:]), ADD_UP)
+        launch(kernels().add_up, (self._items,), (parts, out, *shape[1:]), ADD_UP)
         return out
 
 

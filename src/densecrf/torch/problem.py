@@ -14,10 +14,9 @@ import torch
 
 from densecrf.problem_base import Calls, Moves, ProblemBase
 from densecrf.torch.autograd import projected
+from densecrf.torch.item_steps import compress, extents, raised_argmax, undecided
 from densecrf.torch.pixelwise import (
-    compress,
     descend,
-    extents,
     icm_moves,
     inner,
     lower_bound,
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
     from densecrf.torch.pairwise import Pairwise
 
 __all__ = ["TorchProblem"]
+
+WIDENED = 8  # labels whose potentials are in double precision at once
 
 
 class TorchProblem(ProblemBase):
@@ -183,8 +184,8 @@ class TorchProblem(ProblemBase):
     ) -> Tensor:
         varied = np.flatnonzero(extents[:, 0] < extents[:, 1]).tolist()
         out = self.zeros_like(self.mass_double, len(nodes))
-        if varied and levels.scale:  # else r = 0
-            rows = self._index(varied)
+        for first in range(0, len(varied) if levels.scale else 0, WIDENED):  # else r = 0
+            rows = self._index(varied[first : first + WIDENED])
             u = nodes[rows].double()
             if offsets is not None:
                 u += offsets[rows]
@@ -321,6 +322,19 @@ class TorchProblem(ProblemBase):
     def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
         """Return `y` + `share` · (`y` - `previous`)."""
         return torch.lerp(previous, y, 1 + share)
+
+    def raised_argmax(self, y: Tensor, label: int, bias: float) -> Tensor:
+        """Return the largest label of each pixel after the values of one label were raised."""
+        if not self._triton:
+            labels: Tensor = super().raised_argmax(y, label, bias)
+            return labels
+        return raised_argmax(y.contiguous(), Spans.of([(0, self.n)], y.device, [(label, bias)]))
+
+    def undecided(self, y: Tensor) -> Any:
+        """Return the sum of y (1 - y) of each label, (labels,), NumPy's."""
+        if not self._triton:
+            return super().undecided(y)
+        return undecided(y.contiguous(), whole(self.n, y.device))[0].cpu().numpy()
 
     def update_multipliers(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
         """Return the potentials z + `y`, compressed; see `ProblemSteps.update_multipliers`."""

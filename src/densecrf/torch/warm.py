@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,12 +62,12 @@ def warm_up(
     if where.type != "cuda" or not has_triton() or interpreted():
         return 0
     where = _numbered(where)
-    most = os.cpu_count() or 1
+    most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if processes is not None:
         most = check_integer("processes", processes, at_least=1)
     lanes = {1 << (count - 1).bit_length() for count in counts}
     with _lock, on_device(where):
-        return _load(where, sorted(lanes), min(MOST_PROCESSES, most))
+        return _compiled(where, sorted(lanes), min(MOST_PROCESSES, most))
 
 
 def first_use(device: torch.device, labels: int) -> None:
@@ -85,71 +85,58 @@ def _numbered(device: torch.device) -> torch.device:
     return torch.device("cuda", number)
 
 
-def _load(device: torch.device, lanes: list[int], processes: int) -> int:
+def _compiled(device: torch.device, lanes: list[int], processes: int) -> int:
+    """See to it that the kernels are in Triton's cache; return how many there are."""
     from densecrf.torch.triton.variants import variants
 
     wanted = list(variants(lanes))
     major, minor = torch.cuda.get_device_capability(device)
-    capability = 10 * major + minor
-    stamp = _stamp(wanted, capability)
-    if stamp is not None and not stamp.exists():
+    stamp = _stamp(wanted, 10 * major + minor)
+    if not stamp.exists():
         began = time.perf_counter()
         _say(f"compiling {len(wanted)} GPU kernels, once for this machine ...")
-        _compile(capability, lanes, processes)
-        _load_all(wanted)
+        _compile(wanted, 10 * major + minor, processes)
+        for kernel, arguments, constants, warps in wanted:  # from the cache, or compiled here
+            kernel.warmup(*arguments, grid=(1,), **constants, num_warps=warps)
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.touch()
         _say(f"... done in {time.perf_counter() - began:.1f} s")
-    else:
-        _load_all(wanted)
     _warm.setdefault(device, set()).update(lanes)
     return len(wanted)
 
 
-def _load_all(wanted: Iterable[Any]) -> None:
-    """Let Triton load the kernels from its cache, compiling those that are not there."""
-    for kernel, arguments, constants, warps in wanted:
-        kernel.warmup(*arguments, grid=(1,), **constants, num_warps=warps)
+def _compile(wanted: list[Any], capability: int, processes: int) -> None:
+    """Fill Triton's cache by forked processes, which use no GPU; what fails is compiled later."""
+    from densecrf.torch.triton.compiler import compile_variant
 
-
-def _compile(capability: int, lanes: list[int], processes: int) -> None:
-    """Fill Triton's cache by several processes; what they fail to compile is left to this one."""
-    if processes < 2 or getattr(sys, "frozen", False):
+    if processes < 2 or not hasattr(os, "fork"):
         return
-    module = [sys.executable, "-m", "densecrf.torch.triton.compiler"]
-    labels = ",".join(str(count) for count in lanes)
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
-    running = [
-        subprocess.Popen(
-            [*module, str(capability), labels, str(share), str(processes)],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for share in range(processes)
-    ]
-    try:
-        for each in running:
-            each.wait()
-    finally:
-        for each in running:
-            each.kill()
+    # The slowest ones, with all labels in a tile, are last in the list: they go first.
+    shares = [wanted[::-1][share::processes] for share in range(processes)]
+    running = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forks in programs with threads: these only compile
+        for share in shares:
+            own = os.fork()
+            if own == 0:
+                try:
+                    for variant in share:
+                        compile_variant(variant, capability)
+                finally:
+                    os._exit(0)
+            running.append(own)
+    for own in running:
+        os.waitpid(own, 0)
 
 
-def _stamp(wanted: Iterable[Any], capability: int) -> Path | None:
-    """Return the file that says that these kernels are in the cache; None where Triton differs."""
-    try:
-        import triton
+def _stamp(wanted: list[Any], capability: int) -> Path:
+    """Return the file that says that these kernels are in the cache."""
+    import triton
 
-        text = [triton.__version__, torch.__version__, str(capability)]
-        text += sorted({each.kernel.cache_key for each in wanted})
-        text += sorted(f"{each.kernel.__name__} {each.key[1:]}" for each in wanted)
-    except AttributeError:
-        return None
-    default = Path.home() / ".triton" / "cache"
-    folder = Path(os.environ.get("TRITON_CACHE_DIR", default))
+    text = [triton.__version__, torch.__version__, str(capability)]
+    text += sorted({each.kernel.cache_key for each in wanted})
+    text += sorted(f"{each.kernel.__name__} {each.key[1:]}" for each in wanted)
+    folder = Path(os.environ.get("TRITON_CACHE_DIR", Path.home() / ".triton" / "cache"))
     return folder / f"densecrf-{hashlib.sha256(repr(text).encode()).hexdigest()[:32]}"
 
 

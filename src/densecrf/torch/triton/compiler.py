@@ -1,21 +1,16 @@
-"""Compile a share of the kernels into Triton's cache: `densecrf.torch.warm_up` runs several.
-
-    python -m densecrf.torch.triton.compiler CAPABILITY LABELS,... SHARE SHARES
-
-needs no GPU.
-"""
+"""Compile a kernel into Triton's cache without using a GPU."""
 
 from __future__ import annotations
 
-import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from densecrf.torch.triton.variants import Variant, variants
+if TYPE_CHECKING:
+    from densecrf.torch.triton.variants import Variant
 
 _SIGNATURE = {
     torch.float32: "*fp32",
@@ -41,14 +36,3 @@ def compile_variant(variant: Variant, capability: int) -> Any:
     source = ASTSource(variant.kernel, signature, constants, attributes)
     target = GPUTarget("cuda", capability, 32)
     return triton.compile(source, target=target, options={"num_warps": variant.warps})
-
-
-def main(capability: str, labels: str, share: str, shares: str) -> None:
-    """Compile every `shares`-th variant."""
-    wanted = list(variants(int(count) for count in labels.split(",")))
-    for variant in wanted[int(share) :: int(shares)]:
-        compile_variant(variant, int(capability))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

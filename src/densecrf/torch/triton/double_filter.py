@@ -58,6 +58,17 @@ class DoubleFilter:
         """
         return self._filter(t, ramps, mass)
 
+    def presence(self, labels: Tensor, wanted: Sequence[Wanted], out: Tensor) -> Tensor:
+        """Filter the indicators of the labels that are wanted into the planes `out`."""
+        with on_device(labels.device):
+            for c, (lattice, scales) in enumerate(self._terms):
+                for units in in_groups(lattice, wanted, 0, size=8):
+                    rows = engine.indicator_rows(labels, units, engine.empty_rows(units, out))
+                    blurred = engine.blur_rows(lattice, rows, units, 0, scales)
+                    given = (lattice, blurred, rows, units, 0, out, out)
+                    engine.slice_rows(*given, add=c > 0, scales=scales)
+        return out
+
     def _filter(self, values: Tensor, ramps: int, mass: Tensor | None) -> Tensor:
         values = values.contiguous()
         out = torch.empty_like(values)

@@ -31,7 +31,7 @@ class Shapes:
 
 SHAPES = Shapes()
 SHORT = 8  # channels of a short row
-CORNERS = 3  # that a slice reads at once
+CORNERS = (3, 9)  # that a slice reads at once: the least that is enough, else the most
 SUMMED = 4096  # pixels of a block of row sums
 SUMS = 64  # that a balance adds at once
 JOIN = {"SEGMENT": SEGMENT, "TILE": 8, "BLOCK": 64}
@@ -149,12 +149,14 @@ def slice_rows(
     With `scales`, what a pixel receives is multiplied by its own factor in the place of `factor`
     and the lattice's scale; `mass_factor` is 0 where `mass` is left out.
     """
-    constants = slice_constants(units.lanes, ordered=ramps > 0, scaled=scales is not None)
+    corners = lattice.topology.corner.shape[1]
+    kind = {"ordered": ramps > 0, "scaled": scales is not None}
+    constants = slice_constants(units.lanes, CORNERS[corners > CORNERS[0]], **kind)
     read = lattice.corner_weight if scales is None else scales.read
     _, slot_rows, channels = blurred.work.shape
     run, runs = split_ramps(ramps)
     first_row = blurred.slot * slot_rows
-    sizes = (channels // 4, run * runs, lattice.topology.corner.shape[1], first_row)
+    sizes = (channels // 4, run * runs, corners, first_row)
     factors = (factor * lattice.scale, factor if mass_factor is None else mass_factor)
     tensors = (lattice.topology.corner, lattice.corner_weight, read, mass, out, units.table)
     launch(
@@ -166,10 +168,10 @@ def slice_rows(
     )
 
 
-def slice_constants(lanes: int, *, ordered: bool, scaled: bool) -> dict[str, int]:
+def slice_constants(lanes: int, corners: int, *, ordered: bool, scaled: bool) -> dict[str, int]:
     """Return the constants of the slice."""
     block = SHAPES.slice[0] // lanes
-    fixed = {"CORNERS": CORNERS, "LANES": lanes, "BLOCK": block}
+    fixed = {"CORNERS": corners, "LANES": lanes, "BLOCK": block}
     return {"ORDERED": ordered, "SCALED": scaled, **fixed}
 
 

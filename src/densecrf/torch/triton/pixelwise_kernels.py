@@ -269,6 +269,66 @@ def extrapolate(y, previous, out, spans, n, BLOCK: tl.constexpr):
     tl.store(out + at, value, mask=live)
 
 
+@triton.jit(do_not_specialize=["n", "classes"])
+def raised_argmax(y, out, spans, n, classes, LANES: tl.constexpr, BLOCK: tl.constexpr):
+    """Largest label of each pixel after one label, the item's first number, is raised."""
+    offset, mask, pixel, live = _place(spans, n, classes, LANES, BLOCK)
+    raised = tl.arange(0, LANES) == _number(spans, 2).to(tl.int32)
+    value = tl.load(y + offset, mask=mask, other=0)
+    value += tl.where(raised, _number(spans, 3), 0.0)[:, None]
+    value = tl.where(mask, value, float("-inf"))
+    _, choice = tl.max(value, axis=0, return_indices=True, return_indices_tie_break_left=True)
+    tl.store(out + pixel, choice.to(tl.int64), mask=live)
+
+
+@triton.jit(do_not_specialize=["n"])
+def undecided(y, parts, spans, n, BLOCK: tl.constexpr):
+    """Sum y (1 - y) over a block of a label's plane (plane 2 of the grid) in float64."""
+    span = spans + tl.program_id(1) * SPAN
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    live = p < tl.load(span + 1)
+    at = tl.program_id(2).to(tl.int64) * n + tl.load(span) + p
+    value = tl.load(y + at, mask=live, other=0)
+    row = tl.program_id(1) * tl.num_programs(2) + tl.program_id(2)
+    to = parts + row * tl.num_programs(0) + tl.program_id(0)
+    tl.store(to, tl.sum((value * (1.0 - value)).to(tl.float64), axis=0))
+
+
+@triton.jit(do_not_specialize=["n", "classes"])
+def energies(
+    phi,
+    received,
+    mass,
+    row,
+    labels,
+    parts,
+    spans,
+    n,
+    classes,
+    LANES: tl.constexpr,  # noqa: ARG001 - as all kernels over tiles
+    BLOCK: tl.constexpr,
+):
+    """Sum the tile's energies (Potts) in float64: unary, pairwise, pixels that have no row.
+
+    `received` is what each pixel's label receives, in double precision as `mass`, the row sums;
+    `row` as for `alternatives`.
+    """
+    span = spans + tl.program_id(1) * SPAN
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    live = p < tl.load(span + 1)
+    pixel = tl.load(span) + p
+    label = tl.load(labels + pixel, mask=live, other=0)
+    place = tl.load(row + tl.program_id(1) * classes + label, mask=live, other=0)
+    unary = tl.load(phi + label * n + pixel, mask=live, other=0).to(tl.float64)
+    there = live & (place >= 0)
+    agreeing = tl.load(received + label * n + pixel, mask=there, other=0)
+    pairs = tl.where(there, tl.load(mass + pixel, mask=live, other=0) - agreeing, 0.0)
+    to = _parts(parts, 3)
+    tl.store(to, tl.sum(unary, axis=0))
+    tl.store(to + 1, tl.sum(pairs, axis=0))
+    tl.store(to + 2, tl.sum(tl.where(live & (place < 0), 1.0, 0.0), axis=0).to(tl.float64))
+
+
 @triton.jit(do_not_specialize=["size"])
 def inner(u, v, parts, size, BLOCK: tl.constexpr):
     """Sum a block of u·v in float64."""

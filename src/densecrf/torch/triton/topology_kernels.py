@@ -190,7 +190,7 @@ def pair_shares(corner, rank, neighbour, out, n, vertices, d, BLOCK: tl.constexp
         tl.store(out + (first + m - k) * n.to(tl.int64) + p, share, mask=p < n)
 
 
-@triton.jit(do_not_specialize=["n", "vertices", "d"])
+@triton.jit(do_not_specialize=["n", "vertices"])
 def diagonal(
     corner,
     rank,
@@ -199,18 +199,18 @@ def diagonal(
     out,
     n,
     vertices,
-    d,
     scale,
+    D: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Sum over pairs of corners of their weights and the blur between them."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    row = p.to(tl.int64) * (d + 1)
+    row = p.to(tl.int64) * (D + 1)
     total = tl.zeros([BLOCK], tl.float32)
-    for k in range(d + 1):
+    for k in range(D + 1):
         first = tl.load(weight + row + k, mask=p < n, other=0)
-        for m in range(k, d + 1):
+        for m in range(k, D + 1):
             second = tl.load(weight + row + m, mask=p < n, other=0)
-            share = _share(corner, rank, neighbour, row, p < n, k, m, vertices, d)
+            share = _share(corner, rank, neighbour, row, p < n, k, m, vertices, D)
             total += share * first * second
     tl.store(out + p, total * scale, mask=p < n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -117,7 +117,21 @@ def in_groups(
         yield _units(lattice, group, lanes)
 
 
+_MOST_KEPT = 256  # tables of a lattice
+
+
 def _units(lattice: Lattice, group: Sequence[Wanted], lanes: int) -> Units:
+    """Return the units of a group; tables are kept, since sending one takes time."""
+    kept: dict[Any, Units] = vars(lattice).setdefault("_units", {})
+    key = (lanes, *((item, tuple(names), levels) for item, names, levels in group))
+    if key not in kept:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        kept[key] = _new_units(lattice, group, lanes)
+    return kept[key]
+
+
+def _new_units(lattice: Lattice, group: Sequence[Wanted], lanes: int) -> Units:
     table = np.empty((len(group), FIELDS), np.int32)
     numbers = table.view(np.float32)
     rows = work = 0

@@ -6,6 +6,7 @@ the image: what is listed here is all that is ever compiled, for up to seven fea
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -86,8 +87,9 @@ def _lattices() -> Iterator[Variant]:
         yield _variant(lattices.index_entries, f"li{key}fiifi{key}innn", entries)
         yield _variant(lattices.find_neighbours, f"{key}linnn", block)
     own = {"BLOCK": diagonal.BLOCK}
-    yield _variant(lattices.diagonal, "ibiffnnnx", own)
     yield _variant(lattices.pair_shares, "ibifnnn", own)
+    for d in range(1, MOST_FEATURES + 1):
+        yield _variant(lattices.diagonal, "ibiffnnx", {"D": d, **own})
     block = {"BLOCK": lattice_sum.BLOCK}
     yield _variant(sums.place, "iiifiiiiifii" + "n" * 12, block)
     for normalized in (True, False):
@@ -107,14 +109,16 @@ def _filters(lanes: int) -> Iterator[Variant]:
         constants = {"LEVELS": kind, "OFFSETS": offsets, **rows}
         yield _variant(planes.to_rows, values * 3 + "in", constants)
     yield _variant(planes.indicator_rows, "lfi", rows)
+    yield _variant(planes.indicator_rows, "ldi", rows)
     for values, scaled in (("f", False), ("d", True)):
         dtype = _TYPES[values]
         for run in (0, *RUNS) if levels else (0,):
             constants = engine.splat_constants(lanes, run, dtype, scaled=scaled)
             arguments = f"{values}iffii{values}inn"
             yield _variant(filters.splat, arguments, constants, engine.SHAPES.splat[2])
-        for ordered in (False, True) if levels else (False,):
-            constants = engine.slice_constants(lanes, ordered=ordered, scaled=scaled)
+        kinds = product((False, True) if levels else (False,), engine.CORNERS)
+        for ordered, corners in kinds:
+            constants = engine.slice_constants(lanes, corners, ordered=ordered, scaled=scaled)
             arguments = f"{values}{values}if{values * 3}innnnnxxnn"
             yield _variant(planes.slice_rows, arguments, constants, engine.SHAPES.slice[1])
     if levels:
@@ -131,11 +135,14 @@ def _pixelwise(labels: Iterable[int]) -> Iterator[Variant]:
         yield _variant(pixels.lower_bound, "ffdinnx", shape, warps)
         yield _variant(pixels.descend, "fffffffdinn", shape, warps)
         yield _variant(pixels.alternatives, "fffillfdinn", shape, warps)
+        yield _variant(pixels.raised_argmax, "flinn", shape, warps)
+        yield _variant(pixels.energies, "fddildinn", shape, warps)
     block = {"BLOCK": pixelwise.ELEMENTS}
     for offsets in (False, True):
         constants = {"OFFSETS": offsets, **block}
         yield _variant(pixels.extents, "fffin", constants)
         yield _variant(pixels.compress, "ffffin", constants)
     yield _variant(pixels.extrapolate, "fffin", block)
+    yield _variant(pixels.undecided, "fdin", block)
     yield _variant(pixels.add_up, "ddnn", pixelwise.ADD_UP)
     yield _variant(pixels.inner, "ffdn", block)
