@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from densecrf.large.job import Job, Kernel
+from densecrf.large.ome import image_of
 from densecrf.large.sources import Moved, Source, Valid, open_source
 from densecrf.large.tiles import Tiling
 from densecrf.layouts import COLOR_CHANNELS
@@ -249,4 +250,7 @@ def scratch_of(out: Path | None, scratch: Any) -> Path:
         from tempfile import mkdtemp
 
         return Path(mkdtemp(prefix="densecrf-"))
+    image = image_of(out)
+    if image is not None:  # not among the files of a store
+        return image.with_name(f"{image.name}.{out.name}.parts")
     return out.with_name(out.name + ".parts")

@@ -69,9 +69,10 @@ def refine(
         What is known of the pixels, likewise: scores with the label axis first or last, one
         integer label per pixel, or one foreground probability per pixel; of the image's size.
     out : path-like, optional
-        Where the labels go: ``.npy``, ``.zarr``, or ``.tif`` with the image's place on Earth and
-        overviews. It appears when it is whole. Working files are in the folder ``OUT.parts``
-        beside it until then. Without it, labels are returned in memory.
+        Where the labels go: ``.npy``, ``.zarr``, ``IMAGE.zarr/labels/NAME`` of an OME-Zarr image,
+        or ``.tif`` with the image's place on Earth and overviews. It appears when it is whole.
+        Working files are in the folder ``OUT.parts`` beside it until then. Without it, labels are
+        returned in memory.
     tile : int or sequence of int
         Sides of a tile in pixels; memory is proportional to a tile with its margin.
     margin : int or sequence of int, optional
