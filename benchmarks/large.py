@@ -1,6 +1,7 @@
 """Images cut into tiles: the same numbers as in memory, and what they cost.
 
-``python -m benchmarks.large same`` compares tiles with the whole image in memory;
+``python -m benchmarks.large same`` compares tiles with the whole image in memory (``exact``: of
+given labels and potentials alone);
 ``python -m benchmarks.large run --side 10000 --labels 5`` solves one mosaic of photographs on disk.
 Both print a line of figures as soon as they have it.
 """
@@ -22,6 +23,9 @@ import numpy as np
 import densecrf
 from benchmarks.harness import SHARED
 from densecrf.certificates import Costs, Potentials
+from densecrf.large import visits
+from densecrf.large.planning import plan
+from densecrf.large.visits import Before
 from densecrf.presets import Model
 from densecrf.problem import Problem
 from densecrf.refinement import build
@@ -90,8 +94,17 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
     p /= p.sum(0)
     np.save(folder / "p.npy", p)
     crf = densecrf.DenseCRF.from_probabilities(p, MODEL.kernels(image))
+    y, z = potentials(labels, shape)
+    dual = Potentials(y.reshape(labels, -1), z.reshape(labels, -1), 1.0)
+    given = p.argmax(0)
+    energy, bound = crf.energy(given), Costs(Problem(crf), dual).bound
+    for tile in arguments.tiles:
+        found = evaluated(folder, tile, (y, z, given))
+        line(tile=tile, energy_off=found[0] / energy - 1, bound_off=found[1] / bound - 1)
+    if arguments.what == "exact":
+        return
     started = time.process_time()
-    whole = crf.solve("lp", gap=arguments.gap, threads=1, keep_dual=True)
+    whole = crf.solve("lp", gap=arguments.gap, threads=1)
     line(
         what="in memory",
         shape=shape,
@@ -100,17 +113,7 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
         iterations=whole.iterations,
         cpu=time.process_time() - started,
     )
-    from tests.large.test_exact import evaluated, job_of, potentials
-
-    y, z = potentials(labels, shape)
-    dual = Potentials(y.reshape(labels, -1), z.reshape(labels, -1), 1.0)
-    energy, bound = crf.energy(whole.labels), Costs(Problem(crf), dual).bound
     for tile in arguments.tiles:
-        job = job_of(
-            folder / f"exact-{tile}", folder / "image.npy", folder / "p.npy", tile, model=MODEL
-        )
-        found = evaluated(job, y, z, whole.labels, 1.0)
-        job.store.remove()
         started = time.process_time()
         result = densecrf.large.refine(
             folder / "image.npy",
@@ -126,14 +129,58 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
         line(
             what="tiles",
             tile=tile,
-            energy_off=found[0] / energy - 1,
-            bound_off=found[1] / bound - 1,
             gap=result.gap,
             iterations=result.iterations,
             differ=float(differ.mean()),
             cpu=time.process_time() - started,
         )
         picture(folder / f"differ-{labels}-{tile}.png", image, differ)
+
+
+def potentials(labels: int, shape: tuple[int, int]) -> tuple[Any, Any]:
+    """Return marginals and potentials whose extents are whole numbers, as tiles use them."""
+    rng = np.random.default_rng(0)
+    y = rng.random((labels, *shape), np.float32)
+    y /= y.sum(0)
+    z = rng.integers(0, 7, (labels, *shape)).astype(np.float32)
+    for label in range(labels):  # potentials of each label from 0 to 7
+        y[:, 0, label], y[label, 0, label] = 0, 1
+        z[:, 0, label], z[label, 0, label] = 0, 6
+    return y, z
+
+
+def evaluated(folder: Path, tile: int, state: Any) -> tuple[float, float]:
+    """Return energy and bound of given labels and potentials, by tiles."""
+    y, z, labels = state
+    options = {"axis": 0, "channel_axis": None, "n_labels": None, "void": 255, "clip": 1e-5}
+    job = plan(
+        folder / "image.npy",
+        folder / "p.npy",
+        folder=folder / f"exact-{tile}",
+        tile=tile,
+        margin=None,
+        mask=None,
+        model=MODEL,
+        scale_sigmas=False,
+        kind=None,
+        image_range=None,
+        normalization="symmetric",
+        method="lp",
+        inner=5,
+        threads=1,
+        **options,
+    )
+    everything = tuple(slice(0, side) for side in labels.shape)
+    job.store.write("given", everything, np.concatenate([y, z]))
+    job.store.write("labels", everything, labels[None].astype(np.uint16))
+    tasks = range(len(job.tiling.tiles(0)))
+    for task in tasks:
+        visits.masses(job, task)
+    before = Before("given", (0.0,) * len(z), (6.0,) * len(z), 1.0)
+    extents = [[0.0, high] for high in before.highest()]
+    records = [visits.certificate(job, 0, i, before, ("labels", 0), extents) for i in tasks]
+    job.store.remove()
+    return sum(each["energy"] for each in records), sum(each["bound"] for each in records)
 
 
 def picture(path: Path, image: Any, differ: Any) -> None:
@@ -265,7 +312,7 @@ def line(**figures: Any) -> None:
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.large", description=__doc__)
-    parser.add_argument("what", choices=("same", "run"))
+    parser.add_argument("what", choices=("exact", "same", "run"))
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=SHARED / "msrc")
     parser.add_argument("--side", type=int, default=1440)
@@ -279,7 +326,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--memory", action="store_true")
     arguments = parser.parse_args()
-    {"same": same, "run": run}[arguments.what](arguments.folder, arguments.data, arguments)
+    {"exact": same, "same": same, "run": run}[arguments.what](
+        arguments.folder, arguments.data, arguments
+    )
 
 
 if __name__ == "__main__":

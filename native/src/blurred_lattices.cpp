@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "present_labels.hpp"
+
 namespace densecrf {
 
 bool BlurredLattices::fits(const LatticeSum& sum, int channels, std::int64_t floats) {
@@ -81,11 +83,10 @@ void BlurredLattices::splat_labels(const std::int32_t* channel, Team& team) {
                        std::int64_t end) {
                      std::fill(vertices, vertices + (end - begin) * width, 0.0f);
                      for (std::int64_t v = begin; v < end; ++v)
-                       for (std::int64_t e = view.row_begin[v]; e < view.row_begin[v + 1]; ++e) {
-                         const std::int32_t c = channel[view.entry_pixel[e]] - b * kBlock;
-                         if (c >= 0 && c < width)
-                           vertices[(v - begin) * width + c] += view.entry_weight[e];
-                       }
+                       for_each_run<float>(view, v, channel, [&](int number, float weight) {
+                         const int c = number - b * kBlock;
+                         if (c >= 0 && c < width) vertices[(v - begin) * width + c] += weight;
+                       });
                    });
 }
 

@@ -15,24 +15,30 @@ struct Indicators {
 Indicators splatted(const Lattice& lattice, const std::int64_t* x, const PresentLabels& present,
                     int first, int columns, const double* costs, int labels, Team& team) {
   const Topology& t = *lattice.topology;
+  const LatticeView view = lattice.view();
   Indicators out{{t, columns}, {t, columns}};
   team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t v = begin; v < end; ++v) {
       double *s = out.own.group(0) + v * kColumns, *m = out.mixed.group(0) + v * kColumns, all = 0;
       std::fill_n(s, kColumns, 0.0);
       std::fill_n(m, kColumns, 0.0);
+      if (!costs) {
+        for_each_run<double>(view, v, present.of_pixel.data(), [&](int number, double weight) {
+          const int c = number - first;
+          if (c >= 0 && c < columns) s[c] += weight;
+          all += weight;
+        });
+        for (int i = 0; i < columns; ++i) m[i] = all - s[i];
+        continue;
+      }
       for (std::int64_t e = t.row_begin[v]; e < t.row_begin[v + 1]; ++e) {
         const std::int32_t pixel = t.entry_pixel[e];
         const double weight = lattice.entry_weight[e];
         const int c = present.of_pixel[pixel] - first;
         if (c >= 0 && c < columns) s[c] += weight;
-        all += weight;
-        if (costs)
-          for (int i = 0; i < columns; ++i)
-            m[i] += weight * costs[present.labels[first + i] * labels + x[pixel]];
+        for (int i = 0; i < columns; ++i)
+          m[i] += weight * costs[present.labels[first + i] * labels + x[pixel]];
       }
-      if (!costs)
-        for (int i = 0; i < columns; ++i) m[i] = all - s[i];
     }
   });
   return out;

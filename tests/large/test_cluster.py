@@ -1,6 +1,7 @@
 """Runs on a real Dask cluster of processes: the same files, whatever happens to the workers."""
 
 import os
+import random
 import signal
 import threading
 
@@ -8,8 +9,12 @@ import numpy as np
 import pytest
 
 from densecrf import refine_many
+from densecrf.experiments.records import RecordStore
+from densecrf.experiments.runner import make_plan, run
+from densecrf.io import Dataset
 from densecrf.large import engines, refine
 from large_scenes import MODEL, crowd
+from tiny_dataset import make_dataset
 
 distributed = pytest.importorskip("distributed")
 
@@ -63,6 +68,31 @@ def test_killed_workers_lose_nothing(tmp_path, inputs, cluster):
     assert len(killed) == 4
     np.testing.assert_array_equal(np.load(out), expected.labels)
     assert (result.energy, result.lower_bound) == (expected.energy, expected.lower_bound)
+
+
+@pytest.mark.slow
+def test_twenty_workers_killed_at_random(tmp_path, cluster):
+    image, p = crowd((160, 240))
+    np.save(tmp_path / "image.npy", image)
+    np.save(tmp_path / "p.npy", p)
+    inputs = (tmp_path / "image.npy", tmp_path / "p.npy")
+    options = {**OPTIONS, "tile": 40, "gap": 3e-3}
+    alone = refine(*inputs, **options, out=tmp_path / "alone.npy")
+    rng, killed, calls = random.Random(5), [], []
+
+    def kill(stage, done, count):
+        calls.append(stage)
+        if len(killed) < 20 and len(calls) % 3 == 0:
+            pids = list(cluster.run(os.getpid, on_error="ignore").values())
+            if pids:
+                killed.append(rng.choice(pids))
+                os.kill(killed[-1], signal.SIGKILL)
+
+    out = tmp_path / "labels.npy"
+    result = refine(*inputs, **options, out=out, client=cluster, progress=kill)
+    assert len(killed) == 20
+    assert out.read_bytes() == (tmp_path / "alone.npy").read_bytes()
+    assert (result.energy, result.lower_bound) == (alone.energy, alone.lower_bound)
 
 
 def test_arrays_in_memory_do_not_travel(cluster):
@@ -119,3 +149,12 @@ def test_a_cluster_without_workers_does_not_wait_for_ever(inputs, monkeypatch):
         pytest.raises(ConnectionError, match="no workers for 1 s"),
     ):
         refine(*inputs, **OPTIONS, client=client)
+
+
+def test_an_evaluation_has_the_same_records(tmp_path, cluster):
+    data = Dataset.open(make_dataset(tmp_path / "data"))
+    plan = make_plan(data, methods=("mf5", "unary"), threads=1)
+    alone = run(plan, RecordStore(tmp_path / "alone"))
+    shared = run(plan, RecordStore(tmp_path / "shared"), client=cluster)
+    assert not shared.failures
+    assert [each.energy for each in shared.outcomes] == [each.energy for each in alone.outcomes]

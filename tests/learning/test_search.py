@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from densecrf.learning.search import Candidate, gains, search, surely_better
+from densecrf.learning.search import Candidate, search, surely_better
 from densecrf.presets import PRESETS
 
 DEFAULT = Candidate(PRESETS["default"])
@@ -43,4 +43,11 @@ def test_a_gain_on_one_image_of_five_is_not_followed() -> None:
 def test_what_gains_in_one_and_loses_in_the_other_is_no_better() -> None:
     before = [np.array([[900, 0], [50, 50]])] * 4
     after = [np.array([[960, 40], [90, 10]])] * 4
-    assert not surely_better(gains(after, before))
+    assert not surely_better(after, before)
+
+
+def test_few_images_must_gain_more() -> None:
+    few = confusions(np.array([72, 70, 72, 69, 71])), confusions(np.array([70, 70, 70, 70, 71]))
+    many = few[0] * 6, few[1] * 6
+    assert not surely_better(*few)
+    assert surely_better(*many)

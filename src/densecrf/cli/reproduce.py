@@ -15,6 +15,7 @@ from densecrf.cli.evaluation import (
     tell_picture,
     with_plan,
 )
+from densecrf.cli.large import Scheduler, connected
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, describe, fail, output, print_failures, print_json
 from densecrf.experiments.records import RecordStore
@@ -39,6 +40,7 @@ def table(
     chosen: PlanOptions,
     out: e.Out = Path("reproduction"),
     jobs: o.Jobs = 1,
+    scheduler: Scheduler = None,
     style: Annotated[
         str, typer.Option("--format", help=f"What to print: {', '.join(FORMATS)}.")
     ] = "text",
@@ -59,8 +61,13 @@ def table(
     plan = chosen.plan()
     stem = f"table-{plan.protocol.name}-{plan.label}"
     chosen.check_outputs(plan, comparison_files(out, stem))
-    with reporting_errors(), progress_bar("images", not (quiet or as_json)) as tell:
-        done = run(plan, RecordStore(out / "records"), jobs=jobs, progress=tell)
+    with (
+        reporting_errors(),
+        connected(scheduler) as client,
+        progress_bar("images", not (quiet or as_json)) as tell,
+    ):
+        records = RecordStore(out / "records")
+        done = run(plan, records, jobs=jobs, progress=tell, client=client)
     _finish(plan, done, out, stem, None if as_json else style)
 
 

@@ -13,6 +13,7 @@ import multiprocessing.connection
 import os
 import signal
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -238,23 +239,29 @@ def end_if_orphaned(*_: Any) -> None:
         os._exit(_ORPHANED)
 
 
-def run(plan: Plan, store: RecordStore, *, jobs: int = 1, progress: Progress | None = None) -> Run:
+def run(
+    plan: Plan, store: RecordStore, *, jobs: int = 1, progress: Any = None, client: Any = None
+) -> Run:
     """Run the tasks without a valid record, and return the outcomes of all.
 
     Parameters
     ----------
-    plan
-        What to run.
-    store
-        Where the records are.
+    plan, store
+        What to run, and where the records are.
     jobs
         Images at a time, each in a process of its own.
     progress
         Called after every image with (done, total, image).
+    client
+        A ``dask.distributed.Client`` whose workers do the work, in the place of `jobs`; data and
+        records must be on a file system that all have.
     """
     check_integer("jobs", jobs, at_least=1)
     todo = {image: left for image in plan.images if (left := _unfinished(plan, store, image))}
-    failures, interrupted = _supervise(plan, store, todo, jobs, progress)
+    if client is None:
+        failures, interrupted = _supervise(plan, store, todo, jobs, progress)
+    else:
+        failures, interrupted = _on_cluster(plan, store, todo, client, progress)
     records = (
         store.load(plan.key(method, image), plan.settings(method, image))
         for method in plan.methods
@@ -311,6 +318,25 @@ def _supervise(
     return failures, False
 
 
+def _on_cluster(
+    plan: Plan, store: RecordStore, todo: dict[str, list[str]], client: Any, progress: Any
+) -> tuple[dict[str, str], bool]:
+    """Run a task for each image on a cluster; collect why images failed."""
+    from densecrf.large.engines import run_tasks
+
+    images, failures = list(todo), dict[str, str]()
+    tasks = [(plan, store, image, todo[image]) for image in images]
+    try:
+        for done, (number, reason) in enumerate(run_tasks(_attempt, tasks, client, "images"), 1):
+            if reason is not None:
+                failures[images[number]] = reason
+            if progress is not None:
+                progress(done, len(images), images[number])
+    except KeyboardInterrupt:
+        return failures, True
+    return failures, False
+
+
 def _reason(process: Any, receiver: Any) -> str | None:
     """Return why a finished worker failed, or None."""
     process.join()
@@ -330,6 +356,13 @@ def _work(plan: Plan, store: RecordStore, image: str, methods: list[str], sender
     """Run the methods on one image, in a process of its own."""
     # Ctrl-C reaches the whole group; the parent decides, and unfinished results are not records.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reason = _attempt(plan, store, image, methods)
+    if reason is not None:
+        sender.send(reason)
+
+
+def _attempt(plan: Plan, store: RecordStore, image: str, methods: list[str]) -> str | None:
+    """Run the methods on one image and keep their records; return why that failed."""
     try:
         sample = plan.dataset.items[image].load()
         starts: dict[str, Solved] = {}
@@ -337,14 +370,15 @@ def _work(plan: Plan, store: RecordStore, image: str, methods: list[str], sender
             _, outcome = solve_sample(plan, method, sample, starts)
             store.save(plan.key(method, image), plan.settings(method, image), outcome.to_json())
     except ItemError as error:
-        sender.send(error.reason)
+        return error.reason
     except OSError as error:
-        sender.send(f"{error.filename}: {error.strerror or error}" if error.filename else error)
+        return f"{error.filename}: {error.strerror or error}" if error.filename else str(error)
     except (ValueError, MemoryError) as error:
-        sender.send(str(error) or "out of memory")
+        return str(error) or "out of memory"
     except Exception as error:  # a defect of this program is reported like the others
-        sender.send(f"{type(error).__name__}: {error}")
-        raise
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error}"
+    return None
 
 
 def make_plan(

@@ -1,7 +1,9 @@
-"""Images, volumes and data sets larger than memory, on one machine or a Dask cluster."""
+"""Images, volumes, point clouds and data sets larger than memory, on one machine or a cluster."""
 
+from densecrf.large.job import Kernel
+from densecrf.large.points import refine_points
 from densecrf.large.refinement import refine
 from densecrf.large.result import LargeResult
 from densecrf.large.store import IncompatibleRunError
 
-__all__ = ["IncompatibleRunError", "LargeResult", "refine"]
+__all__ = ["IncompatibleRunError", "Kernel", "LargeResult", "refine", "refine_points"]

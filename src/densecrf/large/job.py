@@ -20,17 +20,46 @@ from densecrf.layouts import Reading, color_range
 from densecrf.model import DenseCRF
 from densecrf.pairwise import Pairwise
 from densecrf.unaries import energies
-from densecrf.validation import ArgumentError, FloatArray, IntArray, check_finite
+from densecrf.validation import (
+    ArgumentError,
+    FloatArray,
+    IntArray,
+    check_finite,
+    check_non_negative,
+    sigmas,
+)
 
-__all__ = ["Gaussian", "Job", "Local"]
+__all__ = ["Job", "Kernel", "Local"]
 
 
-class Gaussian(NamedTuple):
-    """A kernel: standard deviations along the grid's axes, and of colours where they count."""
+class Kernel(NamedTuple):
+    """A Gaussian kernel of positions, and of colours or other features where they count.
+
+    Attributes
+    ----------
+    weight : float
+        Its weight.
+    positions : float or tuple of float
+        Standard deviations along the axes, in pixels or in the unit of the points; one for all, or
+        one for each axis.
+    colors : float or tuple of float, optional
+        Standard deviations of the image's channels or of the points' features, likewise.
+    """
 
     weight: float
-    positions: tuple[float, ...]
-    colors: tuple[float, ...] | None = None
+    positions: Any
+    colors: Any = None
+
+    def checked(self, axes: int, channels: int) -> "Kernel":
+        """Return the kernel with a standard deviation for each axis and channel."""
+        positions = sigmas("positions", self.positions, axes, "axes")
+        colors = None
+        if self.colors is not None:
+            if not channels:
+                raise ArgumentError("colors", self.colors, "there is nothing but positions")
+            colors = tuple(map(float, sigmas("colors", self.colors, channels, "channels")))
+        weight = check_non_negative("weight", self.weight)
+        return Kernel(weight, tuple(map(float, positions)), colors)
 
 
 class Local(NamedTuple):
@@ -84,7 +113,7 @@ class Job:
         As for `densecrf.layouts.Reading` and `densecrf.unaries.energies`.
     n_labels : int
         Number of labels.
-    kernels : tuple of Gaussian
+    kernels : tuple of Kernel
         The kernels.
     settings : dict
         Options of the unaries: void, confidence, clip.
@@ -108,7 +137,7 @@ class Job:
     content: Any
     kind: str
     n_labels: int
-    kernels: tuple[Gaussian, ...]
+    kernels: tuple[Kernel, ...]
     settings: dict[str, Any]
     image_range: tuple[float, float] | None
     normalization: str

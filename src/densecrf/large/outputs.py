@@ -15,6 +15,7 @@ from numpy.lib import format as npy
 
 from densecrf.io.atomic import atomic_writer
 from densecrf.io.opening import identities, kind_of_file
+from densecrf.large.ome import ARRAY, check_image, image_of, list_label, write_labels
 from densecrf.large.sources import Source, needs, open_raster, open_source
 from densecrf.large.tiles import Box, Tiling
 from densecrf.validation import ArgumentError
@@ -46,13 +47,18 @@ def checked_output(out: Any, *inputs: Any) -> Path | None:
     if out is None:
         return None
     path = Path(out)
-    if path.suffix.lower() not in SUFFIXES:
-        raise ArgumentError("out", str(out), f"give a name that ends in {', '.join(SUFFIXES)}")
+    image = image_of(path)
+    if path.suffix.lower() not in SUFFIXES and image is None:
+        remedy = f"give a name that ends in {', '.join(SUFFIXES)}, or one in an OME-Zarr's labels/"
+        raise ArgumentError("out", str(out), remedy)
+    if image is not None:
+        check_image(image)
     for file in filter(None, map(_file_of, inputs)):
         if set(identities(path)) & set(identities(file)):
             raise ArgumentError("out", str(out), f"is the input {file}; give another name")
         whole, part = Path(os.path.realpath(path)), Path(os.path.realpath(file))
-        if whole in part.parents or part in whole.parents:
+        own = image is not None and part == Path(os.path.realpath(image))
+        if (whole in part.parents or part in whole.parents) and not own:
             raise ArgumentError("out", str(out), f"and the input {file} lie in one another")
     if path.exists() and (kind := kind_of_file(path)) and not _is_ours(path):
         remedy = f"is {kind} that was not written here; give another name, or remove it"
@@ -73,11 +79,11 @@ def _file_of(given: Any) -> Path | None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether a folder is a Zarr array of labels, which may be replaced."""
-    if path.suffix.lower() != ".zarr":
+    """Return whether a folder is a Zarr array or group of labels, which may be replaced."""
+    if path.suffix.lower() != ".zarr" and image_of(path) is None:
         return False
     try:
-        return OURS in needs("zarr", str(path)).open_array(str(path), mode="r").attrs
+        return OURS in needs("zarr", str(path)).open(str(path), mode="r").attrs
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
@@ -102,7 +108,13 @@ def write_output(path: Path, tiling: Tiling, block: Block, n_labels: int, like: 
     suffix = path.suffix.lower()
     whole = tuple(slice(0, side) for side in tiling.shape)
     blocks = ((box, block(box).astype(dtype)) for box in tiling.blocks(whole))
-    if suffix == ".npy":
+    if (image := image_of(path)) is not None:
+        with _aside(path) as folder:
+            array = write_labels(folder, image, path.name, tiling, dtype, OURS)
+            for box, values in blocks:
+                array[box] = values
+        list_label(image, path.name)
+    elif suffix == ".npy":
         _write_npy(path, tiling.shape, dtype, blocks)
     elif suffix == ".zarr":
         _write_zarr(path, tiling, dtype, blocks)
@@ -116,8 +128,9 @@ def open_output(path: Path) -> Any:
     """Return the labels of a written file, read where they are sliced."""
     if path.suffix.lower() == ".npy":
         return np.load(path, mmap_mode="r")
-    if path.suffix.lower() == ".zarr":
-        return needs("zarr", str(path)).open_array(str(path), mode="r")
+    if path.suffix.lower() == ".zarr" or image_of(path) is not None:
+        array = path if path.suffix else path / ARRAY
+        return needs("zarr", str(path)).open_array(str(array), mode="r")
     return _RasterLabels(open_source("out", path))
 
 

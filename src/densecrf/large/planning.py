@@ -1,12 +1,14 @@
 """From what a user gives to a `Job`: axes found, sizes compared, numbers checked."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from densecrf.large.job import Gaussian, Job
+from densecrf.large.job import Job, Kernel
+from densecrf.large.ome import image_of
 from densecrf.large.sources import Moved, Source, Valid, open_source
 from densecrf.large.tiles import Tiling
 from densecrf.layouts import COLOR_CHANNELS
@@ -16,11 +18,9 @@ from densecrf.validation import (
     ArgumentError,
     check_choice,
     check_integer,
-    check_non_negative,
-    sigmas,
 )
 
-__all__ = ["plan", "scratch_of", "settings_of"]
+__all__ = ["kind_of", "label_count", "plan", "scratch_of", "settings_of"]
 
 
 def plan(
@@ -32,6 +32,7 @@ def plan(
     margin: Any,
     mask: Any,
     model: Model,
+    kernels: Sequence[Kernel] | None = None,
     scale_sigmas: bool | float,
     kind: str | None,
     axis: int | None,
@@ -50,8 +51,8 @@ def plan(
         open_source("image", image), open_source("probabilities", probs), kind, axis, channel_axis
     )
     grid = picture.shape[:-1]
-    found = _kind(scores, content, kind, grid)
-    count = _label_count(scores, content, n_labels)
+    found = kind_of(scores, content, kind, grid)
+    count = label_count(scores, content, n_labels)
     held = None if mask is None else _mask(mask, grid)
     nodata = getattr(picture, "nodata", None)
     if nodata is not None:
@@ -72,7 +73,7 @@ def plan(
         content,
         found,
         count,
-        _kernels(model.sized(grid, scale_sigmas), len(grid), picture.shape[-1]),
+        _kernels(model.sized(grid, scale_sigmas), kernels, len(grid), picture.shape[-1]),
         {"void": void, "confidence": model.confidence, "clip": clip},
         image_range,
         check_choice("normalization", normalization, ("symmetric", "none")),
@@ -158,7 +159,7 @@ def _scores(
     return found
 
 
-def _kind(scores: Source, content: str, kind: str | None, grid: tuple[int, ...]) -> str:
+def kind_of(scores: Source, content: str, kind: str | None, grid: tuple[int, ...]) -> str:
     """Return what the scores are, as named or as a few pixels show."""
     if kind is not None:
         return check_choice("kind", kind, KINDS)
@@ -178,7 +179,8 @@ def _kind(scores: Source, content: str, kind: str | None, grid: tuple[int, ...])
     )
 
 
-def _label_count(scores: Source, content: str, n_labels: int | None) -> int:
+def label_count(scores: Source, content: str, n_labels: int | None) -> int:
+    """Return the number of labels, which integer labels do not tell."""
     own = {"scores": scores.shape[0], "map": 2}.get(content)
     if own is None:
         if n_labels is None:
@@ -198,19 +200,17 @@ def _mask(mask: Any, grid: tuple[int, ...]) -> Source:
     return held
 
 
-def _kernels(model: Model, axes: int, channels: int) -> tuple[Gaussian, ...]:
-    positions = tuple(map(float, sigmas("sigma", model.sigma, axes, "axes of the image")))
-    wide = tuple(map(float, sigmas("sigma_xy", model.sigma_xy, axes, "axes of the image")))
-    colors = sigmas("sigma_color", model.sigma_color, channels, "channels of the image")
-    kernels = (
-        Gaussian(check_non_negative("weight", model.weight), positions),
-        Gaussian(
-            check_non_negative("bilateral_weight", model.bilateral_weight),
-            wide,
-            tuple(map(float, colors)),
-        ),
-    )
-    return tuple(kernel for kernel in kernels if kernel.weight > 0)
+def _kernels(
+    model: Model, kernels: Sequence[Kernel] | None, axes: int, channels: int
+) -> tuple[Kernel, ...]:
+    """Return the kernels that count: those that were given, or the model's two."""
+    if kernels is None:
+        kernels = (
+            Kernel(model.weight, model.sigma),
+            Kernel(model.bilateral_weight, model.sigma_xy, model.sigma_color),
+        )
+    whole = [kernel.checked(axes, channels) for kernel in kernels]
+    return tuple(kernel for kernel in whole if kernel.weight > 0)
 
 
 def _sides(name: str, given: Any, axes: int) -> tuple[int, ...]:
@@ -250,4 +250,7 @@ def scratch_of(out: Path | None, scratch: Any) -> Path:
         from tempfile import mkdtemp
 
         return Path(mkdtemp(prefix="densecrf-"))
+    image = image_of(out)
+    if image is not None:  # not among the files of a store
+        return image.with_name(f"{image.name}.{out.name}.parts")
     return out.with_name(out.name + ".parts")

@@ -1,11 +1,13 @@
 """One call from an image that does not fit into memory, and what is known of it, to its labels."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from densecrf.large.job import Kernel
 from densecrf.large.outputs import checked_output, label_dtype, open_output, write_output
 from densecrf.large.planning import plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
@@ -33,6 +35,7 @@ def refine(
     sigma_xy: Any = None,
     sigma_color: Any = None,
     bilateral_weight: float | None = None,
+    kernels: Sequence[Kernel] | None = None,
     scale_sigmas: bool | float = False,
     normalization: str = "symmetric",
     kind: str | None = None,
@@ -66,9 +69,10 @@ def refine(
         What is known of the pixels, likewise: scores with the label axis first or last, one
         integer label per pixel, or one foreground probability per pixel; of the image's size.
     out : path-like, optional
-        Where the labels go: ``.npy``, ``.zarr``, or ``.tif`` with the image's place on Earth and
-        overviews. It appears when it is whole. Working files are in the folder ``OUT.parts``
-        beside it until then. Without it, labels are returned in memory.
+        Where the labels go: ``.npy``, ``.zarr``, ``IMAGE.zarr/labels/NAME`` of an OME-Zarr image,
+        or ``.tif`` with the image's place on Earth and overviews. It appears when it is whole.
+        Working files are in the folder ``OUT.parts`` beside it until then. Without it, labels are
+        returned in memory.
     tile : int or sequence of int
         Sides of a tile in pixels; memory is proportional to a tile with its margin.
     margin : int or sequence of int, optional
@@ -82,6 +86,8 @@ def refine(
         raster's nodata value are outside.
     model, strength, sigma, weight, sigma_xy, sigma_color, bilateral_weight
         As for `densecrf.refine`.
+    kernels : sequence of Kernel, optional
+        Own kernels in the place of the model's two.
     scale_sigmas : bool or float
         As for `densecrf.refine`, but False by default: standard deviations are in pixels.
     normalization : {"symmetric", "none"}
@@ -140,6 +146,7 @@ def refine(
         margin=margin,
         mask=mask,
         model=chosen.scaled(strength),
+        kernels=kernels,
         scale_sigmas=scale_sigmas,
         kind=kind,
         axis=axis,

@@ -11,7 +11,7 @@ report for the same labels and potentials.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from densecrf.validation import ArgumentError
 __all__ = ["Progress", "Run"]
 
 MEAN_FIELD = 5  # iterations of mf5
+MOST_TILES, TASKS = 32, 16  # tiles of a task at most; tasks of a worker in a round at least
 MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
 
 Progress = Callable[[str, int, int], None]
@@ -45,7 +46,7 @@ class Run:
 
     def __init__(self, job: Job, client: Any, progress: Progress | None) -> None:
         self.job, self.client, self.progress = job, client, progress
-        self.labels = ("labels", 0)  # the stage that stores the best ones, and its row
+        self.labels: tuple[str, int] | None = None  # the stage of the best ones, and its row
         self.constant: int | None = None  # the only label, where that is better
 
     def check_client(self) -> None:
@@ -66,14 +67,23 @@ class Run:
         count = len(self.job.tiling.tiles(turn))
         found = {i: self.job.store.record(name, i) for i in range(count)}
         missing = [i for i in range(count) if found[i] is None]
-        given = [(self.job, *arguments[:1], i, *arguments[1:]) for i in missing]
+        size = self._tiles_in_a_task(len(missing))
+        some = [missing[first : first + size] for first in range(0, len(missing), size)]
+        given = [(task, self.job, name, tiles, arguments) for tiles in some]
         done = count - len(missing)
-        for number, record in run_tasks(task, given, self.client, name):
-            found[missing[number]] = record
-            done += 1
+        for number, records in run_tasks(visits.several, given, self.client, name):
+            found |= dict(zip(some[number], records, strict=True))
+            done += len(records)
             if self.progress is not None:
                 self.progress(name, done, count)
         return [record for record in found.values() if record is not None]
+
+    def _tiles_in_a_task(self, count: int) -> int:
+        """Return one, or more on a cluster with many more tiles than workers."""
+        if self.client is None:
+            return 1
+        workers = max(1, len(self.client.nthreads()))
+        return max(1, min(MOST_TILES, count // (TASKS * workers)))
 
     def prepare(self, model: Model) -> None:
         """Compute row masses, the constants' energies, and label costs."""
@@ -137,7 +147,8 @@ class Run:
         for turn in range(MEAN_FIELD // inner):
             name = f"iterates-{turn}"
             self.stage(name, visits.iterate, turn, (turn, before, 1.0, inner))
-            self._keep(turn, 0)
+            self.labels = (f"labels-{turn}", 0)
+            self._forget(f"iterates-{turn - 1}", f"labels-{turn - 1}")
             before = Before(name, (), (), 1.0)
         assert before is not None
         result = self._certified(turn, before, None, MEAN_FIELD)
@@ -145,14 +156,18 @@ class Run:
         return result
 
     def _keep(self, turn: int, better: int | None) -> None:
-        """Keep the better one of a round's labellings; remove what only earlier rounds read."""
-        old = [f"iterates-{turn - 1}", f"certificate-{turn - 1}"]
-        if better is not None:
-            old.append(self.labels[0])
-            self.labels = (f"labels-{turn}", better)
-        elif visits.rounds(turn):
-            old.append(f"labels-{turn}")
-        for each in old:
+        """Keep the last round's labelling that is better; remove what only earlier rounds read."""
+        self._forget(f"iterates-{turn - 1}", f"certificate-{turn - 1}")
+        if visits.rounds(turn):
+            self.labels = self.labels or (f"labels-{turn}", 0)
+        elif better is None:
+            self._forget(f"labels-{turn - 1}")
+        else:
+            old, self.labels = self.labels, (f"labels-{turn - 1}", better)
+            self._forget(*{old[0]} - {self.labels[0]} if old else ())
+
+    def _forget(self, *stages: str) -> None:
+        for each in stages:
             self.job.store.forget(each)
 
     def _certified(
@@ -214,7 +229,7 @@ class Run:
     def block(self, box: Box) -> Any:
         """Return the labels of a block of the output."""
         if self.constant is None:
-            labels = visits.labels_of(self.job, self.labels, box)
+            labels = visits.labels_of(self.job, cast("tuple[str, int]", self.labels), box)
         else:
             labels = np.full([part.stop - part.start for part in box], self.constant)
         labels = labels.astype(label_dtype(self.job.n_labels))
@@ -243,7 +258,7 @@ class _Pace:
         self.trace: Records = []
         self._excess: list[float] = []  # of a round's last bound above the next one's first
         self._gaps: list[tuple[int, float]] = []
-        self._promise = self._energy = math.inf
+        self._energy, self._bound = math.inf, -math.inf
         self._undecided: Any = None  # how undecided each label is
 
     @property
@@ -268,23 +283,25 @@ class _Pace:
         return tuple((int(label), bias) for label in order if self._undecided[label] > 0)
 
     def take(self, records: Records) -> int | None:
-        """Take a round's records in; return which of its labellings is the best so far, if any."""
+        """Take a round's records in; return the last one's labelling that is the best so far."""
         bounds = [sum(each) for each in zip(*(r["bounds"] for r in records), strict=True)]
         known = np.sum([each["energies"] for each in records if "energies" in each], 0)
         found = float(np.min(known)) if np.ndim(known) else math.inf
         updated = self.smooth and not visits.rounds(len(self.trace))
+        exact = -math.inf if updated else bounds[0]
         if self.trace and not updated:
             before = self.trace[-1]
-            self._excess.append(before["bound"] - bounds[0])
-            self._gaps.append((self.done, before["energy"] - bounds[0]))
-            before["bound"] = bounds[0]
+            self._excess.append(before["bound"] - exact)
+            self._gaps.append((self.done, self._energy - exact))
+            before["bound"] = exact
         undecided = [each["undecided"] for each in records if "undecided" in each]
         self._undecided = np.sum(undecided, 0) if undecided else self._undecided
         better = int(np.argmin(known)) if found < self._energy else None
         self._energy = min(self._energy, found)
         self.done += len(bounds)
-        self.trace.append({"iterations": self.done, "energy": self._energy, "bound": bounds[-1]})
-        self._promise = self._energy - bounds[-1] + max(0.0, *self._excess[-2:], 0.0)
+        energy = None if self._energy == math.inf else self._energy
+        self.trace.append({"iterations": self.done, "energy": energy, "bound": bounds[-1]})
+        self._bound = max(exact, bounds[-1] - max(0.0, *self._excess[-2:], 0.0))
         if self._stalled():
             self.smooth = not self.smooth
             self._gaps.clear()
@@ -300,12 +317,11 @@ class _Pace:
 
     def promises(self, gap: float) -> bool:
         """Return whether the whole image's gap is likely to be within the asked one."""
-        return bool(self._promise <= gap * max(1.0, abs(self.trace[-1]["energy"])))
+        return self._energy - self._bound <= gap * max(1.0, abs(self._energy))
 
     def disappointed(self, proven: float) -> None:
         """Take in that a promise was not kept."""
-        last = self.trace[-1]
-        missed = proven * max(1.0, abs(last["energy"])) - (last["energy"] - last["bound"])
+        missed = proven * max(1.0, abs(self._energy)) - (self._energy - self.trace[-1]["bound"])
         self._excess.append(missed)
 
 

@@ -5,6 +5,7 @@ of the next, and ends with a record of sums. All sums over pixels are those of t
 whatever the tiles: records of all tiles add up to the energy and the bound of the whole.
 """
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -29,7 +30,17 @@ SWEEPS = 3  # of iterated conditional modes for each rounding
 REACHES = 3  # margins of five iterations of mean field at once: what is left out is below 1e-6
 SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is kept exactly
 
-__all__ = ["REACHES", "Before", "certificate", "iterate", "labels_of", "masses", "prices", "rounds"]
+__all__ = [
+    "REACHES",
+    "Before",
+    "certificate",
+    "iterate",
+    "labels_of",
+    "masses",
+    "prices",
+    "rounds",
+    "several",
+]
 
 
 class Before(NamedTuple):
@@ -65,6 +76,15 @@ class Before(NamedTuple):
         top = top * self.factor
         span, edge = SPAN / self.cells, EDGE / self.cells
         return np.asarray(compressed(np, u, top, span, edge), np.float32)
+
+
+def several(
+    visit: Callable[..., dict[str, Any]], job: Job, stage: str, tasks: list[int], given: Any
+) -> list[dict[str, Any]]:
+    """Visit some tiles, except those that are finished: a task may run twice."""
+    return [
+        job.store.record(stage, task) or visit(job, *given[:1], task, *given[1:]) for task in tasks
+    ]
 
 
 def masses(job: Job, task: int) -> dict[str, Any]:
@@ -133,8 +153,12 @@ def iterate(
         if job.method != "lp":
             labels = problem.argmax(y)[None, core].astype(np.uint16)
         elif rounds(turn):
-            record["energies"], labels = _roundings(problem, y, level_sets)
+            labels = _roundings(problem, y, level_sets)
             record["undecided"] = (y * (1 - y))[:, core].sum(1, dtype=np.float64).tolist()
+        else:
+            rounded = local.gather(job.store.read(f"labels-{turn - 1}", local.outer))
+            each = (energy_share(problem, x.astype(np.int64), core)[0] for x in rounded)
+            record["energies"] = list(each)
         y = y[:, core]
     job.store.write(stage, local.box, local.scatter(np.concatenate([y, z] if len(z) else [y])))
     if rounds(turn) or job.method != "lp":
@@ -143,22 +167,21 @@ def iterate(
 
 
 def rounds(turn: int) -> bool:
-    """Return whether visits of a turn round their marginals: in every second one."""
+    """Return whether visits of a turn round their marginals; those of the next evaluate that."""
     return turn % 2 == 0
 
 
 def _roundings(
     problem: TileProblem, y: FloatArray, level_sets: tuple[tuple[int, float], ...]
-) -> tuple[list[float], npt.NDArray[np.uint16]]:
-    """Return the core's share of the energy of each rounding, and its labels."""
-    energies, found = [], []
+) -> npt.NDArray[np.uint16]:
+    """Return the core's labels of each rounding; the next turn evaluates them among all others."""
+    found = []
     for label, bias in ((0, 0.0), *level_sets):
         raised = y.copy()
         raised[label] += np.float32(bias)
         labels, _ = icm(problem, problem.argmax(raised), SWEEPS)
-        energies.append(energy_share(problem, labels, problem.core)[0])
         found.append(labels[problem.core].astype(np.uint16))
-    return energies, np.stack(found)
+    return np.stack(found)
 
 
 def _linear_program(

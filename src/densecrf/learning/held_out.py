@@ -60,7 +60,7 @@ def held_out(
 
     chosen = "start"
     for name in CANDIDATES[1:]:
-        if surely_better(gains(by_image[name], by_image[chosen])):
+        if surely_better(by_image[name], by_image[chosen]):
             chosen = name
     over_start = {name: gains(by_image[name], by_image["start"]) for name in CANDIDATES[1:]}
     return {

@@ -1,0 +1,256 @@
+r"""Point clouds larger than memory: slabs of space in the place of tiles.
+
+Points are sorted along the longest axis of the cloud, so that a *tile* is a range of them, and its
+margin the points before and after it, as far as sums reach: :math:`4 \sqrt{3/2}` standard
+deviations of the positions at most, whatever the order of the features (`densecrf.large.reach`).
+All else is as for images.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.io.atomic import atomic_writer
+from densecrf.large.job import Job, Kernel, Local
+from densecrf.large.outputs import checked_output, label_dtype
+from densecrf.large.planning import kind_of, label_count, scratch_of, settings_of
+from densecrf.large.reach import SLACK
+from densecrf.large.result import LargeResult
+from densecrf.large.run import Progress, Run
+from densecrf.large.sources import Source, open_source
+from densecrf.large.tiles import Box, Tiling
+from densecrf.presets import Model
+from densecrf.solvers.registry import LP_GAP
+from densecrf.validation import (
+    ArgumentError,
+    check_choice,
+    check_finite,
+    check_gap,
+    check_integer,
+    check_threads,
+)
+
+__all__ = ["refine_points"]
+
+REACH = 4 * math.sqrt(1.5) + SLACK  # standard deviations
+
+
+@dataclass(frozen=True)
+class _Cloud(Job):
+    """A run on points; `image` holds what else is known of them, (n, channels)."""
+
+    points: Source | None = None
+    along: int = 0
+    where: str = ""
+
+    @cached_property
+    def margin(self) -> tuple[int, ...]:
+        """Unknown beforehand: it is in units of space, not in points."""
+        return (0,)
+
+    def local(self, box: Box, reaches: int = 1) -> Local:
+        """Return a slab with its margin."""
+        x = np.load(self.where, mmap_mode="r")
+        reach = reaches * REACH * max(kernel.positions[self.along] for kernel in self.kernels)
+        (part,) = box
+        first, last = x[part.start] - reach, x[part.stop - 1] + reach
+        outer = slice(int(np.searchsorted(x, first)), int(np.searchsorted(x, last, "right")))
+        pixels = np.arange(outer.stop - outer.start)
+        return Local(box, (outer,), pixels, np.arange(part.start, part.stop) - outer.start)
+
+    def features(self, local: Local) -> list[npt.NDArray[np.float64]]:
+        """Return the features of each kernel."""
+        source = cast("Source", self.points)
+        points = source.read((*local.outer, slice(0, source.shape[1]))).astype(np.float64)
+        check_finite("points", points)
+        colors = None
+        if any(kernel.colors is not None for kernel in self.kernels):
+            colors = self._colors(local)
+        out = []
+        for kernel in self.kernels:
+            parts = [points / kernel.positions]
+            if kernel.colors is not None and colors is not None:
+                parts.append(colors / kernel.colors)
+            out.append(np.hstack(parts))
+        return out
+
+    def _colors(self, local: Local) -> npt.NDArray[np.float64]:
+        source = cast("Source", self.image)
+        values = source.read((*local.outer, slice(0, source.shape[1]))).astype(np.float64)
+        check_finite("features", values)
+        return values
+
+
+def refine_points(
+    points: Any,
+    probs: Any,
+    kernels: Sequence[Kernel],
+    *,
+    features: Any = None,
+    out: Any = None,
+    tile: int = 1_000_000,
+    gap: float | None = None,
+    kind: str | None = None,
+    n_labels: int | None = None,
+    void: Any = 255,
+    confidence: float = 1.0,
+    clip: float = 1e-5,
+    normalization: str = "symmetric",
+    method: str = "lp",
+    max_iterations: int = 500,
+    inner: int = 5,
+    client: Any = None,
+    threads: int | None = None,
+    scratch: Any = None,
+    progress: Progress | None = None,
+) -> LargeResult:
+    """Label a point cloud that does not fit into memory; energy and bound are the whole cloud's.
+
+    Parameters
+    ----------
+    points : path-like or array, (n, d)
+        Positions.
+    probs : path-like or array, (labels, n) or (n,)
+        What is known of the points: scores, one integer label, or one foreground probability each.
+    kernels : sequence of Kernel
+        Weights, standard deviations of positions and, where they count, of features.
+    features : path-like or array, (n, channels), optional
+        Colours, normals, intensities: numbers as they are.
+    out : path-like, optional
+        A ``.npy`` file for the labels, in the order of the points.
+    tile : int
+        Points of a slab.
+    gap, kind, n_labels, void, confidence, clip, normalization, method, max_iterations, inner
+        As for `densecrf.large.refine`.
+    client, threads, scratch, progress
+        As for `densecrf.large.refine`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> points = np.random.default_rng(0).random((200, 3))
+    >>> p = np.where(points[:, 0] < 0.5, 0.8, 0.3)
+    >>> from densecrf.large import Kernel, refine_points
+    >>> result = refine_points(points, p, [Kernel(1.0, 0.1)], tile=80)
+    >>> bool((result.labels == (points[:, 0] < 0.5)).mean() > 0.9), result.gap < 0.01
+    (True, True)
+    """
+    started = time.perf_counter()
+    path = checked_output(out, points, probs, features)
+    if path is not None and path.suffix != ".npy":
+        raise ArgumentError("out", str(out), "labels of points are written as .npy")
+    where, scores = open_source("points", points), open_source("probabilities", probs)
+    if len(where.shape) != 2 or not all(where.shape):
+        raise ArgumentError("points", ..., f"shape {where.shape}; give (points, axes)")
+    n, axes = where.shape
+    if scores.shape[-1:] != (n,) or len(scores.shape) > 2:
+        remedy = f"shape {scores.shape} for {n} points; give (labels, points) or (points,)"
+        raise ArgumentError("probabilities", ..., remedy)
+    known = None if features is None else open_source("features", features)
+    if known is not None and (len(known.shape) != 2 or known.shape[0] != n):
+        remedy = f"shape {known.shape} for {n} points; give (points, channels)"
+        raise ArgumentError("features", ..., remedy)
+    whole = [kernel.checked(axes, 0 if known is None else known.shape[1]) for kernel in kernels]
+    whole = [kernel for kernel in whole if kernel.weight > 0]
+    integers = kind == "labels" or (kind is None and scores.dtype.kind in "bui")
+    content = "scores" if len(scores.shape) == 2 else "labels" if integers else "map"
+    folder = scratch_of(path, scratch)
+    given = {"void": void, "confidence": confidence, "clip": clip}
+    job = _Cloud(
+        folder,
+        Tiling.of((n,), (check_integer("tile", tile, at_least=2),)),
+        known,
+        scores,
+        None,
+        content,
+        kind_of(scores, content, kind, (n,)),
+        label_count(scores, content, n_labels),
+        tuple(whole),
+        given,
+        None,
+        check_choice("normalization", normalization, ("symmetric", "none")),
+        check_choice("method", method, ("lp", "mf5")),
+        check_integer("inner", inner, at_least=1, at_most=19),
+        check_threads(1 if client is not None and threads is None else threads),
+        points=where,
+        along=_longest(where),
+    )
+    wanted = LP_GAP if gap is None else check_gap(gap)
+    model = Model(1, 0, 1, 1, 0, label_costs=None)
+    job.store.begin({**settings_of(job, model, wanted), "points": where.identity})
+    job, order = _sorted(job)
+    run = Run(job, client, progress)
+    run.prepare(model)
+    limit = check_integer("max_iterations", max_iterations, at_least=1)
+    result = run.linear_program(wanted, limit) if method == "lp" else run.mean_field()
+    labels = np.empty(n, label_dtype(job.n_labels))
+    for box in job.tiling.blocks((slice(0, n),)):
+        labels[order[box]] = run.block(box)
+    if path is not None:
+        with atomic_writer(path) as file:
+            np.save(file, labels)
+    result.labels = labels
+    result.seconds = time.perf_counter() - started
+    job.store.remove()
+    return result
+
+
+def _longest(points: Source) -> int:
+    """Return the longest axis of the cloud."""
+    low, high = [], []
+    for box in Tiling.of(points.shape[:1], (2_000_000,)).tiles(0):
+        part = points.read((*box, slice(0, points.shape[1])))
+        check_finite("points", part)
+        low.append(part.min(0))
+        high.append(part.max(0))
+    return int((np.max(high, 0) - np.min(low, 0)).argmax())
+
+
+def _sorted(job: _Cloud) -> tuple[_Cloud, Any]:
+    """Copy the inputs in the order of the points along the axis; returns that order, too."""
+    folder = job.folder / "arrays" / "inputs"
+    points = cast("Source", job.points)
+    n = points.shape[0]
+    along = slice(job.along, job.along + 1)
+    x = points.read((slice(0, n), along))[:, 0].astype(np.float64)
+    order = np.argsort(x, kind="stable")
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    _write(folder / "x.npy", x[order])
+    copies: dict[str, Any] = {"where": str(folder / "x.npy")}
+    for name in ("points", "image", "scores"):
+        source = getattr(job, name)
+        if source is not None:
+            path = folder / f"{name}.npy"
+            _copy(source, -1 if name == "scores" else 0, place, path)
+            copies[name] = open_source(name, path)
+    return replace(job, **copies), order
+
+
+def _copy(source: Source, axis: int, place: npt.NDArray[np.int64], path: Path) -> None:
+    """Write a source's rows to their places, some at a time."""
+    if path.exists():
+        return
+    with atomic_writer(path, durable=False) as file:
+        shape = source.shape
+        out = np.lib.format.open_memmap(file.name, "w+", source.dtype, shape)
+        for (rows,) in Tiling.of((len(place),), (2_000_000,)).tiles(0):
+            if axis == 0:
+                out[place[rows]] = source.read((rows, *(slice(0, side) for side in shape[1:])))
+            else:
+                out[..., place[rows]] = source.read(
+                    (*(slice(0, side) for side in shape[:-1]), rows)
+                )
+        out.flush()
+
+
+def _write(path: Path, values: npt.NDArray[Any]) -> None:
+    with atomic_writer(path, durable=False) as file:
+        np.save(file, values)
