@@ -1,5 +1,6 @@
 """Fixtures of the torch tests: both engines, Triton's in its interpreter where there is no GPU."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -47,6 +48,16 @@ def engine(request):
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)
+
+
+def build_by_torch(monkeypatch):
+    """Let plain operations build the lattices, which takes Triton's interpreter long."""
+    from densecrf.torch import diagonal, lattice, lattice_sum
+
+    build, own = lattice.build_topologies, diagonal.diagonal
+    monkeypatch.setattr(lattice, "build_topologies", lambda f, items, _: build(f, items, False))
+    monkeypatch.setattr(lattice_sum, "_merge_by_triton", lattice_sum._merge_by_torch)
+    monkeypatch.setattr(diagonal, "diagonal", lambda each: own(replace(each, triton=False)))
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """Batches: items that advance together have the answers that each has by itself."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
-from densecrf.torch import DenseCRF, diagonal, lattice, lattice_sum, together
+from densecrf.torch import DenseCRF, together
 from densecrf.torch.dispatch import has_triton
 from densecrf.torch.lockstep import Lockstep
+
+from .conftest import build_by_torch
 
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
@@ -40,12 +40,7 @@ def alone(crf, logits, images, **options):
 
 @pytest.fixture
 def built_by_torch(monkeypatch):
-    """Let plain operations build the lattices, which takes Triton's interpreter long."""
-    build = lattice.build_topologies
-    monkeypatch.setattr(lattice, "build_topologies", lambda f, items, _: build(f, items, False))
-    monkeypatch.setattr(lattice_sum, "_merge_by_triton", lattice_sum._merge_by_torch)
-    own = diagonal.diagonal
-    monkeypatch.setattr(diagonal, "diagonal", lambda each: own(replace(each, triton=False)))
+    build_by_torch(monkeypatch)
 
 
 @pytest.mark.parametrize("method", ["mf5", pytest.param("lp", marks=pytest.mark.slow)])
@@ -102,6 +97,22 @@ def test_runs_of_different_length_and_their_interruption():
 
     assert steps.run([lambda: run(0, 2), lambda: run(0, 9), lambda: run(5, 8)]) == [2, -3, 8]
     assert made == [(0, 1, 2), (0, 1, 2), (1, 2), (1,)]
+
+
+def test_a_run_that_was_interrupted_ends_the_others():
+    steps = Lockstep()
+
+    def run(most):
+        made = 0
+        try:
+            while made < most:
+                made = steps.ask("step", lambda _, numbers: [n + 1 for n in numbers], made)
+            return "interrupted" if most == 2 else made
+        except KeyboardInterrupt:
+            return steps.ask("last", lambda _, numbers: numbers, -made)
+
+    runs = [lambda most=most: run(most) for most in (1, 2, 9)]
+    assert steps.run(runs, lambda answer: answer == "interrupted") == [1, "interrupted", -2]
 
 
 def test_late_steps_wait_for_the_others():

@@ -16,23 +16,22 @@ TREE = densecrf.LabelTree(LABELS, [([0, 1], 1.0)], leaf=0.5)
 COSTS = np.array([[0, 1, 2, 1], [1, 0, 1, 1], [2, 1, 0, 3], [1, 1, 3, 0.5]])
 
 
-def model(compatibility=None, labels=LABELS, normalization="symmetric"):
+def model(compatibility=None, labels=LABELS, normalization="symmetric", shape=SHAPE):
     rng = np.random.default_rng(labels)
-    image = 255 * rng.random((*SHAPE, 3))
+    image = 255 * rng.random((*shape, 3))
     kernels = [densecrf.Spatial(2, weight=1.5), densecrf.Bilateral(image, 5, 60, weight=2)]
-    unary = 2 * rng.random((labels, *SHAPE))
+    unary = 2 * rng.random((labels, *shape))
     return densecrf.DenseCRF(unary, kernels, normalization, compatibility=compatibility)
 
 
-@pytest.fixture(params=["torch", "triton"])
-def engine(request):
-    if request.param == "triton":
+@pytest.fixture(params=["potts", "tree", "matrix", "potts by triton"])
+def both(request, device):
+    costs = {"tree": TREE, "matrix": COSTS}.get(request.param)
+    shape = SHAPE
+    if request.param == "potts by triton":
         request.getfixturevalue("by_triton")
-
-
-@pytest.fixture(params=[None, TREE, COSTS], ids=["potts", "tree", "matrix"])
-def both(request, device, engine):
-    crf = model(request.param)
+        shape = (1, 5)  # interpreted
+    crf = model(costs, shape=shape)
     return Problem(crf), problem_on(crf, device)
 
 

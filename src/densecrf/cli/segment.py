@@ -98,6 +98,7 @@ def segment(
         )
         return
     todo = find_jobs(images, Sources(probs, labels, scribbles), _earlier_results(out))
+    jobs = max(jobs, len(_devices(device)))
     per_image = threads or (max(1, core().available_threads() // jobs) if jobs > 1 else None)
     solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image, device)
     if out.suffix.lower() == ".png" and len(todo) > 1:
@@ -110,7 +111,8 @@ def segment(
             shown = not (quiet or as_json)
             found, _ = adapt_to(model, todo, jobs=jobs, progress=shown)
             model = model if found is None else replace(model, chosen=found)
-        task = _Segment(model, solver, out, overlays, marginals, force, heard_here)
+        turns = {job.name: turn for turn, job in enumerate(todo)}
+        task = _Segment(model, solver, out, overlays, marginals, force, heard_here, turns)
         task.check_outputs(todo)
         with connected(scheduler) as client:
             batch = run_batch(
@@ -150,6 +152,8 @@ class _Segment:
     force: bool
     #: Where this process collects warnings; None on workers, which do so themselves.
     heard_here: Callable[[], AbstractContextManager[list[str]]] | None
+    #: The images' turns, by name: several devices are taken in turn.
+    turns: dict[str, int]
 
     def check_outputs(self, jobs: list[Job]) -> None:
         """Refuse jobs that would write onto an input, or onto each other's files."""
@@ -193,7 +197,9 @@ class _Segment:
             watch.say(f"{job.name}: iteration {so_far.iterations}{proven}")
             return watch.stop.is_set()
 
-        keywords = self.solver.keywords()
+        devices = _devices(self.solver.device)
+        own = devices[self.turns[job.name] % len(devices)]
+        keywords = {**self.solver.keywords(), "device": own}
         result = loaded.crf.solve(self.solver.method, callback=follow, **keywords)
         if watch.stop.is_set():
             raise Interrupted
@@ -215,6 +221,17 @@ class _Segment:
         model = asdict(replace(self.model, params=None))  # whose numbers are in the others
         settings = {"version": __version__, "model": model, "solver": solver}
         return cast("dict[str, Any]", json.loads(json.dumps({**settings, "inputs": files})))
+
+
+def _devices(device: str | None) -> list[str | None]:
+    """Return the devices of an option that lists them.
+
+    Examples
+    --------
+    >>> _devices(None), _devices("cuda:0, cuda:1")
+    ([None], ['cuda:0', 'cuda:1'])
+    """
+    return [None] if device is None else [each.strip() for each in device.split(",")]
 
 
 def _digest(path: Path) -> str:

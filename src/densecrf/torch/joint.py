@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -174,7 +175,8 @@ class Joint:
 
     def run(self, solve: Callable[[Any], Any]) -> list[Any]:
         """Return ``solve(problem)`` of each problem, all advancing together."""
-        return self.steps.run([partial(solve, each) for each in self.items])
+        runs = [partial(solve, each) for each in self.items]
+        return self.steps.run(runs, attrgetter("interrupted"))
 
     @cached_property
     def _lipschitz(self) -> Tensor:

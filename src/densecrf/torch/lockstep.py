@@ -58,12 +58,24 @@ class Lockstep:
         """
         return self._main.switch(_Asked(kind, together, arguments, late))
 
-    def run(self, runs: Sequence[Callable[[], Any]]) -> list[Any]:
+    def run(
+        self,
+        runs: Sequence[Callable[[], Any]],
+        interrupted: Callable[[Any], bool] = lambda _: False,
+    ) -> list[Any]:
         """Run all, and return what they return.
 
         An interruption (Ctrl-C) is passed on to all runs, which may end as they like.
+
+        Parameters
+        ----------
+        runs : sequence of callable
+            What to run.
+        interrupted : callable
+            Whether the answer of a run says that it was interrupted.
         """
         self._main = getcurrent()
+        passed_on = False
         answers: list[Any] = [None] * len(runs)
         asked: dict[int, _Asked] = {}
         alive = []
@@ -88,11 +100,17 @@ class Lockstep:
         for number in range(len(runs)):
             resume(number)
         while asked:
+            ended = (answer for n, answer in enumerate(answers) if alive[n].dead)
+            if not passed_on and any(interrupted(answer) for answer in ended):
+                passed_on = True
+                everyone(KeyboardInterrupt())
+                continue
             numbers = _most_wanted(asked)
             steps = [asked[number] for number in numbers]
             try:
                 found = steps[0].together(numbers, [step.arguments for step in steps])
             except KeyboardInterrupt as error:
+                passed_on = True
                 everyone(error)
                 continue
             for number, answer in zip(numbers, found, strict=True):
