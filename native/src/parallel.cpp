@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <utility>
 
-#include "crew.hpp"
 #include "spin.hpp"
 #include "thread_limits.hpp"
+#include "worker_pool.hpp"
 
 namespace densecrf {
 
@@ -56,21 +56,21 @@ int threads_for(std::int64_t work, int threads) {
 Team::Team(int threads, Poll poll)
     : poll_(std::move(poll)),
       last_poll_(std::chrono::steady_clock::now()),
-      crew_(Crew::of_process()) {
-  const int teams = crew_.enter();
+      pool_(WorkerPool::of_process()) {
+  const int teams = pool_.enter();
   if (threads <= 1) return;
   const Processors processors = Processors::of_calling_thread();
   const int wanted = std::min(threads, granted(processors) / teams);
   if (wanted <= 1) return;
-  desk_ = crew_.take_desk();
-  if (desk_ == nullptr) return;
-  crew_.muster(wanted - 1, processors);
+  slot_ = pool_.take_slot();
+  if (slot_ == nullptr) return;
+  pool_.ensure(wanted - 1, processors);
   size_ = wanted;
 }
 
 Team::~Team() {
-  if (desk_ != nullptr) crew_.give_back(desk_);
-  crew_.exit();
+  if (slot_ != nullptr) pool_.give_back(slot_);
+  pool_.exit();
 }
 
 void Team::check_poll() {
@@ -108,16 +108,16 @@ void Team::drain(int thread) {
 void Team::drain_with(int workers) {
   struct Chunks final : Offered {
     explicit Chunks(Team& team) : team(team) {}
-    void help(int seat) noexcept override { team.drain(seat); }
+    void help(int place) noexcept override { team.drain(place); }
     Team& team;
   } chunks(*this);
-  crew_.offer(*desk_, chunks, workers);
+  pool_.offer(*slot_, chunks, workers);
   drain(0);
-  crew_.close(*desk_);
-  const auto done = [&] { return desk_->empty(); };
+  pool_.close(*slot_);
+  const auto done = [&] { return slot_->empty(); };
   if (spin_until(done, kTail)) return;
   while (!done()) {
-    desk_->wait_until_empty(kPollEvery);
+    slot_->wait_until_empty(kPollEvery);
     check_poll();
   }
 }

@@ -1,8 +1,8 @@
 // Teams of threads, each for one call into the core.
 //
-// A team is the calling thread and as many workers of the process (crew.hpp) as come to its runs.
-// Work is split into chunks whose boundaries depend on the problem alone, and no two chunks write
-// to one place, so results are the same bits for any number of threads.
+// A team is the calling thread and as many workers of the process (worker_pool.hpp) as come to its
+// runs. Work is split into chunks whose boundaries depend on the problem alone, and no two chunks
+// write to one place, so results are the same bits for any number of threads.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ struct Interrupted : std::exception {
   const char* what() const noexcept override { return "interrupted"; }
 };
 
-class Crew;
-class Desk;
+class WorkerPool;
+class Slot;
 
 class Team {
  public:
@@ -52,8 +52,8 @@ class Team {
   Poll poll_;
   std::chrono::steady_clock::time_point last_poll_;
   int size_ = 1;
-  Crew& crew_;
-  Desk* desk_ = nullptr;
+  WorkerPool& pool_;
+  Slot* slot_ = nullptr;
 
   const Task* task_ = nullptr;
   std::int64_t n_ = 0;

@@ -1,4 +1,4 @@
-#include "crew.hpp"
+#include "worker_pool.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -18,12 +18,12 @@ namespace {
 
 constexpr std::chrono::microseconds kSearch(1000);  // before a worker sleeps
 
-std::atomic<Crew*> crew_of_process{nullptr};
+std::atomic<WorkerPool*> pool_of_process{nullptr};
 
 #if defined(DENSECRF_POSIX)
-// The parent's crew is left behind where it is: nothing in it can be relied on, locks least of all.
+// The parent's pool is left behind where it is: nothing in it can be relied on, locks least of all.
 [[maybe_unused]] const int registered =
-    pthread_atfork(nullptr, nullptr, [] { crew_of_process.store(nullptr); });
+    pthread_atfork(nullptr, nullptr, [] { pool_of_process.store(nullptr); });
 
 // Blocks all signals, which are for the threads of the program itself, in threads created
 // meanwhile.
@@ -50,28 +50,28 @@ struct NoSignals {
 
 }  // namespace
 
-Crew& Crew::of_process() {
-  Crew* held = crew_of_process.load(std::memory_order_acquire);
+WorkerPool& WorkerPool::of_process() {
+  WorkerPool* held = pool_of_process.load(std::memory_order_acquire);
   if (held) return *held;
-  Crew* made = new Crew;  // never freed: workers sleep on it until the process ends
-  if (crew_of_process.compare_exchange_strong(held, made)) return *made;
+  WorkerPool* made = new WorkerPool;  // never freed: workers sleep on it until the process ends
+  if (pool_of_process.compare_exchange_strong(held, made)) return *made;
   delete made;
   return *held;
 }
 
-Desk* Crew::take_desk() {
+Slot* WorkerPool::take_slot() {
   std::uint64_t taken = taken_.load(std::memory_order_relaxed);
   while (~taken != 0) {
     const int first = std::countr_one(taken);
     if (taken_.compare_exchange_weak(taken, taken | std::uint64_t{1} << first,
                                      std::memory_order_acquire))
-      return &desks_[static_cast<std::size_t>(first)];
+      return &slots_[static_cast<std::size_t>(first)];
   }
   return nullptr;
 }
 
-void Crew::muster(int workers, const Processors& processors) {
-  std::lock_guard lock(muster_mutex_);
+void WorkerPool::ensure(int workers, const Processors& processors) {
+  std::lock_guard lock(create_mutex_);
 #if defined(__linux__)
   if (!(processors == processors_))
     for (const pthread_t worker : workers_)
@@ -81,7 +81,7 @@ void Crew::muster(int workers, const Processors& processors) {
   const NoSignals meanwhile;
   for (; count_ < workers; ++count_) {
     try {
-      std::thread worker(&Crew::work, this);
+      std::thread worker(&WorkerPool::work, this);
 #if defined(__linux__)
       workers_.push_back(worker.native_handle());
 #endif
@@ -92,65 +92,65 @@ void Crew::muster(int workers, const Processors& processors) {
   }
 }
 
-void Crew::offer(Desk& desk, Offered& offered, int seats) {
-  desk.offered_ = &offered;
-  desk.state_.store(static_cast<std::uint64_t>(seats));
-  open_.fetch_or(bit(desk));
-  wake_for(desk);
+void WorkerPool::offer(Slot& slot, Offered& offered, int places) {
+  slot.offered_ = &offered;
+  slot.state_.store(static_cast<std::uint64_t>(places));
+  open_.fetch_or(bit(slot));
+  wake_for(slot);
 }
 
-void Crew::close(Desk& desk) {
-  open_.fetch_and(~bit(desk), std::memory_order_relaxed);
-  desk.state_.fetch_and(~Desk::kSeats);
+void WorkerPool::close(Slot& slot) {
+  open_.fetch_and(~bit(slot), std::memory_order_relaxed);
+  slot.state_.fetch_and(~Slot::kPlaces);
 }
 
-int Desk::take_seat() {
+int Slot::take_place() {
   std::uint64_t state = state_.load();
-  while ((state & kSeats) != 0)
+  while ((state & kPlaces) != 0)
     if (state_.compare_exchange_weak(state, state + kWorker - 1))
-      return static_cast<int>(state & kSeats);
+      return static_cast<int>(state & kPlaces);
   return 0;
 }
 
-void Desk::leave() {
+void Slot::leave() {
   if (state_.fetch_sub(kWorker) >= 2 * kWorker || !awaited_.load()) return;
-  std::lock_guard lock(mutex_);  // after the caller's last look at the desk, before its sleep
+  std::lock_guard lock(mutex_);  // after the caller's last look at the slot, before its sleep
   left_.notify_one();
 }
 
-void Desk::wait_until_empty(std::chrono::milliseconds most) {
+void Slot::wait_until_empty(std::chrono::milliseconds most) {
   std::unique_lock lock(mutex_);
   awaited_.store(true);
   left_.wait_for(lock, most, [&] { return empty(); });
   awaited_.store(false);
 }
 
-bool Crew::help_somewhere() {
+bool WorkerPool::help_somewhere() {
   for (std::uint64_t open = open_.load(); open != 0; open &= open - 1) {
-    Desk& desk = desks_[static_cast<std::size_t>(std::countr_zero(open))];
-    const int seat = desk.take_seat();
-    if (seat == 0) continue;
+    Slot& slot = slots_[static_cast<std::size_t>(std::countr_zero(open))];
+    const int place = slot.take_place();
+    if (place == 0) continue;
     searching_.fetch_sub(1);
-    wake_for(desk);
-    desk.offered_->help(seat);
-    desk.leave();
+    wake_for(slot);
+    slot.offered_->help(place);
+    slot.leave();
     searching_.fetch_add(1);
     return true;
   }
   return false;
 }
 
-bool Crew::on_offer() const {
+bool WorkerPool::on_offer() const {
   for (std::uint64_t open = open_.load(); open != 0; open &= open - 1)
-    if (desks_[static_cast<std::size_t>(std::countr_zero(open))].free_seats() > 0) return true;
+    if (slots_[static_cast<std::size_t>(std::countr_zero(open))].free_places() > 0) return true;
   return false;
 }
 
 // A call takes the calling thread about a microsecond: it calls a few, and they call the others.
-void Crew::wake_for(const Desk& desk) {
+void WorkerPool::wake_for(const Slot& slot) {
   constexpr int kMostCalls = 3;
-  if (sleeping_.load() == 0 || searching_.load() >= desk.free_seats()) return;
-  int calls = std::min(kMostCalls, desk.free_seats() - searching_.load());
+  if (sleeping_.load() == 0 || searching_.load() >= slot.free_places()) return;
+  int calls = std::min(kMostCalls, slot.free_places() - searching_.load());
   {
     std::lock_guard lock(sleep_mutex_);
     calls = std::min(calls, sleeping_.load() - calls_);
@@ -160,7 +160,7 @@ void Crew::wake_for(const Desk& desk) {
 }
 
 // Either this sees an offer, or the offer's wake_for() sees that this worker sleeps.
-void Crew::sleep() {
+void WorkerPool::sleep() {
   searching_.fetch_sub(1);
   {
     std::unique_lock lock(sleep_mutex_);
@@ -175,7 +175,7 @@ void Crew::sleep() {
   searching_.fetch_add(1);
 }
 
-void Crew::work() {
+void WorkerPool::work() {
   searching_.fetch_add(1);
   for (;;)
     if (!spin_until([&] { return help_somewhere(); }, kSearch)) sleep();
