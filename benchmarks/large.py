@@ -109,6 +109,7 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
         what="in memory",
         shape=shape,
         labels=labels,
+        energy=whole.energy,
         gap=whole.gap,
         iterations=whole.iterations,
         cpu=time.process_time() - started,
@@ -129,6 +130,7 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
         line(
             what="tiles",
             tile=tile,
+            energy=result.energy,
             gap=result.gap,
             iterations=result.iterations,
             differ=float(differ.mean()),
@@ -305,7 +307,7 @@ class Peak:
 
 def line(**figures: Any) -> None:
     """Print figures at once: a run may be cut."""
-    plain = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in figures.items()}
+    plain = {k: float(f"{v:.7g}") if isinstance(v, float) else v for k, v in figures.items()}
     print(json.dumps(plain), flush=True)
 
 

@@ -151,3 +151,20 @@ def test_record_is_json():
     result = refine(image, p, tile=12, model=MODEL, axis=0, gap=5e-3)
     assert json.loads(json.dumps(result.to_dict()))["gap"] == result.gap
     assert "20 × 24" in repr(result)
+
+
+def test_nothing_is_certified_before_labels_are_evaluated():
+    image, p = crowd()
+    stages = []
+    refine(
+        image,
+        p,
+        tile=30,
+        model=MODEL,
+        axis=0,
+        gap=5e-3,
+        progress=lambda stage, *_: stages.append(stage),
+    )
+    assert stages.index("iterates-1") < stages.index(
+        next(each for each in stages if each.startswith("certificate"))
+    )

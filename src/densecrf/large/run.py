@@ -317,7 +317,8 @@ class _Pace:
 
     def promises(self, gap: float) -> bool:
         """Return whether the whole image's gap is likely to be within the asked one."""
-        return self._energy - self._bound <= gap * max(1.0, abs(self._energy))
+        known = self._energy < math.inf
+        return known and self._energy - self._bound <= gap * max(1.0, abs(self._energy))
 
     def disappointed(self, proven: float) -> None:
         """Take in that a promise was not kept."""
