@@ -271,7 +271,11 @@ def test_interruption_keeps_what_is_done(folder):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     deadline = time.monotonic() + 600
-    while not list((folder / "segmented").glob("*.json")) and time.monotonic() < deadline:
+    while (
+        not list((folder / "segmented").glob("*.json"))
+        and process.poll() is None
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=600)

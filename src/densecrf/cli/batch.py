@@ -1,10 +1,12 @@
 """Many images: several at once, progress and time left, failures kept apart, Ctrl-C."""
 
+import signal
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from densecrf.cli.progress import progress_bar
@@ -91,25 +93,55 @@ def run_batch(
             tell(len(batch.results) + len(batch.failures), len(items), text)
 
         watch = Watch(threading.Event(), say)
-        pending: dict[Future[dict[str, Any]], str] = {
-            pool.submit(work, item, watch): name(item) for item in items
-        }
-        try:
-            while pending:
-                # A short wait keeps Ctrl-C prompt on every system.
-                done, _ = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
-                for future in done:
-                    finished = pending.pop(future)
-                    _collect(batch, finished, future)
-                    say(f"{finished}: done")
-        except KeyboardInterrupt:
-            watch.stop.set()
-            batch.interrupted = True
-            pool.shutdown(wait=True, cancel_futures=True)
-            for future, item_name in pending.items():
-                if future.done() and not future.cancelled():
-                    _collect(batch, item_name, future)
+        finished: SimpleQueue[Future[dict[str, Any]] | None] = SimpleQueue()
+        with _on_interrupt(lambda: finished.put(None)):
+            pending: dict[Future[dict[str, Any]], str] = {
+                pool.submit(work, item, watch): name(item) for item in items
+            }
+            for future in list(pending):
+                future.add_done_callback(finished.put)
+            while pending and (done := _next(finished)) is not None:
+                item_name = pending.pop(done)
+                _collect(batch, item_name, done)
+                say(f"{item_name}: done")
+            if pending:
+                watch.stop.set()
+                batch.interrupted = True
+                pool.shutdown(wait=True, cancel_futures=True)
+        for future, item_name in pending.items():
+            if not future.cancelled():
+                _collect(batch, item_name, future)
     return batch.ordered([name(item) for item in items])
+
+
+def _next(queue: "SimpleQueue[Item]") -> Item:
+    while True:
+        with suppress(Empty):
+            return queue.get(timeout=0.2)  # a short wait keeps Ctrl-C prompt on every system
+
+
+@contextmanager
+def _on_interrupt(note: Callable[[], None]) -> Iterator[None]:
+    """Call `note` at the first Ctrl-C; only a second one raises KeyboardInterrupt.
+
+    Raised inside the locks of futures, it would leave them locked and their threads waiting. `note`
+    runs between two instructions of the main thread and must not wait for a lock either.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are for the main thread
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def handle(*_: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        note()
+
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _on_cluster(
