@@ -114,8 +114,12 @@ def _learn(
     with progress_bar("passes", progress) as tell:
 
         def report(stage: str, passes: int, objective: float, bound: float) -> None:
-            told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
-            tell(passes, chosen.passes, told)
+            if stage.endswith("search"):
+                told = f"{stage}: accuracy {percent(objective)}, IoU {percent(bound)}"
+                tell(passes, None, told)
+            else:
+                told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
+                tell(passes, chosen.passes, told)
 
         return fit_examples(
             examples,

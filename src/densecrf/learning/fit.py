@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from densecrf.deadline import on_interrupt
 from densecrf.learning.examples import Example, make_examples, reduced
 from densecrf.learning.held_out import held_out
-from densecrf.learning.oracle import Oracle
+from densecrf.learning.oracle import Oracle, Stopped
 from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
 from densecrf.presets import Model, get_model
 from densecrf.validation import (
@@ -79,7 +81,8 @@ def fit(
     device : optional
         As for `densecrf.DenseCRF.solve`.
     report : callable, optional
-        Told (stage, passes, objective, lower bound) after each pass.
+        Told (stage, passes, objective, lower bound) after each pass, and for the stage "search"
+        (models tried, accuracy and IoU of the last one).
 
     Returns
     -------
@@ -148,23 +151,27 @@ def fit_examples(
     examples = [reduced(example, reduce) for example in examples]
     settings = Settings(strength, gap, tolerance, max_passes)
     losses = class_weights(examples, range(len(examples)), labels)
-    data = TrainingSet(examples, labels, settings, Oracle(losses, threads, device), jobs, journal)
+    stop = threading.Event()
+    oracle = Oracle(losses, threads, device, stop=stop)
+    data = TrainingSet(examples, labels, settings, oracle, jobs, journal)
     made: list[tuple[Stage, Learned]] = []
     models = {"start": start}
     current, interrupted, check = start, False, None
-    with warnings.catch_warnings():
+    with on_interrupt(stop.set), warnings.catch_warnings():
         # On the way to the optimum, weights may be such that one label takes an image.
         warnings.simplefilter("ignore", ArgumentWarning)
         try:
-            current = models["adapted"] = data.centre(start, data.all)
+            current = models["adapted"] = data.centre(start, data.all, report)
             for stage, found in data.learn(start, current, data.all, report):
                 made.append((stage, found))
                 current = models[stage.learned] = stage.learned_model(found.theta)
             check = held_out(data, start, folds, report)
             if check is not None:
                 current = models[check["chosen"]]
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Stopped):
             interrupted = True
+            if len(models) == 1 and data.reached is not None:
+                current = data.reached
     provenance: dict[str, Any] = {
         "made_by": "fit",
         "images": len(examples),
