@@ -111,11 +111,11 @@ def _learn(
     from densecrf.learning.fit import fit_examples
     from densecrf.learning.journal import Journal
 
-    with progress_bar("passes", progress) as tell:
+    with progress_bar("passes", progress) as advance:
 
         def report(stage: str, passes: int, objective: float, bound: float) -> None:
             told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
-            tell(passes, chosen.passes, told)
+            advance(passes, chosen.passes, told)
 
         return fit_examples(
             examples,

@@ -88,7 +88,7 @@ class _Distributed:
                 running |= {self.submit(*each) for each in islice(left, 1)}
 
     def done(self, running: set[Any]) -> list[Any]:
-        """Wait for tasks that have ended; where no worker comes for long, say so."""
+        """Wait for tasks that have ended; where no worker comes for long, warn."""
         try:
             self.library.wait(running, timeout=CHECK, return_when="FIRST_COMPLETED")
             self.seen = monotonic()

@@ -33,7 +33,7 @@ LARGE = 1e4  # energy of a label that a known pixel does not have, when void pix
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A labelled image as the oracle sees it.
+    """A labelled image in the form that the oracle needs.
 
     Attributes
     ----------

@@ -159,7 +159,7 @@ class TrainingSet:
         return np.array(self.journal.answer(question, work))
 
     def _look(self, model: Model) -> list[Seen]:
-        """Return what all images tell with a model's kernels."""
+        """Return the statistics of all images with a model's kernels."""
         plain = unadapted(model)
         key = repr(plain)
         if key not in self._seen:
@@ -169,7 +169,7 @@ class TrainingSet:
         return self._seen[key]
 
     def _task(self, number: int, start: Model) -> Task:
-        """Return an image with its void pixels filled by the start, which knows no other image."""
+        """Return an image with its void pixels filled by the start, apart from the others."""
         example = self.examples[number]
         unary, _ = example.load()
         shares = label_shares(unary.reshape(len(unary), -1))
