@@ -8,12 +8,15 @@ import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from densecrf import refine_many
+from densecrf.cli.app import app
 from densecrf.experiments.records import RecordStore
 from densecrf.experiments.runner import make_plan, run
 from densecrf.io import Dataset
 from densecrf.large import engines, refine
+from densecrf.presets import read_model
 from large_scenes import MODEL, crowd
 from tiny_dataset import make_dataset
 
@@ -205,3 +208,16 @@ def test_an_evaluation_has_the_same_records(tmp_path, cluster):
     shared = run(plan, RecordStore(tmp_path / "shared"), client=cluster)
     assert not shared.failures
     assert [each.energy for each in shared.outcomes] == [each.energy for each in alone.outcomes]
+
+
+def test_the_same_model_is_learned(tmp_path, cluster):
+    data = make_dataset(tmp_path / "data")
+    address = cluster.scheduler.address
+    for name, more in (("alone", ()), ("shared", ("--scheduler", address))):
+        out = str(tmp_path / f"{name}.json")
+        options = ["--data", str(data), "--out", out, "--folds", "0", "--passes", "2", *more]
+        found = CliRunner().invoke(app, ["fit", *options])
+        assert found.exit_code == 0, found.output
+    alone, shared = (read_model(tmp_path / f"{name}.json") for name in ("alone", "shared"))
+    assert shared == alone
+    assert shared.provenance == alone.provenance

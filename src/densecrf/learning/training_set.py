@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.experiments.metrics import confusion_matrix
 from densecrf.label_prior import label_shares
-from densecrf.learning.adaptation import Seen, look_at, unadapted
+from densecrf.learning.adaptation import Seen, unadapted
 from densecrf.learning.journal import Journal, digest
 from densecrf.learning.large_margin import Learned, learn
 from densecrf.learning.oracle import Oracle, Task
@@ -144,18 +143,10 @@ class TrainingSet:
 
     def _confusion(self, number: int, model: Model) -> npt.NDArray[np.int64]:
         example = self.examples[number]
-        given = example.load()
-
-        def work() -> list[list[int]]:
-            labels = self.oracle.solve(model.crf(*given)).labels
-            counts: list[list[int]] = confusion_matrix(
-                labels, example.truth, self.labels, void=-1
-            ).tolist()
-            return counts
-
+        work = partial(self.oracle.confusion, example, model, self.labels)
         if self.journal is None:
             return np.array(work())
-        question = digest(repr(replace(model, provenance={})), *given, example.truth)
+        question = digest(repr(replace(model, provenance={})), *example.load(), example.truth)
         return np.array(self.journal.answer(question, work))
 
     def _look(self, model: Model) -> list[Seen]:
@@ -164,7 +155,7 @@ class TrainingSet:
         key = repr(plain)
         if key not in self._seen:
             self._seen[key] = self._each(
-                lambda n: look_at(plain.crf(*self.examples[n].load())), self.all
+                lambda n: self.oracle.look(self.examples[n], plain), self.all
             )
         return self._seen[key]
 
