@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -172,6 +173,26 @@ def test_a_killed_scheduler_is_named_and_the_run_goes_on(tmp_path, inputs, sched
     np.testing.assert_array_equal(np.load(out), refine(*inputs, **OPTIONS).labels)
     assert made[0][0] == "iterates-0"
     assert made[0][1] > 2
+
+
+TOGETHER = threading.Barrier(4)
+
+
+def meet():
+    TOGETHER.wait(60)
+
+
+def test_all_threads_are_busy_those_that_come_later_too(monkeypatch):
+    monkeypatch.setattr(engines, "CHECK", 0.1)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, dashboard_address=None, processes=False
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        found = engines.run_tasks(meet, [()] * 8, client, "meet")
+        local.scale(2)
+        assert sorted(number for number, _ in found) == list(range(8))
 
 
 def test_many_images_in_batches(tmp_path, cluster):

@@ -33,7 +33,10 @@ from densecrf.validation import ArgumentError
 __all__ = ["Progress", "Run"]
 
 MEAN_FIELD = 5  # iterations of mf5
-MOST_TILES, TASKS = 32, 16  # tiles of a task at most; tasks of a worker in a round at least
+MOST_TILES, TASKS = (
+    32,
+    16,
+)  # tiles of a task at most; tasks of a worker's thread in a round at least
 MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
 
 Progress = Callable[[str, int, int], None]
@@ -82,8 +85,8 @@ class Run:
         """Return one, or more on a cluster with many more tiles than workers."""
         if self.client is None:
             return 1
-        workers = max(1, len(self.client.nthreads()))
-        return max(1, min(MOST_TILES, count // (TASKS * workers)))
+        threads: int = max(1, sum(self.client.nthreads().values()))
+        return max(1, min(MOST_TILES, count // (TASKS * threads)))
 
     def prepare(self, model: Model) -> None:
         """Compute row masses, the constants' energies, and label costs."""
