@@ -294,7 +294,7 @@ class Peak:
         import psutil
 
         own = psutil.Process()
-        while not self._end.wait(0.2):
+        while not self._end.wait(1.0):
             total = 0
             for process in (own, *own.children(recursive=True)):
                 with suppress(psutil.Error):

@@ -292,7 +292,7 @@ class ModelOptions:
         void: list[int] | None,
         **given: Any,
     ) -> "ModelOptions":
-        """Return what the options of `with_model` say."""
+        """Return the options of `with_model`."""
         numbers = {n: x for n in (*NUMBERS, "confidence") if (x := given.pop(n, None)) is not None}
         try:
             if params is None:

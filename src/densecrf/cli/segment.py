@@ -110,15 +110,15 @@ def segment(
         raise typer.BadParameter(
             f"{out} is one file, but there are {len(todo)} images: give a folder"
         )
-    with collecting_warnings() as heard_here:
+    with collecting_warnings() as collect:
         by_image = model.chosen.label_costs == "image"
         if adapt or (adapt is None and by_image and len(todo) >= ENOUGH):
             shown = not (quiet or as_json)
             found, _ = adapt_to(model, todo, jobs=jobs, progress=shown)
             model = model if found is None else replace(model, chosen=found)
-        task = _Segment(model, solver, out, overlays, marginals, force, heard_here, devices[0])
+        task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0])
         task.check_outputs(todo)
-        elsewhere = replace(task, heard_here=None)
+        elsewhere = replace(task, collect=None)
         with connected(scheduler) as client, ExitStack() as stack:
             work: Callable[[Job, Watch], dict[str, Any]] = task if client is None else elsewhere
             if len(devices) > 1:
@@ -161,7 +161,7 @@ class _Segment:
     marginals: bool
     force: bool
     #: Where this process collects warnings; None on workers, which do so themselves.
-    heard_here: Callable[[], AbstractContextManager[list[str]]] | None
+    collect: Callable[[], AbstractContextManager[list[str]]] | None
     #: Where it solves: one of those that the solver's options list.
     device: str | None
 
@@ -182,10 +182,10 @@ class _Segment:
         paths = self._paths(job.name)
         if not self.force and (before := _done_before(paths, settings)) is not None:
             return {**before, "skipped": True}
-        watch.say(f"{job.name}: reading")
+        watch.report(f"{job.name}: reading")
         with ExitStack() as stack:
-            hearing = self.heard_here or stack.enter_context(collecting_warnings())
-            heard = stack.enter_context(hearing())
+            collect = self.collect or stack.enter_context(collecting_warnings())
+            collected = stack.enter_context(collect())
             loaded = load(job, self.model)
             result = self._solve(job, loaded, watch)
         # The record comes last: where it is, the other files are whole.
@@ -196,7 +196,7 @@ class _Segment:
             write_image(paths["overlay"], shown)
         if self.marginals:
             write_npz(paths["marginals"], {"marginals": result.marginals})
-        record = _record(result, heard)
+        record = _record(result, collected)
         files = {key: str(path) for key, path in paths.items()}
         write_json(paths["result"], {**record, "files": files, "settings": settings})
         return {**record, "files": files}
@@ -204,7 +204,7 @@ class _Segment:
     def _solve(self, job: Job, loaded: Loaded, watch: Watch) -> Result:
         def follow(so_far: Outcome) -> bool:
             proven = "" if so_far.gap is None else f", gap {percent(so_far.gap)}"
-            watch.say(f"{job.name}: iteration {so_far.iterations}{proven}")
+            watch.report(f"{job.name}: iteration {so_far.iterations}{proven}")
             return watch.stop.is_set()
 
         keywords = {**self.solver.keywords(), "device": self.device}
@@ -261,7 +261,7 @@ def _earlier_results(out: Path) -> set[Path]:
     return {path.with_suffix(end) for path in records for end in (".png", ".overlay.png")}
 
 
-def _record(result: Result, heard: list[str]) -> dict[str, Any]:
+def _record(result: Result, collected: list[str]) -> dict[str, Any]:
     labels, counts = np.unique(result.labels, return_counts=True)
     used = {str(label): int(count) for label, count in zip(labels, counts, strict=True)}
     label, constant = result.best_constant
@@ -269,12 +269,12 @@ def _record(result: Result, heard: list[str]) -> dict[str, Any]:
     cause = "the weights are too strong for what is known; lower --bilateral-weight and --weight"
     if constant < result.energy:
         better = f"{number(constant)}, below the {number(result.energy)} of {result.method}"
-        heard = [*heard, f"label {label} everywhere has energy {better}: {cause}"]
+        collected = [*collected, f"label {label} everywhere has energy {better}: {cause}"]
     elif len(used) == 1:
-        heard = [*heard, f"label {labels[0]} everywhere: {cause}"]
+        collected = [*collected, f"label {labels[0]} everywhere: {cause}"]
     elif suspicious := changes.warning():
-        heard = [*heard, describe(ArgumentWarning("labels", ..., suspicious))]
-    told = {"pixels_by_label": used, "changes": changes.to_dict(), "warnings": heard}
+        collected = [*collected, describe(ArgumentWarning("labels", ..., suspicious))]
+    told = {"pixels_by_label": used, "changes": changes.to_dict(), "warnings": collected}
     return {**result.to_dict(), **told}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import islice
 from secrets import token_hex
+from time import monotonic
 from typing import Any, TypeVar
 
 __all__ = ["run_tasks"]
@@ -12,6 +13,7 @@ RETRIES = 3  # of a task that raises an OSError: a network file system may recov
 DEATHS = 30  # of workers, for each task, before it is held responsible
 
 PATIENCE = 600  # seconds without any worker
+CHECK = 5  # seconds without any answer before workers are counted
 
 Answer = TypeVar("Answer")
 
@@ -60,7 +62,7 @@ class _Distributed:
         self.given: dict[int, tuple[Any, ...]] = {}
         self.numbers: dict[str, int] = {}
         self.failed: dict[int, int] = {}
-        self.patience = PATIENCE
+        self.patience, self.seen = PATIENCE, monotonic()  # when there were workers
 
     def run(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """Yield answers, in the order in which they come."""
@@ -72,9 +74,8 @@ class _Distributed:
                 running.discard(future)
                 number = self.numbers.pop(future.key)
                 try:
-                    answer = future.result(timeout=self.patience)
-                except self.library.TimeoutError:  # its worker died since, and no other has come
-                    self.check_workers()
+                    answer = future.result(timeout=CHECK)
+                except self.library.TimeoutError:  # its worker has died since: it is done again
                     self.numbers[future.key] = number
                     running.add(future)
                     continue
@@ -87,23 +88,41 @@ class _Distributed:
                 running |= {self.submit(*each) for each in islice(left, 1)}
 
     def done(self, running: set[Any]) -> list[Any]:
-        """Wait for tasks that have ended; where no worker comes for long, say so."""
+        """Wait for tasks that have ended; where no worker comes for long, warn."""
         try:
-            self.library.wait(running, timeout=self.patience, return_when="FIRST_COMPLETED")
+            self.library.wait(running, timeout=CHECK, return_when="FIRST_COMPLETED")
+            self.seen = monotonic()
         except self.library.TimeoutError:
             self.check_workers()
         except self.library.CancelledError:
             if self.client.status != "running":
                 raise
+        self.reopen_workers()
         return [future for future in running if future.done()]
 
     def check_workers(self) -> None:
-        """Raise where there is no worker."""
-        if not self.client.nthreads():
+        """Raise where there has been no worker for long."""
+        if self.client.nthreads():
+            self.seen = monotonic()
+        elif monotonic() - self.seen > self.patience:
             raise ConnectionError(
                 f"no workers for {self.patience} s; what is finished is kept: start some, and "
                 "run again to go on"
             )
+
+    def reopen_workers(self) -> None:
+        """Ask the client's own cluster for workers that it has given up.
+
+        It closes those that are absent some seconds after they were lost: killed twice, or slow to
+        start.
+        """
+        cluster = self.client.cluster
+        if (
+            isinstance(cluster, self.library.SpecCluster)
+            and cluster.status == self.library.Status.running
+            and len(cluster.workers) < len(cluster.worker_spec)
+        ):
+            cluster.scale(len(cluster.plan))
 
     def submit(self, number: int, given: tuple[Any, ...]) -> Any:
         """Give a task to the scheduler."""

@@ -85,7 +85,7 @@ def adapt(
 
 @dataclass(frozen=True)
 class Seen:
-    """What a network's output on one image tells of its labels.
+    """Statistics of a network's output on one image, per label.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Seen:
 
 
 def look_at(crf: DenseCRF, threads: int = 0) -> Seen:
-    """Return what an image tells; its model is `unadapted`."""
+    """Return the statistics of an image; its model is `unadapted`."""
     return Seen(border_statistics(crf, threads), label_shares(crf.unary))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from densecrf.learning.examples import Example, make_examples, reduced
 from densecrf.learning.held_out import held_out
-from densecrf.learning.oracle import Oracle
+from densecrf.learning.oracle import ClusterOracle, Oracle
 from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
 from densecrf.presets import Model, get_model
 from densecrf.validation import (
@@ -46,6 +46,7 @@ def fit(
     jobs: int = 1,
     threads: int | None = None,
     device: Any = None,
+    client: Any = None,
     report: Report | None = None,
 ) -> Model:
     """Learn kernel weights, label costs and a label prior from labelled images.
@@ -78,6 +79,9 @@ def fit(
         Images at a time, and threads for each.
     device : optional
         As for `densecrf.DenseCRF.solve`.
+    client : dask.distributed.Client, optional
+        Whose workers run the images, one thread each unless `threads` says otherwise; the learned
+        model is the same.
     report : callable, optional
         Told (stage, passes, objective, lower bound) after each pass.
 
@@ -102,6 +106,7 @@ def fit(
         jobs=jobs,
         threads=threads,
         device=device,
+        client=client,
         report=report,
     )
 
@@ -120,6 +125,7 @@ def fit_examples(
     jobs: int = 1,
     threads: int | None = None,
     device: Any = None,
+    client: Any = None,
     report: Report | None = None,
     journal: Journal | None = None,
 ) -> Model:
@@ -131,7 +137,9 @@ def fit_examples(
         The images, and the number of labels.
     journal : Journal, optional
         Keeps the oracle's answers, so that an interrupted run goes on.
-    model, strength, folds, tolerance, max_passes, gap, reduce, jobs, threads, device, report
+    model, strength, folds, tolerance, max_passes, gap, reduce, jobs, threads, device
+        As for `fit`.
+    client, report
         As for `fit`.
     """
     check_positive("strength", strength)
@@ -148,7 +156,13 @@ def fit_examples(
     examples = [reduced(example, reduce) for example in examples]
     settings = Settings(strength, gap, tolerance, max_passes)
     losses = class_weights(examples, range(len(examples)), labels)
-    data = TrainingSet(examples, labels, settings, Oracle(losses, threads, device), jobs, journal)
+    oracle = Oracle(losses, threads, device)
+    if client is not None:
+        if device is not None:
+            raise ArgumentError("device", device, "workers of a cluster learn on processors")
+        oracle = ClusterOracle(losses, 1 if threads is None else threads, client=client)
+        jobs = max(jobs, 2 * sum(client.nthreads().values()))
+    data = TrainingSet(examples, labels, settings, oracle, jobs, journal)
     made: list[tuple[Stage, Learned]] = []
     models = {"start": start}
     current, interrupted, check = start, False, None

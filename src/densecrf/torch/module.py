@@ -247,7 +247,7 @@ class DenseCRF(Parameters):
                 workspace=workspace,
             )
         except ValueError:
-            check_finite("image", image)  # the lattice sees features alone
+            check_finite("image", image)  # the lattice is built from features alone
             raise
         if bool(suspect):  # asked after the lattices were built, which waits for the device anyway
             check_finite("logits", logits)
