@@ -211,7 +211,7 @@ Device = Annotated[
     str | None,
     typer.Option(
         help="Where to solve: a device of PyTorch such as cpu or cuda; by default the compiled "
-        "core. `segment` takes several, as cuda:0,cuda:1, for images in turn.",
+        "core. `segment` takes several, as cuda:0,cuda:1, with a process for each.",
         rich_help_panel=SOLVER,
     ),
 ]

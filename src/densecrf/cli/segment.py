@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from densecrf import __version__
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Interrupted, Watch, run_batch
+from densecrf.cli.devices import OnDevices, listed
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
 from densecrf.cli.large import Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs
@@ -98,7 +100,10 @@ def segment(
         )
         return
     todo = find_jobs(images, Sources(probs, labels, scribbles), _earlier_results(out))
-    jobs = max(jobs, len(_devices(device)))
+    devices = listed(device)
+    jobs = max(jobs, len(devices))
+    if scheduler is not None and len(devices) > 1:
+        raise typer.BadParameter(f"--device {device}: with --scheduler, give one for all workers")
     per_image = threads or (max(1, core().available_threads() // jobs) if jobs > 1 else None)
     solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image, device)
     if out.suffix.lower() == ".png" and len(todo) > 1:
@@ -111,14 +116,19 @@ def segment(
             shown = not (quiet or as_json)
             found, _ = adapt_to(model, todo, jobs=jobs, progress=shown)
             model = model if found is None else replace(model, chosen=found)
-        turns = {job.name: turn for turn, job in enumerate(todo)}
-        task = _Segment(model, solver, out, overlays, marginals, force, collect, turns)
+        task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0])
         task.check_outputs(todo)
-        with connected(scheduler) as client:
+        elsewhere = replace(task, collect=None)
+        with connected(scheduler) as client, ExitStack() as stack:
+            work: Callable[[Job, Watch], dict[str, Any]] = task if client is None else elsewhere
+            if len(devices) > 1:
+                places = islice(cycle(devices), jobs)
+                works = [replace(elsewhere, device=place) for place in places]
+                work = stack.enter_context(OnDevices(works))
             batch = run_batch(
                 todo,
                 lambda job: job.name,
-                task if client is None else replace(task, collect=None),
+                work,
                 jobs=jobs,
                 progress=not (quiet or as_json),
                 client=client,
@@ -152,8 +162,8 @@ class _Segment:
     force: bool
     #: Where this process collects warnings; None on workers, which do so themselves.
     collect: Callable[[], AbstractContextManager[list[str]]] | None
-    #: The images' turns, by name: several devices are taken in turn.
-    turns: dict[str, int]
+    #: Where it solves: one of those that the solver's options list.
+    device: str | None
 
     def check_outputs(self, jobs: list[Job]) -> None:
         """Refuse jobs that would write onto an input, or onto each other's files."""
@@ -197,9 +207,7 @@ class _Segment:
             watch.report(f"{job.name}: iteration {so_far.iterations}{proven}")
             return watch.stop.is_set()
 
-        devices = _devices(self.solver.device)
-        own = devices[self.turns[job.name] % len(devices)]
-        keywords = {**self.solver.keywords(), "device": own}
+        keywords = {**self.solver.keywords(), "device": self.device}
         result = loaded.crf.solve(self.solver.method, callback=follow, **keywords)
         if watch.stop.is_set():
             raise Interrupted
@@ -221,17 +229,6 @@ class _Segment:
         model = asdict(replace(self.model, params=None))  # whose numbers are in the others
         settings = {"version": __version__, "model": model, "solver": solver}
         return cast("dict[str, Any]", json.loads(json.dumps({**settings, "inputs": files})))
-
-
-def _devices(device: str | None) -> list[str | None]:
-    """Return the devices of an option that lists them.
-
-    Examples
-    --------
-    >>> _devices(None), _devices("cuda:0, cuda:1")
-    ([None], ['cuda:0', 'cuda:1'])
-    """
-    return [None] if device is None else [each.strip() for each in device.split(",")]
 
 
 def _digest(path: Path) -> str:
