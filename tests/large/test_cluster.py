@@ -127,6 +127,15 @@ def test_arrays_in_memory_do_not_travel(cluster):
         refine(image, p, **OPTIONS, client=cluster)
 
 
+def test_tiles_that_no_worker_can_hold_are_refused(tmp_path, cluster):
+    shape = (4000, 4000)
+    np.lib.format.open_memmap(tmp_path / "image.npy", "w+", np.uint8, (*shape, 3))
+    np.lib.format.open_memmap(tmp_path / "p.npy", "w+", np.uint8, shape)
+    inputs = (tmp_path / "image.npy", tmp_path / "p.npy")
+    with pytest.raises(ValueError, match=r"tile.*needs 2\..* GiB at least, and workers have 1\.0"):
+        refine(*inputs, n_labels=3, tile=4000, client=cluster)
+
+
 @pytest.fixture
 def scheduler(tmp_path):
     """A scheduler and a worker, processes of their own."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 __all__ = ["run_tasks"]
 
 RETRIES = 3  # of a task that raises an OSError: a network file system may recover
-DEATHS = 30  # of workers, for each task, before it is held responsible
+DEATHS = 8  # times that Dask gives a task up, after four workers, before it is held responsible
 
 PATIENCE = 600  # seconds without any worker
 CHECK = 5  # seconds without any answer before workers are counted
@@ -151,6 +151,6 @@ class _Distributed:
                 raise error
         elif self.failed[number] > DEATHS:
             raise RuntimeError(
-                f"{self.name}, task {number}: {DEATHS} workers died at it; give workers more "
-                "memory, or smaller tiles. What is finished is kept: run again to go on"
+                f"{self.name}, task {number}: one worker after the other died at it; give workers "
+                "more memory, or smaller tiles. What is finished is kept: run again to go on"
             ) from error
