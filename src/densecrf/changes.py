@@ -1,6 +1,6 @@
 """How far a labelling departs from its input, and when that calls for a warning.
 
-The input is what the unaries alone say: each pixel's best label, held with probability
+The input is the labelling of the unaries alone: each pixel's best label, held with probability
 softmax(-unary). A minimiser of the energy may be certified and still be far from it, where the
 pairwise weights are too strong for the data at hand; the numbers here make that visible.
 """
@@ -42,7 +42,7 @@ class Changes:
     pixels : int
         Pixels of the image.
     changed : int
-        Pixels whose label is not the input's; those about which the input says nothing do not
+        Pixels whose label is not the input's; those with no input do not
         count.
     area_before, area_after : tuple of int
         Pixels of each label in the input and in the labelling.
@@ -135,7 +135,7 @@ def warning_of_many(
 
 
 def compare(unary: npt.NDArray[np.floating[Any]], labels: npt.NDArray[np.integer[Any]]) -> Changes:
-    """Return how a labelling differs from what the unaries alone say.
+    """Return how a labelling differs from that of the unaries alone.
 
     Parameters
     ----------

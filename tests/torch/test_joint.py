@@ -28,37 +28,9 @@ def layer(**options):
     return DenseCRF(bilateral_sigma_xy=2.0, bilateral_sigma_color=80.0, **settings)
 
 
-def alone(crf, logits, images, **options):
-    """Solve each item by itself, by plain torch operations."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(together, "TOGETHER", 0)
-        results = [
-            crf.solve(logits=[x], image=[i], **options) for x, i in zip(logits, images, strict=True)
-        ]
-    return [getattr(r, name)[0] for name in ("energy", "lower_bound") for r in results]
-
-
 @pytest.fixture
 def built_by_torch(monkeypatch):
     build_by_torch(monkeypatch)
-
-
-@pytest.mark.parametrize("method", ["mf5", pytest.param("lp", marks=pytest.mark.slow)])
-def test_64_random_problems_have_the_same_answers_together(method, device, generator, request):
-    crf = layer()
-    logits, images = items(64, generator, device, most=2)
-    options = {"method": method, "gap": 0.0, "max_iterations": 1}
-    expected = alone(crf, logits, images, **options)
-    request.getfixturevalue("by_triton")
-    request.getfixturevalue("built_by_torch")
-    result = crf.solve(logits=logits, image=images, **options)
-    found = [*result.energy, *result.lower_bound]
-    assert [x is None for x in found] == [x is None for x in expected]
-    pairs = [(a, b) for a, b in zip(found, expected, strict=True) if b is not None]
-    for a, b in pairs:
-        assert a == pytest.approx(b, rel=1e-5, abs=1e-5)
-    for one, x in zip(result.labels, logits, strict=True):
-        assert one.shape == x.shape[1:]
 
 
 def test_together_and_one_by_one_make_the_same_steps(

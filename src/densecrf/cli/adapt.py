@@ -95,7 +95,7 @@ def adapt_to(
     potts = replace(options, chosen=start, strength=1.0)
 
     def work(job: Job, watch: Watch) -> dict[str, Any]:
-        watch.say(f"{job.name}: adapting")
+        watch.report(f"{job.name}: adapting")
         return {"found": look_at(load(job, potts).crf)}
 
     batch = run_batch(jobs_found, lambda job: job.name, work, jobs=jobs, progress=progress)

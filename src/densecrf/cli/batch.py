@@ -24,18 +24,18 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
 
 @dataclass(frozen=True)
 class Watch:
-    """What work and the user say to each other.
+    """How work is told to stop, and reports how far it is.
 
     Attributes
     ----------
     stop : threading.Event
         Set when the user asks to stop.
-    say : callable
+    report : callable
         Shows a few words about how far the work is.
     """
 
     stop: threading.Event
-    say: Callable[[str], None]
+    report: Callable[[str], None]
 
 
 @dataclass
@@ -85,14 +85,14 @@ def run_batch(
         return _on_cluster(items, name, work, progress, client)
     batch = Batch()
     with (
-        progress_bar("images", progress) as tell,
+        progress_bar("images", progress) as advance,
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
 
-        def say(text: str) -> None:
-            tell(len(batch.results) + len(batch.failures), len(items), text)
+        def report(text: str) -> None:
+            advance(len(batch.results) + len(batch.failures), len(items), text)
 
-        watch = Watch(threading.Event(), say)
+        watch = Watch(threading.Event(), report)
         finished: SimpleQueue[Future[dict[str, Any]] | None] = SimpleQueue()
         with on_interrupt(lambda: finished.put(None)):
             pending: dict[Future[dict[str, Any]], str] = {
@@ -103,7 +103,7 @@ def run_batch(
             while pending and (done := _next(finished)) is not None:
                 item_name = pending.pop(done)
                 _collect(batch, item_name, done)
-                say(f"{item_name}: done")
+                report(f"{item_name}: done")
             if pending:
                 watch.stop.set()
                 batch.interrupted = True
@@ -130,9 +130,10 @@ def _on_cluster(
     from densecrf.large.engines import run_tasks
 
     batch = Batch()
-    size = max(1, min(LARGEST_TASK, len(items) // (4 * max(1, len(client.nthreads())))))
+    threads = max(1, sum(client.nthreads().values()))
+    size = max(1, min(LARGEST_TASK, len(items) // (4 * threads)))
     tasks = [(work, items[first : first + size]) for first in range(0, len(items), size)]
-    with progress_bar("images", progress) as tell:
+    with progress_bar("images", progress) as advance:
         try:
             for number, answers in run_tasks(_some, tasks, client, "images"):
                 for item, (result, failure) in zip(tasks[number][1], answers, strict=True):
@@ -140,7 +141,7 @@ def _on_cluster(
                         batch.results[name(item)] = result
                     else:
                         batch.failures[name(item)] = failure
-                tell(len(batch.results) + len(batch.failures), len(items), "")
+                advance(len(batch.results) + len(batch.failures), len(items), "")
         except KeyboardInterrupt:
             batch.interrupted = True
     return batch.ordered([name(item) for item in items])

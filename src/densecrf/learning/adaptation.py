@@ -91,7 +91,7 @@ def adapt(
 
 @dataclass(frozen=True)
 class Seen:
-    """What a network's output on one image tells of its labels.
+    """Statistics of a network's output on one image, per label.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ class Seen:
 
 
 def look_at(crf: DenseCRF, threads: int = 0) -> Seen:
-    """Return what an image tells; its model is `unadapted`."""
+    """Return the statistics of an image; its model is `unadapted`."""
     best, second = np.partition(crf.unary, 1, axis=0)[:2]
     ahead = np.bincount(crf.unary.argmin(0), second - best, minlength=crf.n_labels)
     evidence = ahead.astype(np.float64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from densecrf.deadline import on_interrupt
 from densecrf.learning.examples import Example, make_examples, reduced
 from densecrf.learning.held_out import held_out
-from densecrf.learning.oracle import Oracle, Stopped
+from densecrf.learning.oracle import ClusterOracle, Oracle, Stopped
 from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
 from densecrf.presets import Model, get_model
 from densecrf.validation import (
@@ -48,6 +48,7 @@ def fit(
     jobs: int = 1,
     threads: int | None = None,
     device: Any = None,
+    client: Any = None,
     report: Report | None = None,
 ) -> Model:
     """Learn kernel weights, label costs and a label prior from labelled images.
@@ -80,6 +81,9 @@ def fit(
         Images at a time, and threads for each.
     device : optional
         As for `densecrf.DenseCRF.solve`.
+    client : dask.distributed.Client, optional
+        Whose workers run the images, one thread each unless `threads` says otherwise; the learned
+        model is the same.
     report : callable, optional
         Told (stage, passes, objective, lower bound) after each pass, and for the stage "search"
         (models tried, accuracy and IoU of the last one).
@@ -105,6 +109,7 @@ def fit(
         jobs=jobs,
         threads=threads,
         device=device,
+        client=client,
         report=report,
     )
 
@@ -123,6 +128,7 @@ def fit_examples(
     jobs: int = 1,
     threads: int | None = None,
     device: Any = None,
+    client: Any = None,
     report: Report | None = None,
     journal: Journal | None = None,
 ) -> Model:
@@ -134,7 +140,9 @@ def fit_examples(
         The images, and the number of labels.
     journal : Journal, optional
         Keeps the oracle's answers, so that an interrupted run goes on.
-    model, strength, folds, tolerance, max_passes, gap, reduce, jobs, threads, device, report
+    model, strength, folds, tolerance, max_passes, gap, reduce, jobs, threads, device
+        As for `fit`.
+    client, report
         As for `fit`.
     """
     check_positive("strength", strength)
@@ -153,6 +161,12 @@ def fit_examples(
     losses = class_weights(examples, range(len(examples)), labels)
     stop = threading.Event()
     oracle = Oracle(losses, threads, device, stop=stop)
+    if client is not None:
+        if device is not None:
+            raise ArgumentError("device", device, "workers of a cluster learn on processors")
+        own = 1 if threads is None else threads
+        oracle = ClusterOracle(losses, own, stop=stop, client=client)
+        jobs = max(jobs, 2 * sum(client.nthreads().values()))
     data = TrainingSet(examples, labels, settings, oracle, jobs, journal)
     made: list[tuple[Stage, Learned]] = []
     models = {"start": start}

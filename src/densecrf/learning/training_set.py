@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from densecrf.experiments.metrics import accuracy, confusion_matrix, mean_iou
+from densecrf.experiments.metrics import accuracy, mean_iou
 from densecrf.label_prior import label_shares
-from densecrf.learning.adaptation import Seen, look_at, unadapted
+from densecrf.learning.adaptation import Seen, unadapted
 from densecrf.learning.journal import Journal, digest
 from densecrf.learning.large_margin import Learned, learn
 from densecrf.learning.oracle import Oracle, Task
@@ -158,32 +158,24 @@ class TrainingSet:
 
     def _confusion(self, number: int, model: Model) -> npt.NDArray[np.int64]:
         example = self.examples[number]
-        given = example.load()
-
-        def work() -> list[list[int]]:
-            labels = self.oracle.solve(model.crf(*given)).labels
-            counts: list[list[int]] = confusion_matrix(
-                labels, example.truth, self.labels, void=-1
-            ).tolist()
-            return counts
-
+        work = partial(self.oracle.confusion, example, model, self.labels)
         if self.journal is None:
             return np.array(work())
-        question = digest(repr(replace(model, provenance={})), *given, example.truth)
+        question = digest(repr(replace(model, provenance={})), *example.load(), example.truth)
         return np.array(self.journal.answer(question, work))
 
     def _look(self, model: Model) -> list[Seen]:
-        """Return what all images tell with a model's kernels."""
+        """Return the statistics of all images with a model's kernels."""
         plain = unadapted(model)
         key = repr(plain)
         if key not in self._seen:
             self._seen[key] = self._each(
-                lambda n: look_at(plain.crf(*self.examples[n].load())), self.all
+                lambda n: self.oracle.look(self.examples[n], plain), self.all
             )
         return self._seen[key]
 
     def _task(self, number: int, start: Model) -> Task:
-        """Return an image with its void pixels filled by the start, which knows no other image."""
+        """Return an image with its void pixels filled by the start, apart from the others."""
         example = self.examples[number]
         unary, _ = example.load()
         shares = label_shares(unary.reshape(len(unary), -1))
