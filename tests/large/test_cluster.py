@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -126,6 +127,15 @@ def test_arrays_in_memory_do_not_travel(cluster):
         refine(image, p, **OPTIONS, client=cluster)
 
 
+def test_tiles_that_no_worker_can_hold_are_refused(tmp_path, cluster):
+    shape = (4000, 4000)
+    np.lib.format.open_memmap(tmp_path / "image.npy", "w+", np.uint8, (*shape, 3))
+    np.lib.format.open_memmap(tmp_path / "p.npy", "w+", np.uint8, shape)
+    inputs = (tmp_path / "image.npy", tmp_path / "p.npy")
+    with pytest.raises(ValueError, match=r"tile.*needs 2\..* GiB at least, and workers have 1\.0"):
+        refine(*inputs, n_labels=3, tile=4000, client=cluster)
+
+
 @pytest.fixture
 def scheduler(tmp_path):
     """A scheduler and a worker, processes of their own."""
@@ -172,6 +182,26 @@ def test_a_killed_scheduler_is_named_and_the_run_goes_on(tmp_path, inputs, sched
     np.testing.assert_array_equal(np.load(out), refine(*inputs, **OPTIONS).labels)
     assert made[0][0] == "iterates-0"
     assert made[0][1] > 2
+
+
+TOGETHER = threading.Barrier(4)
+
+
+def meet():
+    TOGETHER.wait(60)
+
+
+def test_all_threads_are_busy_those_that_come_later_too(monkeypatch):
+    monkeypatch.setattr(engines, "CHECK", 0.1)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, dashboard_address=None, processes=False
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        found = engines.run_tasks(meet, [()] * 8, client, "meet")
+        local.scale(2)
+        assert sorted(number for number, _ in found) == list(range(8))
 
 
 def test_many_images_in_batches(tmp_path, cluster):

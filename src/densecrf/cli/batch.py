@@ -154,7 +154,8 @@ def _on_cluster(
     from densecrf.large.engines import run_tasks
 
     batch = Batch()
-    size = max(1, min(LARGEST_TASK, len(items) // (4 * max(1, len(client.nthreads())))))
+    threads = max(1, sum(client.nthreads().values()))
+    size = max(1, min(LARGEST_TASK, len(items) // (4 * threads)))
     tasks = [(work, items[first : first + size]) for first in range(0, len(items), size)]
     with progress_bar("images", progress) as advance:
         try:

@@ -1,5 +1,6 @@
 """Who runs the tasks: this process, or the workers of a Dask cluster."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import islice
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 __all__ = ["run_tasks"]
 
 RETRIES = 3  # of a task that raises an OSError: a network file system may recover
-DEATHS = 30  # of workers, for each task, before it is held responsible
+DEATHS = 8  # times that Dask gives a task up, after four workers, before it is held responsible
 
 PATIENCE = 600  # seconds without any worker
 CHECK = 5  # seconds without any answer before workers are counted
@@ -63,13 +64,17 @@ class _Distributed:
         self.numbers: dict[str, int] = {}
         self.failed: dict[int, int] = {}
         self.patience, self.seen = PATIENCE, monotonic()  # when there were workers
+        self.threads, self.counted = 0, -math.inf
 
     def run(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """Yield answers, in the order in which they come."""
         left = iter(enumerate(arguments))
-        ahead = max(2, 2 * len(self.client.nthreads()))  # enough to keep workers busy
-        running = {self.submit(*each) for each in islice(left, ahead)}
-        while running:
+        running: set[Any] = set()
+        while True:
+            room = max(0, self.ahead() - len(running))
+            running |= {self.submit(*each) for each in islice(left, room)}
+            if not running:
+                return
             for future in self.done(running):
                 running.discard(future)
                 number = self.numbers.pop(future.key)
@@ -85,7 +90,13 @@ class _Distributed:
                     continue
                 del self.given[number]
                 yield number, answer
-                running |= {self.submit(*each) for each in islice(left, 1)}
+
+    def ahead(self) -> int:
+        """Return how many tasks keep all workers busy; these come and go."""
+        if monotonic() - self.counted > CHECK:
+            self.counted = monotonic()
+            self.threads = sum(self.client.nthreads().values())
+        return max(2, 2 * self.threads)
 
     def done(self, running: set[Any]) -> list[Any]:
         """Wait for tasks that have ended; where no worker comes for long, warn."""
@@ -140,6 +151,6 @@ class _Distributed:
                 raise error
         elif self.failed[number] > DEATHS:
             raise RuntimeError(
-                f"{self.name}, task {number}: {DEATHS} workers died at it; give workers more "
-                "memory, or smaller tiles. What is finished is kept: run again to go on"
+                f"{self.name}, task {number}: one worker after the other died at it; give workers "
+                "more memory, or smaller tiles. What is finished is kept: run again to go on"
             ) from error
