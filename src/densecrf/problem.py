@@ -9,6 +9,7 @@ from densecrf.filters.base import Levels
 from densecrf.native import core
 from densecrf.pairwise import Pairwise
 from densecrf.problem_base import Calls, Moves, ProblemBase
+from densecrf.problem_steps import QuadraticStep
 from densecrf.validation import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -208,6 +209,31 @@ class Problem(ProblemBase):
         given = (_floats(array) for array in (r, v, step, self.lipschitz, previous))
         bound, value, uphill = core().descend(self.unary, *given, y, self.threads)
         return y, bound, value, uphill
+
+    def quadratic_step(
+        self,
+        y: FloatArray,
+        strength: FloatArray,
+        c: FloatArray | None = None,
+        before: FloatArray | None = None,
+        share: float = 0.0,
+    ) -> QuadraticStep:
+        """Take a projected gradient step of the quadratic relaxation; see `ProblemBase`."""
+        if not self.potts or self.pairwise.lattice_sum is None:
+            return super().quadratic_step(y, strength, c, before, share)
+        self.calls.plain += 1
+        out = np.empty_like(self.unary)
+        sums = self.pairwise.quadratic_step(
+            self.unary,
+            _floats(y),
+            before=before,
+            share=share,
+            c=None if c is None else _floats(c),
+            strength=_floats(strength),
+            out=out,
+            threads=self.threads,
+        )
+        return QuadraticStep(out, *sums)
 
     def unary_marginals(self) -> FloatArray:
         """Return softmax(-unary), the marginals without pairwise terms."""
