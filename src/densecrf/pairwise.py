@@ -130,7 +130,7 @@ class Pairwise:
     ) -> tuple[float, float, float]:
         """Take a projected gradient step of the Potts model's quadratic relaxation, by lattices.
 
-        Returns what `ProblemSteps.quadratic_step` does beside the point.
+        Returns what `ProblemBase.quadratic_step` does beside the point.
         """
         objective, uphill, moved = self.lattice_sum.quadratic_step(
             phi, y, own=self.diagonal, **given

@@ -8,8 +8,7 @@ from densecrf import projections
 from densecrf.filters.base import Levels
 from densecrf.native import core
 from densecrf.pairwise import Pairwise
-from densecrf.problem_base import Calls, Moves, ProblemBase
-from densecrf.problem_steps import QuadraticStep
+from densecrf.problem_base import Calls, Moves, ProblemBase, QuadraticStep
 from densecrf.validation import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -193,6 +192,13 @@ class Problem(ProblemBase):
     def project(self, z: FloatArray) -> FloatArray:
         """Return the nearest point in the product of simplices."""
         return projections.simplex(z, threads=self.threads)
+
+    def projected_step(self, centre: FloatArray, r: FloatArray, step: float) -> FloatArray:
+        """Return the projection of a gradient step; see `ProblemBase.projected_step`."""
+        out, steps = np.empty_like(self.unary), np.full(self.n, step, np.float32)
+        given = (_floats(r), _floats(centre), steps, steps, _floats(centre))
+        core().descend(self.unary, *given, out, self.threads)
+        return out
 
     def descend(
         self,

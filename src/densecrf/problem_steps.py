@@ -18,7 +18,7 @@ from densecrf.compatibility import LabelTree
 from densecrf.filters.base import Levels, ordered_by_ramps
 from densecrf.projections import compressed
 
-__all__ = ["Calls", "Moves", "ProblemSteps", "QuadraticStep"]
+__all__ = ["Calls", "Moves", "ProblemSteps"]
 
 
 @dataclass
@@ -48,27 +48,6 @@ class Moves(NamedTuple):
     gain: Any
     movers: int
     energy: float
-
-
-class QuadraticStep(NamedTuple):
-    """A projected gradient step of the quadratic relaxation.
-
-    Attributes
-    ----------
-    y : array, (labels, n)
-        Where it ends.
-    objective : float
-        The objective at the point where the gradient was taken.
-    uphill : float
-        Positive where the move from the last point goes against the step.
-    moved : float
-        The sum of the absolute differences from the last point.
-    """
-
-    y: Any
-    objective: float
-    uphill: float
-    moved: float
 
 
 class ProblemSteps(ABC):
@@ -293,26 +272,6 @@ class ProblemSteps(ABC):
         :math:`\langle s(v - y), y - \text{previous}\rangle` with the Lipschitz constants s, which
         is positive where the last move points uphill. With `in_place`, y may take the memory of r.
         """
-
-    def quadratic_step(
-        self, y: Any, strength: Any, c: Any = None, before: Any = None, share: float = 0.0
-    ) -> QuadraticStep:
-        r"""Take a projected gradient step of :math:`F(y) + \tfrac12\langle y, cy\rangle`.
-
-        F is that of `densecrf.solvers.quadratic`. The step is taken at the extrapolated point
-        v = y + share · (y - before), brought back into the simplices by cutting off what is
-        negative; its length at each pixel is 1 / `strength`; `c` (n,) is None for zeros.
-        """
-        v = y
-        if before is not None:
-            v = self.xp.clip(self.extrapolate(y, before, share), 0, None)
-            v = v / v.sum(0)
-        r = self.messages(v)
-        if c is not None:
-            r = r + c * v
-        moved, _, along, uphill = self.descend(v, r, 1 / strength, y)
-        objective = 0.5 * (self.inner(self.unary, v) + along)
-        return QuadraticStep(moved, objective, uphill, self.difference(moved, y)[0])
 
     @abstractmethod
     def unary_marginals(self) -> Any:
