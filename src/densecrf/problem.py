@@ -261,8 +261,8 @@ class Problem(ProblemBase):
 
     def extrapolate(self, y: FloatArray, previous: FloatArray, share: float) -> FloatArray:
         """Return `y` + `share` · (`y` - `previous`)."""
-        out = np.empty_like(y)
-        core().extrapolate(y, previous, share, out, self.threads)
+        out = np.empty(y.shape, np.float32)
+        core().extrapolate(_floats(y), _floats(previous), share, out, self.threads)
         return out
 
     def argmax(self, y: FloatArray) -> IntArray:
