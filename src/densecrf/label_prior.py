@@ -95,7 +95,7 @@ def label_shares(unary: FloatArray) -> npt.NDArray[np.float64]:
     Parameters
     ----------
     unary : ndarray, (labels, n)
-        Energies; pixels where all are alike say nothing.
+        Energies; pixels where all are alike carry no information.
 
     Examples
     --------

@@ -378,7 +378,7 @@ class DenseCRF:
         return model_html(self)
 
     def __repr__(self) -> str:
-        """Say what the model is."""
+        """Describe the model."""
         grid = " × ".join(map(str, self.shape))
         names = ", ".join(type(kernel).__name__ for kernel in self.kernels) or "no kernels"
         return f"DenseCRF({self.n_labels} labels, {grid} pixels, {names}, {self.normalization})"

@@ -31,7 +31,7 @@ def core() -> ModuleType:
 
 
 def _remedy(error: ImportError) -> str:
-    """Say why the compiled core could not be loaded and how to get it."""
+    """Explain why the compiled core could not be loaded and how to get it."""
     if isinstance(error, ModuleNotFoundError) and error.name == "densecrf._native":
         return (
             "densecrf's compiled core (densecrf._native) is not installed. Install the package "

@@ -68,7 +68,7 @@ class Trace:
     current_energy : list of float
         Energy of this iteration's labelling.
     relaxed : list of float or None
-        The relaxation's objective, where the method knows it.
+        The relaxation's objective, where the method computes it.
     lower_bound : list of float or None
         The best bound so far, where the method has one: estimates in single precision but for the
         last, which is the result's.
@@ -128,7 +128,7 @@ class Result:
     declared : dict or None
         Of a loaded result with a dual point: what declared its energy, beside the arrays.
     info : dict
-        What the method has to say of itself (for example the labels and pixels that it kept).
+        What the method reports of its run (for example the labels and pixels that it kept).
     """
 
     labels: npt.NDArray[np.int64]
@@ -150,7 +150,7 @@ class Result:
 
     @cached_property
     def changes(self) -> Changes:
-        """How the labelling differs from what the unaries alone say."""
+        """How the labelling differs from the argmin of the unaries."""
         if self.crf is None:
             raise ArgumentError("result", ..., "has no model to compare with; solve it again")
         return compare(given_unary(self.crf), self.labels)

@@ -261,7 +261,7 @@ class Incumbent:
 
 
 class Pace:
-    """Tells when the gap between the best energy and a method's bound has stopped halving.
+    """Decides when the gap between the best energy and a method's bound has stopped halving.
 
     Parameters
     ----------

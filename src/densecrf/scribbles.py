@@ -86,7 +86,7 @@ def scribble_unary(
     present = np.unique(index[~free])
     channels, drawn = picture.shape[-1], np.where(free, -1, index)
     histograms = [_histogram(bins[drawn == label], channels) for label in present]
-    some = np.stack(histograms) + 1e-12  # colours that no stroke has seen tell nothing
+    some = np.stack(histograms) + 1e-12  # colours under no stroke are uninformative
     costs = -np.log(certainty * some / some.sum(0) + (1 - certainty) / len(present))
     unary = np.full((count, *free.shape), FORBIDDEN, np.float32)
     unary[present] = costs.astype(np.float32).take(bins, axis=1)

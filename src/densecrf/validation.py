@@ -68,7 +68,7 @@ def mention(name: str, value: Any = ...) -> str:
 
 
 class _Argument(Exception):  # noqa: N818 - a base of a warning, too
-    """What `ArgumentError` and `ArgumentWarning` say."""
+    """The contents of an `ArgumentError` or `ArgumentWarning`."""
 
     def __init__(self, name: str, value: Any, remedy: str) -> None:
         super().__init__(name, value, remedy)
@@ -94,7 +94,7 @@ class _Argument(Exception):  # noqa: N818 - a base of a warning, too
         Parameters
         ----------
         spell : callable
-            Takes the name of an argument and its value as Python writes it, "" where none is said.
+            Takes the name of an argument and its value as Python writes it, "" where none is given.
         """
         head = "" if self.value is ... else _shown(self.value)
         return f"{spell(self.name, head)}: {self._spelled(spell)}"
@@ -105,7 +105,7 @@ class _Argument(Exception):  # noqa: N818 - a base of a warning, too
         return "".join(parts)
 
     def __str__(self) -> str:
-        """Say it to a caller of the Python interface."""
+        """Return the message for a caller of the Python interface."""
         head = self.name if self.value is ... else f"{self.name}={_shown(self.value)}"
         return f"{head}: {self.remedy}"
 
@@ -159,7 +159,7 @@ def _shown(value: Any) -> str:
 
 
 def as_real_array(name: str, value: Any, *, ndim: int | None = None) -> npt.NDArray[Any]:
-    """Return `value` as an array of real numbers, or say why it is none."""
+    """Return `value` as an array of real numbers, or raise an error."""
     try:
         array = _shared(name, value) if hasattr(value, "__dlpack__") else np.asarray(value)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
@@ -273,7 +273,7 @@ def check_fits(name: str, shape: Sequence[int]) -> None:
 
 @cache
 def physical_memory() -> int | None:
-    """Return the bytes of memory of this machine, where the system tells."""
+    """Return the bytes of memory of this machine, where the system reports it."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

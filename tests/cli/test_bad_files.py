@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from command_line import COLORS, TRUTH, H, L, W, densecrf, probabilities, said
-from densecrf import DenseCRF
 from densecrf.io import read_labels, write_labels
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="no pipes and devices as files")
@@ -173,23 +172,6 @@ def test_a_device_is_passed_on(folder):
     wrong = densecrf(*source, "--device", "abacus")
     assert wrong.exit_code == 1
     assert "abacus" in said(wrong)
-
-
-def test_several_devices_take_images_in_turn(folder, monkeypatch):
-    pytest.importorskip("torch")
-    used = []
-    solve = DenseCRF.solve
-
-    def noted(self, *given, device, **keywords):
-        used.append(device)
-        return solve(self, *given, device=device, **keywords)
-
-    monkeypatch.setattr(DenseCRF, "solve", noted)
-    run = densecrf("segment", "images", "--probs", "probs", "--json", "--device", "cpu, cpu:0")
-    results = json.loads(run.stdout)["results"]
-    assert len(results) == len(used)
-    assert {"cpu", "cpu:0"} == set(used)
-    assert abs(used.count("cpu") - used.count("cpu:0")) <= 1
 
 
 def test_damaged_files_are_listed_with_a_reason(folder):

@@ -17,9 +17,17 @@ pytest.importorskip("rich")
 from densecrf.cli.batch import Interrupted, Watch, run_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from densecrf.cli.batch import Batch
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> Iterator[None]:
+    """Undo what a shell does to its background jobs, which ignore Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def run(work: Callable[[int, Watch], dict[str, Any]], items: int = 20, jobs: int = 1) -> Batch:
@@ -45,7 +53,6 @@ def test_results_come_in_the_order_of_the_items_and_failures_apart() -> None:
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_first_interrupt_is_noted_and_not_raised(jobs: int) -> None:
     """Raised among the locks of futures, it would leave threads waiting for ever."""
-    before = signal.getsignal(signal.SIGINT)
     during = []
 
     def work(item: int, watch: Watch) -> dict[str, Any]:
@@ -64,7 +71,7 @@ def test_first_interrupt_is_noted_and_not_raised(jobs: int) -> None:
     assert list(batch.results) == ["0", "1", "2", "3"]  # what was under way is kept
     assert not batch.failures
     assert signal.default_int_handler not in during
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
@@ -75,10 +82,9 @@ def test_second_interrupt_is_raised() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         return {}
 
-    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         run(work, 1)
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_runs_outside_the_main_thread() -> None:

@@ -3,19 +3,25 @@
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from densecrf import refine_many
+from densecrf.cli.app import app
 from densecrf.experiments.records import RecordStore
 from densecrf.experiments.runner import make_plan, run
 from densecrf.io import Dataset
 from densecrf.large import engines, refine
+from densecrf.presets import read_model
 from large_scenes import MODEL, crowd
 from tiny_dataset import make_dataset
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 
@@ -95,34 +101,120 @@ def test_twenty_workers_killed_at_random(tmp_path, cluster):
     assert (result.energy, result.lower_bound) == (alone.energy, alone.lower_bound)
 
 
+def test_workers_that_the_cluster_gave_up_are_asked_for_again(tmp_path, inputs, monkeypatch):
+    monkeypatch.setattr(engines, "CHECK", 0.5)
+    killed, out = [], tmp_path / "labels.npy"
+
+    def kill(stage, done, count):
+        if not killed:
+            killed.extend(client.run(os.getpid).values())
+            os.kill(killed[0], signal.SIGKILL)
+
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1ms"}),
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=":0", processes=True
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        refine(*inputs, **OPTIONS, out=out, client=client, progress=kill)
+    np.testing.assert_array_equal(np.load(out), refine(*inputs, **OPTIONS).labels)
+
+
 def test_arrays_in_memory_do_not_travel(cluster):
     image, p = crowd()
     with pytest.raises(ValueError, match=r"image.*workers.*path"):
         refine(image, p, **OPTIONS, client=cluster)
 
 
-def test_a_lost_scheduler_is_named_and_the_run_goes_on(tmp_path, inputs):
-    out = tmp_path / "labels.npy"
-    local = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=":0", processes=True
-    )
-    client = distributed.Client(local, timeout=2)
-    closed = []
+def test_tiles_that_no_worker_can_hold_are_refused(tmp_path, cluster):
+    shape = (4000, 4000)
+    np.lib.format.open_memmap(tmp_path / "image.npy", "w+", np.uint8, (*shape, 3))
+    np.lib.format.open_memmap(tmp_path / "p.npy", "w+", np.uint8, shape)
+    inputs = (tmp_path / "image.npy", tmp_path / "p.npy")
+    with pytest.raises(ValueError, match=r"tile.*needs 2\..* GiB at least, and workers have 1\.0"):
+        refine(*inputs, n_labels=3, tile=4000, client=cluster)
 
-    def close(stage, done, count):
-        if stage == "iterates-0" and not closed:
-            closed.append(stage)
-            ending = threading.Thread(target=local.close)
-            ending.start()
-            ending.join()
+
+@pytest.fixture
+def scheduler(tmp_path):
+    """A scheduler and a worker, processes of their own."""
+    file = tmp_path / "scheduler.json"
+    command = [sys.executable, "-m", "distributed.cli.dask_"]
+    options = ["--scheduler-file", str(file)]
+    started = []
+
+    def start(name, *more):
+        started.append(
+            subprocess.Popen(
+                [*command[:-1], command[-1] + name, *options, *more],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        )
+
+    try:
+        start("scheduler", "--port", "0", "--dashboard-address", ":0")
+        start("worker", "--nthreads", "1", "--dashboard-address", ":0", "--death-timeout", "60")
+        with distributed.Client(scheduler_file=str(file), timeout=60) as client:
+            client.wait_for_workers(1, timeout=60)
+            yield client, started[0]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_killed_scheduler_is_named_and_the_run_goes_on(tmp_path, inputs, scheduler):
+    client, process = scheduler
+    out, made = tmp_path / "labels.npy", []
+
+    def kill(stage, done, count):
+        if stage == "iterates-0" and done == 2:
+            process.kill()
+            process.wait()
 
     with pytest.raises(ConnectionError, match="what is finished is kept"):
-        refine(*inputs, **OPTIONS, out=out, client=client, progress=close)
-    client.close()
-    made = []
-    refine(*inputs, **OPTIONS, out=out, progress=lambda stage, *_: made.append(stage))
+        refine(*inputs, **OPTIONS, out=out, client=client, progress=kill)
+    assert not out.exists()
+    assert len(list((tmp_path / "labels.npy.parts/records/iterates-0").iterdir())) >= 2
+    refine(*inputs, **OPTIONS, out=out, progress=lambda stage, done, _: made.append((stage, done)))
     np.testing.assert_array_equal(np.load(out), refine(*inputs, **OPTIONS).labels)
-    assert "masses" not in made
+    assert made[0][0] == "iterates-0"
+    assert made[0][1] > 2
+
+
+TOGETHER = threading.Barrier(4)
+
+
+def meet():
+    TOGETHER.wait(60)
+
+
+def too_late():
+    raise TimeoutError("the file server does not answer")
+
+
+def test_a_task_that_fails_by_a_timeout_is_not_waited_for():
+    with (
+        distributed.LocalCluster(n_workers=1, dashboard_address=None, processes=False) as local,
+        distributed.Client(local) as client,
+        pytest.raises(TimeoutError, match="file server"),
+    ):
+        list(engines.run_tasks(too_late, [()], client, "late"))
+
+
+def test_all_threads_are_busy_those_that_come_later_too(monkeypatch):
+    monkeypatch.setattr(engines, "CHECK", 0.1)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, dashboard_address=None, processes=False
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        found = engines.run_tasks(meet, [()] * 8, client, "meet")
+        local.scale(2)
+        assert sorted(number for number, _ in found) == list(range(8))
 
 
 def test_many_images_in_batches(tmp_path, cluster):
@@ -143,6 +235,7 @@ def test_many_images_in_batches(tmp_path, cluster):
 
 def test_a_cluster_without_workers_does_not_wait_for_ever(inputs, monkeypatch):
     monkeypatch.setattr(engines, "PATIENCE", 1)
+    monkeypatch.setattr(engines, "CHECK", 0.5)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", processes=True) as local,
         distributed.Client(local) as client,
@@ -158,3 +251,16 @@ def test_an_evaluation_has_the_same_records(tmp_path, cluster):
     shared = run(plan, RecordStore(tmp_path / "shared"), client=cluster)
     assert not shared.failures
     assert [each.energy for each in shared.outcomes] == [each.energy for each in alone.outcomes]
+
+
+def test_the_same_model_is_learned(tmp_path, cluster):
+    data = make_dataset(tmp_path / "data")
+    address = cluster.scheduler.address
+    for name, more in (("alone", ()), ("shared", ("--scheduler", address))):
+        out = str(tmp_path / f"{name}.json")
+        options = ["--data", str(data), "--out", out, "--folds", "0", "--passes", "2", *more]
+        found = CliRunner().invoke(app, ["fit", *options])
+        assert found.exit_code == 0, found.output
+    alone, shared = (read_model(tmp_path / f"{name}.json") for name in ("alone", "shared"))
+    assert shared == alone
+    assert shared.provenance == alone.provenance

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from densecrf.solvers.dc_neg import dc_neg
 from densecrf.torch import DenseCRF, DenseCRFLoss, Lattice
 from densecrf.torch.autograd import barycentric, filtered, projected
 from densecrf.torch.one_step_gradient import final_step
@@ -151,6 +152,35 @@ def test_final_step_of_dc_neg_under_costs_that_are_not_definite(generator):
         change[label, pixel] = 1e-6
         ends = ((step(unary + change) - step(unary - change)) * direction).sum() / 2e-6
         torch.testing.assert_close(got[label, pixel], ends, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("costs", [None, [[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]])
+def test_final_step_of_dc_neg_is_the_methods_own(costs, generator):
+    """Finite differences of the method's next iterate have the gradient that is returned."""
+    features = torch.rand(12, 2, generator=generator, dtype=torch.float64)
+    unary = torch.rand(3, 12, generator=generator, dtype=torch.float64)
+    y = torch.softmax(-unary, 0)
+    matrix = None if costs is None else torch.tensor(costs, dtype=torch.float64)
+
+    def problem_of(unary):
+        return TorchProblem(unary, Pairwise([features], [2.0], unary), matrix)
+
+    def next_iterate(unary):
+        with torch.no_grad():
+            return next(dc_neg(problem_of(unary), y)).y
+
+    direction = torch.randn(3, 12, generator=generator, dtype=torch.float64)
+    given = unary.clone().requires_grad_()
+    stepped = final_step(problem_of(given), y, "dc-neg")
+    (got,) = torch.autograd.grad((stepped * direction).sum(), given)
+    expected = torch.empty_like(unary)
+    for place in range(unary.numel()):
+        change = torch.zeros_like(unary)
+        change.view(-1)[place] = 1e-7
+        apart = next_iterate(unary + change) - next_iterate(unary - change)
+        expected.view(-1)[place] = (apart * direction).sum() / 2e-7
+    assert expected.abs().sum() > 0
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("method", ["lp", "prox-lp"])

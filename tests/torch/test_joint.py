@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from densecrf.torch import DenseCRF, together
+from densecrf import deadline
+from densecrf.torch import DenseCRF, lattice, lockstep, module, pixelwise, together
 from densecrf.torch.dispatch import has_triton
+from densecrf.torch.joint import Joint
 from densecrf.torch.lockstep import Lockstep
 
 from .conftest import build_by_torch
@@ -28,37 +30,9 @@ def layer(**options):
     return DenseCRF(bilateral_sigma_xy=2.0, bilateral_sigma_color=80.0, **settings)
 
 
-def alone(crf, logits, images, **options):
-    """Solve each item by itself, by plain torch operations."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(together, "TOGETHER", 0)
-        results = [
-            crf.solve(logits=[x], image=[i], **options) for x, i in zip(logits, images, strict=True)
-        ]
-    return [getattr(r, name)[0] for name in ("energy", "lower_bound") for r in results]
-
-
 @pytest.fixture
 def built_by_torch(monkeypatch):
     build_by_torch(monkeypatch)
-
-
-@pytest.mark.parametrize("method", ["mf5", pytest.param("lp", marks=pytest.mark.slow)])
-def test_64_random_problems_have_the_same_answers_together(method, device, generator, request):
-    crf = layer()
-    logits, images = items(64, generator, device, most=2)
-    options = {"method": method, "gap": 0.0, "max_iterations": 1}
-    expected = alone(crf, logits, images, **options)
-    request.getfixturevalue("by_triton")
-    request.getfixturevalue("built_by_torch")
-    result = crf.solve(logits=logits, image=images, **options)
-    found = [*result.energy, *result.lower_bound]
-    assert [x is None for x in found] == [x is None for x in expected]
-    pairs = [(a, b) for a, b in zip(found, expected, strict=True) if b is not None]
-    for a, b in pairs:
-        assert a == pytest.approx(b, rel=1e-5, abs=1e-5)
-    for one, x in zip(result.labels, logits, strict=True):
-        assert one.shape == x.shape[1:]
 
 
 def test_together_and_one_by_one_make_the_same_steps(
@@ -113,6 +87,87 @@ def test_a_run_that_was_interrupted_ends_the_others():
 
     runs = [lambda most=most: run(most) for most in (1, 2, 9)]
     assert steps.run(runs, lambda answer: answer == "interrupted") == [1, "interrupted", -2]
+
+
+@pytest.fixture
+def coroutines(monkeypatch):
+    """All coroutines that are made."""
+    made, make = [], lockstep.greenlet
+    monkeypatch.setattr(lockstep, "greenlet", lambda call: made.append(make(call)) or made[-1])
+    return made
+
+
+def test_an_error_of_one_run_ends_all(coroutines):
+    steps = Lockstep()
+
+    def run(number):
+        while True:
+            number = steps.ask("step", lambda _, numbers: [n - 1 for n in numbers], number)
+            if number == 0:
+                raise MemoryError(number)
+
+    with pytest.raises(MemoryError):
+        steps.run([lambda n=n: run(n) for n in (7, 3, 5)])
+    assert [each.dead for each in coroutines] == [True] * 3
+
+
+@pytest.fixture
+def batch(device, by_triton, built_by_torch):
+    """Solve items together that take 4, 30 and 2 iterations; what is found must hold."""
+    logits, images = [], []
+    for seed, size in ((8, 3), (9, 3), (20, 2)):
+        own = torch.Generator().manual_seed(seed)
+        logits.append(torch.randn(3, size, generator=own).to(device))
+        torch.randn(3, 2, generator=own)
+        images.append(255 * torch.rand(1, size, generator=own).to(device))
+    with pytest.MonkeyPatch.context() as patch:
+        for each in (lattice, module, pixelwise):
+            patch.setattr(each, "use_triton", lambda *_: False)
+        optima = layer().solve(logits=logits, image=images, gap=0.0)
+
+    def solve(**limits):
+        result = layer().solve(logits=logits, image=images, gap=0.0, **limits)
+        for item, energy in enumerate(optima.energy):
+            assert result.energy[item] >= energy - 1e-6
+            assert result.iterations[item] >= 1
+            assert result.lower_bound[item] <= energy + 1e-6
+            assert result.labels[item].shape == logits[item].shape[1:]
+        return result
+
+    return solve
+
+
+def test_ctrl_c_among_items_ends_all_with_their_best(batch, coroutines, monkeypatch):
+    make, made = Joint.descend, []
+
+    def pressed(self, runs, asked):
+        made.append(len(runs))
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return make(self, runs, asked)
+
+    monkeypatch.setattr(Joint, "descend", pressed)
+    result = batch()
+    assert made[0] == 3
+    assert len(made) == 3
+    assert not result.converged[1]
+    assert all(each.dead for each in coroutines)
+
+
+def test_a_time_limit_among_items_ends_each_with_its_best(batch, coroutines, monkeypatch):
+    """The clock advances by one second with each step of all."""
+    make, clock = Joint.descend, [100.0]
+    monkeypatch.setattr(deadline, "perf_counter", lambda: clock[0])
+
+    def slow(self, runs, asked):
+        clock[0] += 1.0
+        return make(self, runs, asked)
+
+    monkeypatch.setattr(Joint, "descend", slow)
+    result = batch(time_limit=5.0)
+    assert clock[0] <= 105.0
+    assert not result.converged[1]
+    assert all(each.dead for each in coroutines)
 
 
 def test_late_steps_wait_for_the_others():

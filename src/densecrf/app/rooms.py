@@ -136,11 +136,11 @@ class Room:
     def join(self, connection: Connection) -> None:
         """Show a tab the document and the last answer."""
         self.connections.add(connection)
-        self.tell(connection)
+        self.send_document(connection)
         if self.last is not None:
             connection.put(self.last)
 
-    def tell(self, connection: Connection) -> None:
+    def send_document(self, connection: Connection) -> None:
         """Send a tab the whole document."""
         connection.put(
             {
@@ -229,7 +229,7 @@ class Room:
         if state == self._kept:
             return
         labels = self.picture.enlarged(answer[1])
-        with suppress(OSError, ValueError):  # as it is said of the strokes
+        with suppress(OSError, ValueError):  # as for the strokes
             await asyncio.to_thread(
                 self.store.save_labels, self.name, labels, self.document.palette
             )

@@ -34,7 +34,7 @@ def serve(
     port: int | None = None,
     browser: bool = True,
     file: Model | None = None,
-    say: Callable[[str], None] = print,
+    announce: Callable[[str], None] = print,
 ) -> None:
     """Serve until Ctrl-C.
 
@@ -48,7 +48,7 @@ def serve(
         Whether to open the page.
     file : Model, optional
         A further model to choose.
-    say : callable
+    announce : callable
         Prints the address.
     """
     check_host(host)
@@ -70,7 +70,7 @@ def serve(
             access_log=False,  # the token is in every path
             timeout_graceful_shutdown=3,
         )
-        say(url)
+        announce(url)
         if browser:
             webbrowser.open(url)
         uvicorn.Server(config).run(sockets=[listening])

@@ -183,7 +183,7 @@ async def _heard(
     elif kind == "edit" and room is not None:
         room.edit(connection, message.get("edit"))
     elif kind == "sync" and room is not None:
-        room.tell(connection)
+        room.send_document(connection)
     elif room is not None:
         connection.put({"type": "message", "level": "error", "text": f"unknown message {kind!r}"})
     return room

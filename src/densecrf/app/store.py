@@ -120,7 +120,7 @@ class Store:
         return self.state / f"{name}.json"
 
     def load(self, name: str, shape: tuple[int, ...]) -> tuple[Document, str | None]:
-        """Return an image's document, and what to tell the user where it could not be read.
+        """Return an image's document, and a notice for the user where it could not be read.
 
         A file that cannot be read is put aside, not overwritten.
         """

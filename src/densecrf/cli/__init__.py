@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line, or say what is missing."""
+    """Run the command line, or print what is missing."""
     try:
         from densecrf.cli.app import app
     except ImportError as error:
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def _give_up_output(error: OSError) -> None:
-    """Say why standard output could not be written, unless its reader has gone, and leave it."""
+    """Report why standard output could not be written, unless its reader has gone, and leave it."""
     if not isinstance(error, BrokenPipeError):
         reason = error.strerror or error
         print(f"Error: cannot write to standard output: {reason}", file=sys.stderr)

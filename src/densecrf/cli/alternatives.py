@@ -65,7 +65,7 @@ def alternatives(
     with (
         reporting_errors(),
         _processes(jobs) as pool,
-        progress_bar("images", not (quiet or as_json)) as tell,
+        progress_bar("images", not (quiet or as_json)) as advance,
     ):
         judge = Judge(
             dataset,
@@ -75,7 +75,7 @@ def alternatives(
             threads,
             device,
             pool,
-            tell,
+            advance,
         )
         more = [judge.adapted()]
         if fitted is not None:

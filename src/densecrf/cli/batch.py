@@ -1,16 +1,16 @@
 """Many images: several at once, progress and time left, failures kept apart, Ctrl-C."""
 
-import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import describe
+from densecrf.deadline import on_interrupt
 
 __all__ = ["Batch", "Interrupted", "Watch", "run_batch"]
 
@@ -24,18 +24,18 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
 
 @dataclass(frozen=True)
 class Watch:
-    """What work and the user say to each other.
+    """How work is told to stop, and reports how far it is.
 
     Attributes
     ----------
     stop : threading.Event
         Set when the user asks to stop.
-    say : callable
+    report : callable
         Shows a few words about how far the work is.
     """
 
     stop: threading.Event
-    say: Callable[[str], None]
+    report: Callable[[str], None]
 
 
 @dataclass
@@ -85,16 +85,16 @@ def run_batch(
         return _on_cluster(items, name, work, progress, client)
     batch = Batch()
     with (
-        progress_bar("images", progress) as tell,
+        progress_bar("images", progress) as advance,
         ThreadPoolExecutor(max_workers=jobs) as pool,
     ):
 
-        def say(text: str) -> None:
-            tell(len(batch.results) + len(batch.failures), len(items), text)
+        def report(text: str) -> None:
+            advance(len(batch.results) + len(batch.failures), len(items), text)
 
-        watch = Watch(threading.Event(), say)
+        watch = Watch(threading.Event(), report)
         finished: SimpleQueue[Future[dict[str, Any]] | None] = SimpleQueue()
-        with _on_interrupt(lambda: finished.put(None)):
+        with on_interrupt(lambda: finished.put(None)):
             pending: dict[Future[dict[str, Any]], str] = {
                 pool.submit(work, item, watch): name(item) for item in items
             }
@@ -103,7 +103,7 @@ def run_batch(
             while pending and (done := _next(finished)) is not None:
                 item_name = pending.pop(done)
                 _collect(batch, item_name, done)
-                say(f"{item_name}: done")
+                report(f"{item_name}: done")
             if pending:
                 watch.stop.set()
                 batch.interrupted = True
@@ -120,30 +120,6 @@ def _next(queue: "SimpleQueue[Item]") -> Item:
             return queue.get(timeout=0.2)  # a short wait keeps Ctrl-C prompt on every system
 
 
-@contextmanager
-def _on_interrupt(note: Callable[[], None]) -> Iterator[None]:
-    """Call `note` at the first Ctrl-C; only a second one raises KeyboardInterrupt.
-
-    Raised inside the locks of futures, it would leave them locked and their threads waiting. `note`
-    runs between two instructions of the main thread and must not wait for a lock either.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are for the main thread
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def handle(*_: Any) -> None:
-        signal.signal(signal.SIGINT, before)
-        note()
-
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _on_cluster(
     items: Sequence[Item],
     name: Callable[[Item], str],
@@ -154,9 +130,10 @@ def _on_cluster(
     from densecrf.large.engines import run_tasks
 
     batch = Batch()
-    size = max(1, min(LARGEST_TASK, len(items) // (4 * max(1, len(client.nthreads())))))
+    threads = max(1, sum(client.nthreads().values()))
+    size = max(1, min(LARGEST_TASK, len(items) // (4 * threads)))
     tasks = [(work, items[first : first + size]) for first in range(0, len(items), size)]
-    with progress_bar("images", progress) as tell:
+    with progress_bar("images", progress) as advance:
         try:
             for number, answers in run_tasks(_some, tasks, client, "images"):
                 for item, (result, failure) in zip(tasks[number][1], answers, strict=True):
@@ -164,7 +141,7 @@ def _on_cluster(
                         batch.results[name(item)] = result
                     else:
                         batch.failures[name(item)] = failure
-                tell(len(batch.results) + len(batch.failures), len(items), "")
+                advance(len(batch.results) + len(batch.failures), len(items), "")
         except KeyboardInterrupt:
             batch.interrupted = True
     return batch.ordered([name(item) for item in items])

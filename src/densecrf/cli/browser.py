@@ -58,11 +58,11 @@ def open_app(
         if target is not None and not store.listing():
             raise ValueError(f"{target}: no images here")
         file = None if model is None else read_model(model)
-        serve(store, host=host, port=port, browser=browser, file=file, say=_say)
+        serve(store, host=host, port=port, browser=browser, file=file, announce=_announce)
     except (OSError, ValueError) as error:
         raise fail(describe(error)) from error
 
 
-def _say(url: str) -> None:
+def _announce(url: str) -> None:
     console.print("The app is open at this address, until Ctrl-C:", highlight=False)
     typer.echo(url)

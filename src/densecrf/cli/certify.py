@@ -62,7 +62,7 @@ def certify(
     model: o.ModelOptions,
     as_json: o.Json = False,
 ) -> None:
-    """Say how far from the global optimum a labelling is at most, whoever made it.
+    """Print how far from the global optimum a labelling is at most, whoever made it.
 
     Pixels of --labels that are void (255, or --void) are given the labels of lowest energy found
     for them, all others being kept; what is judged is the labelling so completed.
@@ -89,9 +89,9 @@ def certify(
     if save is not None:
         check_outputs([(save, image)], [*job.files, labels], "give another name to --save")
     try:
-        with collecting_warnings() as heard_here, progress_bar("bound", not as_json) as tell:
-            tell(0, None, image.name)
-            with heard_here() as heard:
+        with collecting_warnings() as collect, progress_bar("bound", not as_json) as advance:
+            advance(0, None, image.name)
+            with collect() as collected:
                 crf = load(job, model).crf
                 judged, void = _completed(crf, read_labelling(labels, model.palette), model.void)
                 certificate = certify_labels(crf, judged, budget=budget)
@@ -100,14 +100,16 @@ def certify(
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
     if void:
-        heard.append(f"{void} void pixels were given the labels of lowest energy found for them")
-    print_notes(image.name, heard)
+        collected.append(
+            f"{void} void pixels were given the labels of lowest energy found for them"
+        )
+    print_notes(image.name, collected)
     if as_json:
         names = ("energy", "lower_bound", "gap", "better_energy", "excess", "calls", "seconds")
         numbers = {name: getattr(certificate, name) for name in names}
         numbers["proven_share"] = float(certificate.proven.mean())
         files = {"image": str(image), "labels": str(labels)}
-        print_json({**files, **numbers, "void_pixels": void, "warnings": heard})
+        print_json({**files, **numbers, "void_pixels": void, "warnings": collected})
     else:
         output.print(str(certificate), markup=False, soft_wrap=True)
 
@@ -117,7 +119,7 @@ def _verify(
 ) -> None:
     """Compute a certificate's numbers again; exit with 1 where they are not those it states."""
     try:
-        with collecting_warnings() as heard_here, heard_here() as heard:
+        with collecting_warnings() as collect, collect() as collected:
             crf = load(job, model).crf
             result = Result.load(path)
             found = result.verify(crf)
@@ -126,7 +128,7 @@ def _verify(
                 differ += _other_labels(crf, labels, result, model)
     except (OSError, ValueError, MemoryError, ImportError, CertificateError) as error:
         raise fail(describe(error)) from error
-    print_notes(job.image.name, heard)
+    print_notes(job.image.name, collected)
     if as_json:
         numbers = {"energy": found.energy, "lower_bound": found.lower_bound, "gap": found.gap}
         stated = {"energy": result.energy, "lower_bound": result.lower_bound, "gap": result.gap}
@@ -145,7 +147,7 @@ def _verify(
 
 
 def _other_labels(crf: DenseCRF, labels: Path, result: Result, model: o.ModelOptions) -> list[str]:
-    """Say where a labelling, void pixels aside, is not that of a certificate."""
+    """Report where a labelling, void pixels aside, is not that of a certificate."""
     given = read_labelling(labels, model.palette)
     if given.shape != crf.shape:
         return [f"{labels} has the shape {given.shape}, the image {crf.shape}"]
@@ -154,7 +156,7 @@ def _other_labels(crf: DenseCRF, labels: Path, result: Result, model: o.ModelOpt
 
 
 def _void(crf: DenseCRF, labels: npt.NDArray[Any], void: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Return where a labelling says nothing."""
+    """Return where a labelling is void."""
     return np.isin(labels, [value for value in void if value != 255 or crf.n_labels <= 255])
 
 
@@ -168,7 +170,7 @@ def _completed(
     count = len(crf.unary)
     empty = _void(crf, labels, void)
     if labels.shape != crf.shape or not empty.any() or empty.all():
-        return labels, 0  # the library says what is wrong with the first and the last
+        return labels, 0  # the library reports what is wrong with the first and the last
     known = np.where(empty, 0, labels)
     crf.check_labels(known)
     other = np.arange(count)[:, None] != known.reshape(1, -1)

@@ -70,18 +70,18 @@ def compare(
         check_outputs([(out, image)], [*job.files, params], "choose another --out")
     results: list[Result] = []
     try:
-        with collecting_warnings() as heard_here, progress_bar("methods", not as_json) as tell:
-            with heard_here() as heard:
+        with collecting_warnings() as collect, progress_bar("methods", not as_json) as advance:
+            with collect() as collected:
                 loaded = load(job, model)
             for method in chosen:
-                tell(len(results), len(chosen), method)
+                advance(len(results), len(chosen), method)
                 results.append(loaded.crf.solve(method, time_limit=time_limit, threads=threads))
         if out is not None:
             titled = [(_title(result), result.labels) for result in results]
             write_panel(out, loaded.image, titled, model.palette, image.name)
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
-    print_notes(image.name, heard)
+    print_notes(image.name, collected)
     if as_json:
         print_json({"image": str(image), "results": [result.to_dict() for result in results]})
     else:

@@ -66,8 +66,8 @@ def difference(
 
 
 def _run(plan: Plan, out: Path, title: str, quiet: bool) -> Run:
-    with reporting_errors(), progress_bar(title, not quiet) as tell:
-        done = run(plan, RecordStore(out / "records"), progress=tell)
+    with reporting_errors(), progress_bar(title, not quiet) as advance:
+        done = run(plan, RecordStore(out / "records"), progress=advance)
     if done.interrupted:
         console.print("[bold]Interrupted.[/] Run the same command again to go on.")
         raise typer.Exit(130)

@@ -137,7 +137,7 @@ def limits_of(options: Any) -> dict[str, Any]:
 
 
 def tell_picture(path: Path, as_json: bool, more: Mapping[str, Any]) -> None:
-    """Say where a picture is; to programs also what it shows."""
+    """Print where a picture is; to programs also what it shows."""
     if as_json:
         print_json({"picture": str(path), **more})
     else:

@@ -12,6 +12,7 @@ import typer
 from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
 from densecrf.cli.evaluation import open_dataset, progress_bar, reporting_errors
+from densecrf.cli.large import Scheduler, connected
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, output, percent, print_failures, print_json
 from densecrf.io import Dataset, ItemError
@@ -45,6 +46,7 @@ class FitOptions:
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Images at a time.", min=1)] = 1
     threads: o.Threads = None
     device: o.Device = None
+    scheduler: Scheduler = None
 
 
 @partial(o.with_options, keyword="chosen", declared=FitOptions, make=FitOptions)
@@ -111,11 +113,15 @@ def _learn(
     from densecrf.learning.fit import fit_examples
     from densecrf.learning.journal import Journal
 
-    with progress_bar("passes", progress) as tell:
+    with connected(chosen.scheduler) as client, progress_bar("passes", progress) as advance:
 
         def report(stage: str, passes: int, objective: float, bound: float) -> None:
-            told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
-            tell(passes, chosen.passes, told)
+            if stage.endswith("search"):
+                told = f"{stage}: accuracy {percent(objective)}, IoU {percent(bound)}"
+                advance(passes, None, told)
+            else:
+                told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
+                advance(passes, chosen.passes, told)
 
         return fit_examples(
             examples,
@@ -128,6 +134,7 @@ def _learn(
             jobs=chosen.jobs,
             threads=chosen.threads,
             device=chosen.device,
+            client=client,
             report=report,
             journal=Journal(journal),
         )

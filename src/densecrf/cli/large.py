@@ -104,7 +104,10 @@ def segment_large(
     )
     record = None if force else _done_before(labels, record_path, settings)
     if record is None:
-        with connected(scheduler) as client, progress_bar("tiles", not (quiet or as_json)) as tell:
+        with (
+            connected(scheduler) as client,
+            progress_bar("tiles", not (quiet or as_json)) as advance,
+        ):
             result = large.refine(
                 image,
                 known,
@@ -121,7 +124,7 @@ def segment_large(
                 **most,
                 threads=solver.threads,
                 client=client,
-                progress=lambda stage, done, count: tell(done, count, stage),
+                progress=lambda stage, done, count: advance(done, count, stage),
             )
         record = {**result.to_dict(), "files": {"labels": str(labels)}}
         write_json(record_path, {**record, "settings": settings})

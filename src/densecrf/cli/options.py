@@ -211,7 +211,7 @@ Device = Annotated[
     str | None,
     typer.Option(
         help="Where to solve: a device of PyTorch such as cpu or cuda; by default the compiled "
-        "core. `segment` takes several, as cuda:0,cuda:1, for images in turn.",
+        "core. `segment` takes several, as cuda:0,cuda:1, with a process for each.",
         rich_help_panel=SOLVER,
     ),
 ]
@@ -292,7 +292,7 @@ class ModelOptions:
         void: list[int] | None,
         **given: Any,
     ) -> "ModelOptions":
-        """Return what the options of `with_model` say."""
+        """Return the options of `with_model`."""
         numbers = {n: x for n in (*NUMBERS, "confidence") if (x := given.pop(n, None)) is not None}
         try:
             if params is None:

@@ -49,26 +49,26 @@ def collecting_warnings() -> Iterator[Callable[[], AbstractContextManager[list[s
     """Collect warnings in place of showing them.
 
     The yielded function returns a context whose value lists those of the calling thread in it. What
-    the library says of constant labellings is left out: commands say it in terms of their options.
+    the library warns of for constant labellings is left out: commands name their own options.
     """
     here = threading.local()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         text = describe(message) if isinstance(message, Warning) else message
-        heard: list[str] | None = getattr(here, "heard", None)
-        if heard is not None and text not in heard:
-            heard.append(text)
+        collected: list[str] | None = getattr(here, "collected", None)
+        if collected is not None and text not in collected:
+            collected.append(text)
 
     @contextmanager
-    def heard_here() -> Iterator[list[str]]:
-        here.heard = []
+    def collect() -> Iterator[list[str]]:
+        here.collected = []
         try:
-            yield here.heard
+            yield here.collected
         finally:
-            here.heard = None
+            here.collected = None
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.filterwarnings("ignore", ".*the constant labelling", UserWarning)
         warnings.showwarning = show
-        yield heard_here
+        yield collect

@@ -1,4 +1,4 @@
-"""What commands say: tables for people, JSON for programs, and a list of failures."""
+"""What commands print: tables for people, JSON for programs, and a list of failures."""
 
 import json
 import sys

@@ -64,10 +64,10 @@ def table(
     with (
         reporting_errors(),
         connected(scheduler) as client,
-        progress_bar("images", not (quiet or as_json)) as tell,
+        progress_bar("images", not (quiet or as_json)) as advance,
     ):
         records = RecordStore(out / "records")
-        done = run(plan, records, jobs=jobs, progress=tell, client=client)
+        done = run(plan, records, jobs=jobs, progress=advance, client=client)
     _finish(plan, done, out, stem, None if as_json else style)
 
 
@@ -149,8 +149,8 @@ def curves(
     variants = methods_study(plan.methods) if study == "methods" else STUDIES[study]
     stem = f"curves-{study}-{plan.protocol.name}-{plan.label}"
     chosen.check_outputs(plan, (out / f"{stem}{end}" for end in (".json", ".png", ".txt")))
-    with reporting_errors(), progress_bar("runs", not (quiet or as_json)) as tell:
-        found = measure_curves(plan, study, variants, RecordStore(out / "records"), tell)
+    with reporting_errors(), progress_bar("runs", not (quiet or as_json)) as advance:
+        found = measure_curves(plan, study, variants, RecordStore(out / "records"), advance)
         write_json(out / f"{stem}.json", [vars(curve) for curve in found])
         _write_picture(
             out / f"{stem}.png",
@@ -182,12 +182,12 @@ def speedup(
     stem = f"speedup-{image.stem}"
     written = [(out / f"{stem}{end}", image) for end in (".json", ".png", ".txt")]
     check_outputs(written, [image], "choose another --out")
-    with reporting_errors(), progress_bar("measurements", not (quiet or as_json)) as tell:
+    with reporting_errors(), progress_bar("measurements", not (quiet or as_json)) as advance:
         picture = read_image(image)
         if picture.ndim != 3:
             raise ValueError(f"{image}: is grey; the bilateral kernel needs a colour image")
         store = RecordStore(out / "records")
-        points = measure_speedup(picture, store, name=image.stem, repeats=repeats, progress=tell)
+        points = measure_speedup(picture, store, name=image.stem, repeats=repeats, progress=advance)
         height, width = picture.shape[:2]
         title = f"{image.stem} ({height} × {width}): times faster than divide and conquer"
         write_json(out / f"{stem}.json", [vars(point) for point in points])
@@ -222,10 +222,10 @@ def panel(
     plan = replace(chosen, images=images).plan()
     stem = f"panel-{plan.protocol.name}-{plan.label}"
     chosen.check_outputs(plan, (out / f"{stem}{end}" for end in (".png", ".txt")))
-    with reporting_errors(), progress_bar("images", not (quiet or as_json)) as tell:
+    with reporting_errors(), progress_bar("images", not (quiet or as_json)) as advance:
         _write_picture(
             out / f"{stem}.png",
-            draw_panel(plan, progress=tell),
+            draw_panel(plan, progress=advance),
             f"Protocol {plan.protocol.name}, parameters {plan.label}: energy and accuracy of each "
             "labelling; white pixels have no label with a score of 0.95.",
         )

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +13,11 @@ import numpy as np
 import typer
 
 from densecrf import __version__
+from densecrf.changes import warning_of_many
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Interrupted, Watch, run_batch
+from densecrf.cli.devices import OnDevices, listed
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
 from densecrf.cli.large import Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs
@@ -98,36 +101,48 @@ def segment(
         )
         return
     todo = find_jobs(images, Sources(probs, labels, scribbles), _earlier_results(out))
-    jobs = max(jobs, len(_devices(device)))
+    devices = listed(device)
+    jobs = max(jobs, len(devices))
+    if scheduler is not None and len(devices) > 1:
+        raise typer.BadParameter(f"--device {device}: with --scheduler, give one for all workers")
     per_image = threads or (max(1, core().available_threads() // jobs) if jobs > 1 else None)
     solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image, device)
     if out.suffix.lower() == ".png" and len(todo) > 1:
         raise typer.BadParameter(
             f"{out} is one file, but there are {len(todo)} images: give a folder"
         )
-    with collecting_warnings() as heard_here:
+    with collecting_warnings() as collect:
         by_image = model.chosen.label_costs == "image"
         if adapt or (adapt is None and by_image and len(todo) >= ENOUGH):
             shown = not (quiet or as_json)
-            found, _ = adapt_to(model, todo, jobs=jobs, progress=shown)
+            found, seen = adapt_to(model, todo, jobs=jobs, progress=shown)
+            if seen.interrupted:
+                raise typer.Exit(130)
             model = model if found is None else replace(model, chosen=found)
-        turns = {job.name: turn for turn, job in enumerate(todo)}
-        task = _Segment(model, solver, out, overlays, marginals, force, heard_here, turns)
+        task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0])
         task.check_outputs(todo)
-        with connected(scheduler) as client:
+        elsewhere = replace(task, collect=None)
+        with connected(scheduler) as client, ExitStack() as stack:
+            work: Callable[[Job, Watch], dict[str, Any]] = task if client is None else elsewhere
+            if len(devices) > 1:
+                places = islice(cycle(devices), jobs)
+                works = [replace(elsewhere, device=place) for place in places]
+                work = stack.enter_context(OnDevices(works))
             batch = run_batch(
                 todo,
                 lambda job: job.name,
-                task if client is None else replace(task, heard_here=None),
+                work,
                 jobs=jobs,
                 progress=not (quiet or as_json),
                 client=client,
             )
+    together = _over_all(batch.results)
     if as_json:
         results = [{"name": name, **record} for name, record in batch.results.items()]
-        print_json({"results": results, "failures": batch.failures})
+        print_json({"results": results, "failures": batch.failures, "warnings": together})
     elif not quiet:
         _print_results(batch.results)
+        print_notes("all images", together)
     print_failures(batch.failures, len(batch.results))
     if batch.interrupted:
         left = len(todo) - len(batch.results) - len(batch.failures)
@@ -151,9 +166,9 @@ class _Segment:
     marginals: bool
     force: bool
     #: Where this process collects warnings; None on workers, which do so themselves.
-    heard_here: Callable[[], AbstractContextManager[list[str]]] | None
-    #: The images' turns, by name: several devices are taken in turn.
-    turns: dict[str, int]
+    collect: Callable[[], AbstractContextManager[list[str]]] | None
+    #: Where it solves: one of those that the solver's options list.
+    device: str | None
 
     def check_outputs(self, jobs: list[Job]) -> None:
         """Refuse jobs that would write onto an input, or onto each other's files."""
@@ -172,10 +187,10 @@ class _Segment:
         paths = self._paths(job.name)
         if not self.force and (before := _done_before(paths, settings)) is not None:
             return {**before, "skipped": True}
-        watch.say(f"{job.name}: reading")
+        watch.report(f"{job.name}: reading")
         with ExitStack() as stack:
-            hearing = self.heard_here or stack.enter_context(collecting_warnings())
-            heard = stack.enter_context(hearing())
+            collect = self.collect or stack.enter_context(collecting_warnings())
+            collected = stack.enter_context(collect())
             loaded = load(job, self.model)
             result = self._solve(job, loaded, watch)
         # The record comes last: where it is, the other files are whole.
@@ -186,7 +201,7 @@ class _Segment:
             write_image(paths["overlay"], shown)
         if self.marginals:
             write_npz(paths["marginals"], {"marginals": result.marginals})
-        record = _record(result, heard)
+        record = _record(result, collected)
         files = {key: str(path) for key, path in paths.items()}
         write_json(paths["result"], {**record, "files": files, "settings": settings})
         return {**record, "files": files}
@@ -194,12 +209,10 @@ class _Segment:
     def _solve(self, job: Job, loaded: Loaded, watch: Watch) -> Result:
         def follow(so_far: Outcome) -> bool:
             proven = "" if so_far.gap is None else f", gap {percent(so_far.gap)}"
-            watch.say(f"{job.name}: iteration {so_far.iterations}{proven}")
+            watch.report(f"{job.name}: iteration {so_far.iterations}{proven}")
             return watch.stop.is_set()
 
-        devices = _devices(self.solver.device)
-        own = devices[self.turns[job.name] % len(devices)]
-        keywords = {**self.solver.keywords(), "device": own}
+        keywords = {**self.solver.keywords(), "device": self.device}
         result = loaded.crf.solve(self.solver.method, callback=follow, **keywords)
         if watch.stop.is_set():
             raise Interrupted
@@ -221,17 +234,6 @@ class _Segment:
         model = asdict(replace(self.model, params=None))  # whose numbers are in the others
         settings = {"version": __version__, "model": model, "solver": solver}
         return cast("dict[str, Any]", json.loads(json.dumps({**settings, "inputs": files})))
-
-
-def _devices(device: str | None) -> list[str | None]:
-    """Return the devices of an option that lists them.
-
-    Examples
-    --------
-    >>> _devices(None), _devices("cuda:0, cuda:1")
-    ([None], ['cuda:0', 'cuda:1'])
-    """
-    return [None] if device is None else [each.strip() for each in device.split(",")]
 
 
 def _digest(path: Path) -> str:
@@ -264,7 +266,7 @@ def _earlier_results(out: Path) -> set[Path]:
     return {path.with_suffix(end) for path in records for end in (".png", ".overlay.png")}
 
 
-def _record(result: Result, heard: list[str]) -> dict[str, Any]:
+def _record(result: Result, collected: list[str]) -> dict[str, Any]:
     labels, counts = np.unique(result.labels, return_counts=True)
     used = {str(label): int(count) for label, count in zip(labels, counts, strict=True)}
     label, constant = result.best_constant
@@ -272,13 +274,21 @@ def _record(result: Result, heard: list[str]) -> dict[str, Any]:
     cause = "the weights are too strong for what is known; lower --bilateral-weight and --weight"
     if constant < result.energy:
         better = f"{number(constant)}, below the {number(result.energy)} of {result.method}"
-        heard = [*heard, f"label {label} everywhere has energy {better}: {cause}"]
+        collected = [*collected, f"label {label} everywhere has energy {better}: {cause}"]
     elif len(used) == 1:
-        heard = [*heard, f"label {labels[0]} everywhere: {cause}"]
+        collected = [*collected, f"label {labels[0]} everywhere: {cause}"]
     elif suspicious := changes.warning():
-        heard = [*heard, describe(ArgumentWarning("labels", ..., suspicious))]
-    told = {"pixels_by_label": used, "changes": changes.to_dict(), "warnings": heard}
+        collected = [*collected, describe(ArgumentWarning("labels", ..., suspicious))]
+    told = {"pixels_by_label": used, "changes": changes.to_dict(), "warnings": collected}
     return {**result.to_dict(), **told}
+
+
+def _over_all(results: dict[str, dict[str, Any]]) -> list[str]:
+    """Return what is suspicious of all results together."""
+    found = [record["changes"] for record in results.values()]
+    areas = ([changes[name] for changes in found] for name in ("area_before", "area_after"))
+    suspicious = warning_of_many(*areas)
+    return [describe(ArgumentWarning("labels", ..., suspicious))] if suspicious else []
 
 
 def _print_results(results: dict[str, dict[str, Any]]) -> None:

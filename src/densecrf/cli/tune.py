@@ -153,13 +153,13 @@ def _search(target: "Target", out: Path, trials: int, workers: int, *, progress:
     from densecrf.experiments.tune import tune as search
 
     try:
-        with progress_bar("trials", progress) as tell:
+        with progress_bar("trials", progress) as advance:
             tuned = search(
                 target,
                 out.with_suffix(".sqlite"),
                 trials=trials,
                 workers=workers,
-                progress=lambda done, total, best: tell(
+                progress=lambda done, total, best: advance(
                     done, total, "" if best is None else f"best {100 * best:.2f} %"
                 ),
             )

@@ -121,7 +121,7 @@ class Comparison:
         return f"{table}\n{note}\n" if note else f"{table}\n"
 
     def note(self) -> str:
-        """Say how many images were compared, what the shares mean, and what was left out."""
+        """Describe how many images were compared, what the shares mean, and what was left out."""
         note = (
             f"{len(self.images)} images. Columns of methods: % of images where the row's energy "
             "is strictly lower."

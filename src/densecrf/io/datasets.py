@@ -250,7 +250,7 @@ def _folder_items(folder: Path, meta: _Meta, kind: Kind | None) -> dict[str, Ite
     scores = _by_stem(scores_in, _SCORE_SUFFIXES) if scores_in else {}
     labels_in = folder / "labels"
     labels = _by_stem(labels_in, _IMAGE_SUFFIXES)
-    # Names that only a split knows stay items, so that loading them names the missing file.
+    # Names that only a split lists stay items, so that loading them names the missing file.
     listed = [name for names in meta.splits.values() for name in names] if images else []
     return {
         name: Item(

@@ -54,7 +54,7 @@ def _pillow() -> ModuleType:
 
 
 def read_image(path: PathLike, *, page: int | None = None, native: bool = False) -> NDArray[Any]:
-    """Read a PNG, JPEG, BMP, TIFF or other image that Pillow knows.
+    """Read a PNG, JPEG, BMP, TIFF or other image that Pillow reads.
 
     Colour comes back as ``(H, W, 3)`` and grey as ``(H, W)``, in the pixel order of the file
     (orientation tags are not applied, so that the pixels fit score maps made from the same file).

@@ -160,7 +160,7 @@ class Palette:
         Raises
         ------
         ValueError
-            For colours that the palette does not know, naming the first, its place and how many.
+            For colours that are not in the palette, naming the first, its place and how many.
 
         Examples
         --------

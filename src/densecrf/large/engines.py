@@ -1,17 +1,20 @@
 """Who runs the tasks: this process, or the workers of a Dask cluster."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from itertools import islice
 from secrets import token_hex
+from time import monotonic
 from typing import Any, TypeVar
 
 __all__ = ["run_tasks"]
 
 RETRIES = 3  # of a task that raises an OSError: a network file system may recover
-DEATHS = 30  # of workers, for each task, before it is held responsible
+DEATHS = 8  # times that Dask gives a task up, after four workers, before it is held responsible
 
 PATIENCE = 600  # seconds without any worker
+CHECK = 5  # seconds without any answer before workers are counted
 
 Answer = TypeVar("Answer")
 
@@ -57,39 +60,54 @@ class _Distributed:
     def __init__(self, task: Callable[..., Any], client: Any, name: str) -> None:
         self.task, self.client, self.name = task, client, name
         self.library: Any = import_module("distributed")
+        library = self.library
+        self.late = (TimeoutError, library.TimeoutError)
+        self.failures = (OSError, *self.late, library.KilledWorker, library.CancelledError)
         self.given: dict[int, tuple[Any, ...]] = {}
         self.numbers: dict[str, int] = {}
         self.failed: dict[int, int] = {}
-        self.patience = PATIENCE
+        self.patience, self.seen = PATIENCE, monotonic()  # when there were workers
+        self.threads, self.counted = 0, -math.inf
 
     def run(self, arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """Yield answers, in the order in which they come."""
         left = iter(enumerate(arguments))
-        ahead = max(2, 2 * len(self.client.nthreads()))  # enough to keep workers busy
-        running = {self.submit(*each) for each in islice(left, ahead)}
-        while running:
+        running: set[Any] = set()
+        while True:
+            room = max(0, self.ahead() - len(running))
+            running |= {self.submit(*each) for each in islice(left, room)}
+            if not running:
+                return
             for future in self.done(running):
                 running.discard(future)
                 number = self.numbers.pop(future.key)
                 try:
-                    answer = future.result(timeout=self.patience)
-                except self.library.TimeoutError:  # its worker died since, and no other has come
-                    self.check_workers()
-                    self.numbers[future.key] = number
-                    running.add(future)
-                    continue
-                except (OSError, self.library.KilledWorker, self.library.CancelledError) as error:
-                    self.count_failure(number, error)
-                    running.add(self.submit(number, self.given[number]))
+                    answer = future.result(timeout=CHECK)
+                except self.failures as error:
+                    if isinstance(error, self.late) and future.status != "error":
+                        # Its worker has died since: it is done again.
+                        self.numbers[future.key] = number
+                        running.add(future)
+                    else:
+                        self.count_failure(number, error)
+                        running.add(self.submit(number, self.given[number]))
                     continue
                 del self.given[number]
                 yield number, answer
-                running |= {self.submit(*each) for each in islice(left, 1)}
+
+    def ahead(self) -> int:
+        """Return how many tasks keep all workers busy; these come and go."""
+        if monotonic() - self.counted > CHECK:
+            self.counted = monotonic()
+            self.threads = sum(self.client.nthreads().values())
+            self.reopen_workers()
+        return max(2, 2 * self.threads)
 
     def done(self, running: set[Any]) -> list[Any]:
-        """Wait for tasks that have ended; where no worker comes for long, say so."""
+        """Wait for tasks that have ended; where no worker comes for long, raise."""
         try:
-            self.library.wait(running, timeout=self.patience, return_when="FIRST_COMPLETED")
+            self.library.wait(running, timeout=CHECK, return_when="FIRST_COMPLETED")
+            self.seen = monotonic()
         except self.library.TimeoutError:
             self.check_workers()
         except self.library.CancelledError:
@@ -98,12 +116,28 @@ class _Distributed:
         return [future for future in running if future.done()]
 
     def check_workers(self) -> None:
-        """Raise where there is no worker."""
-        if not self.client.nthreads():
+        """Raise where there has been no worker for long."""
+        if self.client.nthreads():
+            self.seen = monotonic()
+        elif monotonic() - self.seen > self.patience:
             raise ConnectionError(
                 f"no workers for {self.patience} s; what is finished is kept: start some, and "
                 "run again to go on"
             )
+
+    def reopen_workers(self) -> None:
+        """Ask the client's own cluster for workers that it has given up.
+
+        It closes those that are absent some seconds after they were lost: killed twice, or slow to
+        start.
+        """
+        cluster = self.client.cluster
+        if (
+            isinstance(cluster, self.library.SpecCluster)
+            and cluster.status == self.library.Status.running
+            and len(cluster.workers) < len(cluster.worker_spec)
+        ):
+            cluster.scale(len(cluster.plan))
 
     def submit(self, number: int, given: tuple[Any, ...]) -> Any:
         """Give a task to the scheduler."""
@@ -121,6 +155,6 @@ class _Distributed:
                 raise error
         elif self.failed[number] > DEATHS:
             raise RuntimeError(
-                f"{self.name}, task {number}: {DEATHS} workers died at it; give workers more "
-                "memory, or smaller tiles. What is finished is kept: run again to go on"
+                f"{self.name}, task {number}: one worker after the other died at it; give workers "
+                "more memory, or smaller tiles. What is finished is kept: run again to go on"
             ) from error

@@ -187,6 +187,7 @@ def refine_points(
     job.store.begin({**settings_of(job, model, wanted), "points": where.identity})
     job, order = _sorted(job)
     run = Run(job, client, progress)
+    run.check_client()
     run.prepare(model)
     limit = check_integer("max_iterations", max_iterations, at_least=1)
     result = run.linear_program(wanted, limit) if method == "lp" else run.mean_field()

@@ -33,8 +33,12 @@ from densecrf.validation import ArgumentError
 __all__ = ["Progress", "Run"]
 
 MEAN_FIELD = 5  # iterations of mf5
-MOST_TILES, TASKS = 32, 16  # tiles of a task at most; tasks of a worker in a round at least
+MOST_TILES, TASKS = (
+    32,
+    16,
+)  # tiles of a task at most; tasks of a worker's thread in a round at least
 MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
+LEAST_BYTES, LEAST_BYTES_OF_A_LABEL = 100, 16  # of a pixel: lattices; marginals, potentials, costs
 
 Progress = Callable[[str, int, int], None]
 Visit = Callable[..., dict[str, Any]]
@@ -62,6 +66,25 @@ class Run:
                     "Zarr, Dask or xarray array",
                 )
 
+        if self.client is not None:
+            self._check_memory()
+
+    def _check_memory(self) -> None:
+        """Refuse tiles that no worker can hold."""
+        job = self.job
+        sides = zip(job.tiling.shape, job.tiling.block, job.margin, strict=True)
+        pixels = math.prod(min(side, 2 * block + 2 * margin) for side, block, margin in sides)
+        needed = pixels * (LEAST_BYTES + job.n_labels * LEAST_BYTES_OF_A_LABEL)
+        workers = self.client.scheduler_info()["workers"].values()
+        limits = [each["memory_limit"] / each["nthreads"] for each in workers]
+        if limits and needed > max(limits) > 0:
+            raise ArgumentError(
+                "tile",
+                [2 * block for block in job.tiling.block],
+                f"with its margin it needs {needed / 2**30:.1f} GiB at least, and workers have "
+                f"{max(limits) / 2**30:.1f} GiB for each thread; give a smaller one",
+            )
+
     def stage(self, name: str, task: Visit, turn: int, arguments: Any = ()) -> Records:
         """Run what is left of a stage; return the records of all its tiles."""
         count = len(self.job.tiling.tiles(turn))
@@ -82,8 +105,8 @@ class Run:
         """Return one, or more on a cluster with many more tiles than workers."""
         if self.client is None:
             return 1
-        workers = max(1, len(self.client.nthreads()))
-        return max(1, min(MOST_TILES, count // (TASKS * workers)))
+        threads: int = max(1, sum(self.client.nthreads().values()))
+        return max(1, min(MOST_TILES, count // (TASKS * threads)))
 
     def prepare(self, model: Model) -> None:
         """Compute row masses, the constants' energies, and label costs."""

@@ -263,7 +263,8 @@ def energy_share(problem: Problem, labels: IntArray, core: IntArray) -> tuple[fl
 
     A pair's cost is shared by its two pixels.
     """
-    present, x = np.unique(labels, return_inverse=True)
+    seen = np.bincount(labels) > 0
+    present, x = np.flatnonzero(seen), (seen.cumsum() - 1)[labels]
     mu = 1.0 - np.eye(len(present))
     if problem.costs_double is not None:
         mu = problem.costs_double[np.ix_(present, present)]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from densecrf.experiments.metrics import confusion_matrix
 from densecrf.label_costs import with_label_costs
+from densecrf.large.engines import run_tasks
+from densecrf.learning.adaptation import Seen, look_at
 from densecrf.learning.energy_features import energy_features
 from densecrf.learning.stage import Plane
 from densecrf.pairwise import Pairwise
+from densecrf.validation import ArgumentWarning
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
     Labels = npt.NDArray[np.int64]
 
-__all__ = ["Oracle", "Task"]
+__all__ = ["ClusterOracle", "Oracle", "Stopped", "Task"]
 
 _MOST_KEPT = 1 << 23  # pixels of the images whose filters are kept, about 100 bytes each
 _MOST_ITERATIONS = 40  # what is found by then is a plane and a bound, whatever the gap
@@ -33,7 +39,7 @@ LARGE = 1e4  # energy of a label that a known pixel does not have, when void pix
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A labelled image as the oracle sees it.
+    """A labelled image in the form that the oracle needs.
 
     Attributes
     ----------
@@ -69,6 +75,10 @@ class Filters:
             self._kept[key] = [part for _, part in crf.pairwise.parts]
 
 
+class Stopped(Exception):  # noqa: N818 - a wish of the user, not an error
+    """Learning is to end."""
+
+
 @dataclass(frozen=True)
 class Oracle:
     """Loss-augmented MAP inference.
@@ -81,23 +91,45 @@ class Oracle:
         As for `densecrf.DenseCRF.solve`.
     filters : Filters
         The filters of the images, as far as they are kept.
+    stop : threading.Event
+        Set to end learning: every thread then raises `Stopped` soon.
     """
 
     class_weights: Vector
     threads: int | None = None
     device: Any = None
     filters: Filters = field(default_factory=Filters)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        """Raise `Stopped` where learning is to end."""
+        if self.stop.is_set():
+            raise Stopped
 
     def solve(self, crf: DenseCRF, gap: float = 1e-2, init: Any = None) -> Any:
         """Minimise with a certificate."""
-        return crf.solve(
+        self.check()
+        found = crf.solve(
             "lp",
             gap=gap,
             max_iterations=_MOST_ITERATIONS,
             threads=self.threads,
             device=self.device,
             init=init,
+            callback=lambda _: self.stop.is_set(),
         )
+        self.check()  # what was cut short must not be taken for an answer
+        return found
+
+    def look(self, example: Example, model: Model) -> Seen:
+        """Return an image's statistics with a model's kernels."""
+        return look_at(model.crf(*example.load()))
+
+    def confusion(self, example: Example, model: Model, labels: int) -> list[list[int]]:
+        """Return an image's confusion matrix under a model."""
+        found = self.solve(model.crf(*example.load())).labels
+        counts: list[list[int]] = confusion_matrix(found, example.truth, labels, void=-1).tolist()
+        return counts
 
     def fill(self, example: Example, model: Model) -> npt.NDArray[np.int64]:
         """Return the truth with its void pixels labelled by the MAP given the others."""
@@ -156,3 +188,47 @@ class Oracle:
             max(truth_energy - float(found.lower_bound), 0.0) / pixels,  # negative by rounding
         )
         return plane, found.labels
+
+
+@dataclass(frozen=True)
+class ClusterOracle(Oracle):
+    """An oracle whose answers the workers of a cluster find.
+
+    Attributes
+    ----------
+    client : dask.distributed.Client
+        Whose workers.
+    """
+
+    client: Any = None
+
+    def look(self, example: Example, model: Model) -> Seen:
+        """Return an image's statistics with a model's kernels."""
+        return cast("Seen", self._asked("look", example, model))
+
+    def confusion(self, example: Example, model: Model, labels: int) -> list[list[int]]:
+        """Return an image's confusion matrix under a model."""
+        return cast("list[list[int]]", self._asked("confusion", example, model, labels))
+
+    def fill(self, example: Example, model: Model) -> npt.NDArray[np.int64]:
+        """Return the truth with its void pixels labelled by the MAP given the others."""
+        return cast("Labels", self._asked("fill", example, model))
+
+    def separate(
+        self, task: Task, init: Labels | None, stage: Stage, theta: Vector, gap: float
+    ) -> tuple[Plane, Labels]:
+        """Return the plane of the labelling that violates its margin most, and the labelling."""
+        return cast("tuple[Plane, Labels]", self._asked("separate", task, init, stage, theta, gap))
+
+    def _asked(self, question: str, *given: Any) -> Any:
+        asked = [(question, self.class_weights, self.threads, given)]
+        self.check()
+        ((_, answer),) = run_tasks(_answer, asked, self.client, question)
+        return answer
+
+
+def _answer(question: str, losses: Vector, threads: int | None, given: tuple[Any, ...]) -> Any:
+    """Answer a question on a worker."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ArgumentWarning)  # as in `fit`
+        return getattr(Oracle(losses, threads), question)(*given)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from densecrf.experiments.metrics import confusion_matrix
+from densecrf.experiments.metrics import accuracy, mean_iou
 from densecrf.label_prior import label_shares
-from densecrf.learning.adaptation import Seen, look_at, unadapted
+from densecrf.learning.adaptation import Seen, unadapted
 from densecrf.learning.journal import Journal, digest
 from densecrf.learning.large_margin import Learned, learn
 from densecrf.learning.oracle import Oracle, Task
@@ -63,6 +63,8 @@ class TrainingSet:
         Images at a time.
     journal : Journal, optional
         Keeps the oracle's answers.
+    reached : Model, optional
+        The best model of the search so far.
     """
 
     examples: Sequence[Example]
@@ -71,6 +73,7 @@ class TrainingSet:
     oracle: Oracle
     jobs: int = 1
     journal: Journal | None = None
+    reached: Model | None = None
     _seen: dict[str, list[Seen]] = field(default_factory=dict)
     _confusions: dict[tuple[str, int], Any] = field(default_factory=dict)
     _planes: dict[str, list[list[Plane]]] = field(default_factory=dict)
@@ -81,7 +84,7 @@ class TrainingSet:
         """The numbers of all images."""
         return range(len(self.examples))
 
-    def centre(self, start: Model, chosen: Sequence[int]) -> Model:
+    def centre(self, start: Model, chosen: Sequence[int], report: Report | None = None) -> Model:
         """Return where learning starts: the start, adapted to some images without their labels.
 
         For the default model, the numbers that are no part of the stages are searched, with the
@@ -89,12 +92,23 @@ class TrainingSet:
         """
         if start.label_costs != "image":
             return start
-        best = Candidate(start)
-        if start == PRESETS["default"]:
+        tried: set[Candidate] = set()
+
+        def confusions(candidate: Candidate) -> Any:
             # Statistics of all images: they need no labels, and folds share the outcomes.
-            best = search(best, lambda c: self.confusions(c.adapted(self._look(c.kernels)), chosen))
-        seen = self._look(best.kernels)
-        return best.adapted([seen[n] for n in chosen])
+            model = candidate.adapted(self._look(candidate.kernels))
+            found = self.confusions(model, chosen)
+            tried.add(candidate)
+            if report is not None:
+                total = np.sum(found, axis=0)
+                report("search", len(tried), accuracy(total), mean_iou(total))
+            return found
+
+        first = Candidate(start)
+        for best in search(first, confusions) if start == PRESETS["default"] else (first,):
+            seen = self._look(best.kernels)
+            self.reached = best.adapted([seen[n] for n in chosen])
+        return cast("Model", self.reached)
 
     def learn(
         self,
@@ -144,40 +158,36 @@ class TrainingSet:
 
     def _confusion(self, number: int, model: Model) -> npt.NDArray[np.int64]:
         example = self.examples[number]
-        given = example.load()
-
-        def work() -> list[list[int]]:
-            labels = self.oracle.solve(model.crf(*given)).labels
-            counts: list[list[int]] = confusion_matrix(
-                labels, example.truth, self.labels, void=-1
-            ).tolist()
-            return counts
-
+        work = partial(self.oracle.confusion, example, model, self.labels)
         if self.journal is None:
             return np.array(work())
-        question = digest(repr(replace(model, provenance={})), *given, example.truth)
+        question = digest(repr(replace(model, provenance={})), *example.load(), example.truth)
         return np.array(self.journal.answer(question, work))
 
     def _look(self, model: Model) -> list[Seen]:
-        """Return what all images tell with a model's kernels."""
+        """Return the statistics of all images with a model's kernels."""
         plain = unadapted(model)
         key = repr(plain)
         if key not in self._seen:
             self._seen[key] = self._each(
-                lambda n: look_at(plain.crf(*self.examples[n].load())), self.all
+                lambda n: self.oracle.look(self.examples[n], plain), self.all
             )
         return self._seen[key]
 
     def _task(self, number: int, start: Model) -> Task:
-        """Return an image with its void pixels filled by the start, which knows no other image."""
+        """Return an image with its void pixels filled by the start, apart from the others."""
         example = self.examples[number]
         unary, _ = example.load()
         shares = label_shares(unary.reshape(len(unary), -1))
         return Task(example, self.oracle.fill(example, start), shares)
 
     def _each(self, function: Callable[[int], Any], chosen: Iterable[int]) -> list[Any]:
+        def checked(number: int) -> Any:
+            self.oracle.check()
+            return function(number)
+
         with ThreadPoolExecutor(self.jobs) as pool:
-            return list(pool.map(function, chosen))
+            return list(pool.map(checked, chosen))
 
 
 def class_weights(

@@ -15,7 +15,7 @@ __all__ = ["Calls", "Limits"]
 
 @dataclass
 class Limits:
-    """When to stop, and who wants to know of each iteration."""
+    """When to stop, and what to call after each iteration."""
 
     gap: float | None = None
     time_limit: float | None = None
@@ -57,7 +57,7 @@ class Limits:
 
     @property
     def out_of_time(self) -> str:
-        """What a result says whose time was up."""
+        """The message of a result whose time was up."""
         return "" if self.time_limit is None else f"time limit of {self.time_limit:g} s reached"
 
 

@@ -45,7 +45,7 @@ class Step:
     labels : array, (n,), optional
         The labelling to score, argmax of `y` by default.
     energy : float, optional
-        Its energy in double precision, where the method knows it already.
+        Its energy in double precision, where the method has computed it.
     estimate : float, optional
         An estimate of its energy: it is evaluated where this is below the best.
     info : dict
@@ -204,7 +204,7 @@ class Outcome:
         proven = self.prove(problem)
         if proven is None or proven <= gap:
             return proven is not None
-        # The ratio of proof and estimate says when the next trial is worth its time.
+        # The ratio of proof and estimate decides when the next trial is worth its time.
         self._costs = None  # large
         self._trial = 0.95 * gap * estimate / proven if estimate > 0 else -np.inf
         self._next_trial = self.iterations + 5 + self.iterations // 5

@@ -321,7 +321,7 @@ def _on_host(problem: ProblemBase, dual: Dual) -> Dual:
 def _warn_of_constants(
     problem: ProblemBase, method: str, outcome: Outcome, best: int, constant: float
 ) -> None:
-    """Say so where the pairwise weights are so strong that one label everywhere is best."""
+    """Warn where the pairwise weights are so strong that one label everywhere is best."""
     remedy = "the pairwise weights dominate; lower "
     remedy += f"{mention('bilateral_weight')} and {mention('weight')}"
     if problem.crf.normalization == "none":

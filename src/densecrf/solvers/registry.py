@@ -33,7 +33,7 @@ LP_GAP = 1e-3
 
 @dataclass(frozen=True)
 class Method:
-    """A method and what `solve` must know of it.
+    """A method and the facts that `solve` needs about it.
 
     Attributes
     ----------

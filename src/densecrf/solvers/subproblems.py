@@ -38,7 +38,7 @@ def uncertain_pixels(problem: ProblemBase, y: Any, confidence: float, max_share:
 
 
 class Part(Protocol):
-    """What methods need to know of a part."""
+    """What methods need of a part."""
 
     @property
     def problem(self) -> Any:

@@ -78,7 +78,7 @@ def kernel(
 
 @cache
 def _there() -> bool:
-    """Return whether there is a compiled core; say so once where there is none."""
+    """Return whether there is a compiled core; warn once where there is none."""
     try:
         core()
     except ImportError as error:

@@ -163,7 +163,7 @@ class Lattice:
 
     @property
     def device(self) -> torch.device:
-        """Where the lattice lives."""
+        """The device of the lattice."""
         return self.corner_weight.device
 
     def scaled(self, g: Tensor) -> Lattice:

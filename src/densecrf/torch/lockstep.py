@@ -97,24 +97,28 @@ class Lockstep:
             for number in list(asked):
                 resume(number, error=error)
 
-        for number in range(len(runs)):
-            resume(number)
-        while asked:
-            ended = (answer for n, answer in enumerate(answers) if alive[n].dead)
-            if not passed_on and any(interrupted(answer) for answer in ended):
-                passed_on = True
-                everyone(KeyboardInterrupt())
-                continue
-            numbers = _most_wanted(asked)
-            steps = [asked[number] for number in numbers]
-            try:
-                found = steps[0].together(numbers, [step.arguments for step in steps])
-            except KeyboardInterrupt as error:
-                passed_on = True
-                everyone(error)
-                continue
-            for number, answer in zip(numbers, found, strict=True):
-                resume(number, answer)
+        try:
+            for number in range(len(runs)):
+                resume(number)
+            while asked:
+                ended = (answer for n, answer in enumerate(answers) if alive[n].dead)
+                if not passed_on and any(interrupted(answer) for answer in ended):
+                    passed_on = True
+                    everyone(KeyboardInterrupt())
+                    continue
+                numbers = _most_wanted(asked)
+                steps = [asked[number] for number in numbers]
+                try:
+                    found = steps[0].together(numbers, [step.arguments for step in steps])
+                except KeyboardInterrupt as error:
+                    passed_on = True
+                    everyone(error)
+                    continue
+                for number, answer in zip(numbers, found, strict=True):
+                    resume(number, answer)
+        finally:  # an error of one run ends them all, with what they hold of the device's memory
+            for own in alive:
+                own.throw()
         return answers
 
 

@@ -166,7 +166,7 @@ class DenseCRFLoss(nn.Module):
         try:
             built = Lattice.build_all(features, workspace=workspace)
         except ValueError:
-            check_finite("image", image)  # the lattice sees features alone
+            check_finite("image", image)  # the lattice is built from features alone
             raise
         lattices = [each.normalized().scaled(mask) for each in built]
         return list(zip(weights, lattices, strict=True))

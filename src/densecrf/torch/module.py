@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from densecrf.compatibility import LabelTree
 from densecrf.presets import PRESETS, Model, get_model
@@ -18,10 +17,12 @@ from densecrf.torch import compiled_core
 from densecrf.torch.batches import BatchResult, batched, energies, working_dtype
 from densecrf.torch.device import within_memory
 from densecrf.torch.dispatch import use_triton
+from densecrf.torch.exported import exporting, refine
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.one_step_gradient import final_step, smoothed_log
 from densecrf.torch.pairwise import Pairwise
+from densecrf.torch.parameters import Parameters, Sigma
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.together import minimise_all, packed
 from densecrf.torch.validation import (
@@ -34,26 +35,18 @@ from densecrf.torch.validation import (
     looks_bad,
 )
 from densecrf.torch.warm import first_use
-from densecrf.validation import (
-    ArgumentError,
-    check_choice,
-    check_integer,
-    check_non_negative,
-    check_positive,
-)
+from densecrf.validation import check_choice, check_integer
 
 if TYPE_CHECKING:
-    from densecrf.label_prior import LabelPrior
+    from collections.abc import Hashable, Iterable, Sequence
 
 __all__ = ["DenseCRF"]
 
 _MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
 _DEFAULT = PRESETS["default"]
-LEARNABLE = ("weights", "sigmas", "compatibility")
-Sigma = float | Sequence[float]
 
 
-class DenseCRF(nn.Module):
+class DenseCRF(Parameters):
     r"""Refine a network's logits with a fully connected CRF.
 
     Unaries are -log softmax(logits); pairwise potentials those of `densecrf.Spatial` and
@@ -92,7 +85,8 @@ class DenseCRF(nn.Module):
     CPU tensors that need no gradient are solved by the compiled core, where it is installed, with
     `torch.get_num_threads()` threads; float64 and gradients are left to torch.
 
-    `torch.compile` leaves this layer out and compiles what is around it.
+    `torch.compile` leaves this layer out and compiles what is around it. `torch.export` writes it
+    as one operator, ``densecrf::refine``, which programs that import `densecrf.torch` can run.
 
     Examples
     --------
@@ -102,8 +96,6 @@ class DenseCRF(nn.Module):
     >>> crf(logits=logits, image=torch.zeros(2, 3, 8, 8)).shape
     torch.Size([2, 3, 8, 8])
     """
-
-    costs: Tensor | None
 
     def __init__(
         self,
@@ -119,31 +111,19 @@ class DenseCRF(nn.Module):
         iterations: int | None = None,
         learn: Iterable[str] = (),
     ) -> None:
-        super().__init__()
+        numbers = {
+            "spatial_weight": spatial_weight,
+            "bilateral_weight": bilateral_weight,
+            "spatial_sigma": spatial_sigma,
+            "bilateral_sigma_xy": bilateral_sigma_xy,
+            "bilateral_sigma_color": bilateral_sigma_color,
+        }
+        super().__init__(learn, compatibility, numbers)
         self.method = check_choice("method", method, ("mf5", "mf", "dc-neg", "prox-lp", "lp"))
         self.iterations = iterations
         if iterations is not None:
             check_integer("iterations", iterations, at_least=1)
         self.normalization = check_choice("normalization", normalization, ("symmetric", "none"))
-        self._learn = frozenset(check_choice("learn", each, LEARNABLE) for each in learn)
-        self._fixed: dict[str, Tensor | None] = {}
-        self._weight("spatial_weight", spatial_weight)
-        self._weight("bilateral_weight", bilateral_weight)
-        self._sigma("spatial_sigma", spatial_sigma)
-        self._sigma("bilateral_sigma_xy", bilateral_sigma_xy)
-        self._sigma("bilateral_sigma_color", bilateral_sigma_color)
-        costs = None
-        if compatibility is not None:
-            costs = torch.as_tensor(compatibility, dtype=torch.float32).clone()
-            if costs.ndim != 2 or costs.shape[0] != costs.shape[1]:
-                shape = tuple(costs.shape)
-                raise ArgumentError("compatibility", ..., f"shape {shape}; give (C, C)")
-        elif "compatibility" in self._learn:
-            raise ArgumentError("learn", "compatibility", "give the compatibility to start from")
-        learned = "compatibility" in self._learn
-        self.costs = nn.Parameter(costs) if learned and costs is not None else costs
-        self._tree: LabelTree | None = None
-        self._prior: LabelPrior | None = None
         self._kept: tuple[Hashable, Lattice] | None = None
 
     @classmethod
@@ -172,28 +152,6 @@ class DenseCRF(nn.Module):
         layer._prior = chosen.prior
         return layer
 
-    def _weight(self, name: str, value: float) -> None:
-        number = check_non_negative(name, value)
-        self._store(name, torch.tensor(number) if number > 0 else None, "weights")
-
-    def _sigma(self, name: str, value: Sigma) -> None:
-        values = list(value) if isinstance(value, Sequence) else value
-        for number in values if isinstance(values, list) else [values]:
-            check_positive(name, number)
-        self._store(name, torch.tensor(values, dtype=torch.float64), "sigmas")
-
-    def _store(self, name: str, value: Tensor | None, what: str) -> None:
-        """Keep a positive number: its logarithm as a parameter, or itself, on the host."""
-        if what in self._learn and value is not None:
-            self.register_parameter(f"log_{name}", nn.Parameter(value.log().float()))
-        else:
-            self._fixed[name] = value
-
-    def _value(self, name: str) -> Tensor | None:
-        log: Tensor | None = getattr(self, f"log_{name}", None)
-        return self._fixed.get(name) if log is None else log.exp()
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(self, *, logits: Tensor, image: Tensor) -> Tensor:
         """Return refined log-probabilities, (N, C, *spatial), of the logits' dtype.
 
@@ -204,6 +162,13 @@ class DenseCRF(nn.Module):
         image : Tensor
             (N, k, *spatial) on the same device, any number of channels, any real dtype.
         """
+        if exporting():
+            return refine(self, logits, image)
+        refined: Tensor = self._forward(logits, image)
+        return refined
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _forward(self, logits: Tensor, image: Tensor) -> Tensor:
         logits, image = as_tensor("logits", logits), as_tensor("image", image)
         check_scores(logits)
         check_image(image, logits)
@@ -282,19 +247,11 @@ class DenseCRF(nn.Module):
                 workspace=workspace,
             )
         except ValueError:
-            check_finite("image", image)  # the lattice sees features alone
+            check_finite("image", image)  # the lattice is built from features alone
             raise
         if bool(suspect):  # asked after the lattices were built, which waits for the device anyway
             check_finite("logits", logits)
         return TorchProblem(unary, pairwise, self._symmetric_costs(unary), self._tree)
-
-    def _symmetric_costs(self, unary: Tensor) -> Tensor | None:
-        if self.costs is None:
-            return None
-        if len(self.costs) != len(unary):
-            remedy = f"{len(unary)} classes, but a compatibility of {len(self.costs)}"
-            raise ArgumentError("logits", ..., remedy)
-        return ((self.costs + self.costs.T) / 2).to(unary.device, unary.dtype)
 
     def _item(self, logits: Tensor, image: Tensor, workspace: int | None) -> Any:
         """Return the problem of one finite item, for the compiled core where that can solve it."""
@@ -311,9 +268,6 @@ class DenseCRF(nn.Module):
         """Return the size of an item that may be solved together with others, else 0."""
         alone = compiled_core.takes(logits, image, self._tensors())
         return 0 if alone or not use_triton(image.float()) else logits.numel()
-
-    def _tensors(self) -> list[Tensor | None]:
-        return [*self.parameters(), self.costs]
 
     def _kernels(
         self, image: Tensor, dtype: torch.dtype, workspace: int | None
@@ -332,19 +286,6 @@ class DenseCRF(nn.Module):
         stacked = torch.stack(weights).to(dtype) if weights else torch.zeros(0)
         return features, stacked
 
-    def _declared(self, image: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-        """Return weight and deviations of position and colour (None: smoothness) per kernel."""
-        axes = image.ndim - 2
-        found: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        smoothness, appearance = self._value("spatial_weight"), self._value("bilateral_weight")
-        if smoothness is not None:
-            found.append((smoothness, self._deviations("spatial_sigma", axes, "axes"), None))
-        if appearance is not None:
-            sigma_xy = self._deviations("bilateral_sigma_xy", axes, "axes")
-            color = self._deviations("bilateral_sigma_color", image.shape[1], "channels")
-            found.append((appearance, sigma_xy, color))
-        return found
-
     def _smoothness(
         self, where: Tensor, items: int, grid: tuple[int, ...], workspace: int | None
     ) -> Tensor | Lattice:
@@ -359,14 +300,6 @@ class DenseCRF(nn.Module):
         if self._kept is None or self._kept[0] != key:
             self._kept = key, Lattice.build(features, workspace=workspace)
         return self._kept[1]
-
-    def _deviations(self, name: str, count: int, of_what: str) -> Tensor:
-        sigma = self._value(name)
-        assert sigma is not None
-        if sigma.ndim and len(sigma) != count:
-            remedy = f"{len(sigma)} numbers for an image of {count} {of_what}"
-            raise ArgumentError(name, ..., remedy)
-        return sigma.double()
 
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
         by_core = compiled_core.takes(logits, image, self._tensors())

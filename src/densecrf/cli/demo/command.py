@@ -1,4 +1,4 @@
-"""``densecrf demo``: see in under a minute what it does and what the certificate says."""
+"""``densecrf demo``: what it does and what the certificate means, in under a minute."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -57,8 +57,8 @@ def demo(
 
 
 def _solve(scene: Scene, silent: bool) -> Comparison:
-    with collecting_warnings(), progress_bar(scene.name, not silent) as tell:
-        done = compare_scene(scene, on_method=lambda method: tell(0, None, method))
+    with collecting_warnings(), progress_bar(scene.name, not silent) as advance:
+        done = compare_scene(scene, on_method=lambda method: advance(0, None, method))
     if not silent:
         _print(done)
     return done

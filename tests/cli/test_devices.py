@@ -1,0 +1,79 @@
+"""``segment`` with several devices: one process for each, the results of one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from command_line import densecrf, said
+from densecrf.cli.batch import Interrupted, Watch, run_batch
+from densecrf.cli.devices import OnDevices
+
+SOURCE = ["segment", "images", "--probs", "probs", "--json", "--method", "mf5"]
+
+
+def test_two_processes_have_the_results_of_one(folder):
+    pytest.importorskip("torch")
+    both = json.loads(densecrf(*SOURCE, "--device", "cpu, cpu:0", "--out", "both").stdout)
+    one = json.loads(densecrf(*SOURCE, "--device", "cpu", "--out", "one").stdout)
+    assert not both["failures"]
+    assert [each["name"] for each in both["results"]] == ["a", "b", "c"]
+    for ours, expected in zip(both["results"], one["results"], strict=True):
+        assert ours["energy"] == expected["energy"]
+        assert ours["warnings"] == expected["warnings"]
+        labels = [Path(each["files"]["labels"]).read_bytes() for each in (ours, expected)]
+        assert labels[0] == labels[1]
+    used = {json.loads(path.read_text())["info"]["device"] for path in Path("both").glob("*.json")}
+    assert used == {"cpu", "cpu:0"}
+    again = json.loads(densecrf(*SOURCE, "--device", "cpu, cpu:0", "--out", "both").stdout)
+    assert all(each["skipped"] for each in again["results"])
+
+
+def test_a_cluster_has_one_device_for_all(folder):
+    run = densecrf(*SOURCE, "--device", "cpu,cpu", "--scheduler", "tcp://127.0.0.1:1")
+    assert run.exit_code == 2
+    assert "give one for all workers" in said(run)
+
+
+def note(item, watch):
+    """Return who did the work; the item "end" ends its process, "wait" waits to be stopped."""
+    if item == "end":
+        os._exit(3)
+    if item == "wait":
+        Path("waiting").touch()
+        watch.stop.wait()
+        raise Interrupted
+    return {"process": os.getpid(), "interrupts": signal.getsignal(signal.SIGINT)}
+
+
+def test_each_device_has_a_process_and_one_that_ends_fails_for_its_item_alone():
+    items = ["a", "end", "b", "c", "d"]
+    with OnDevices([note, note]) as work:
+        batch = run_batch(items, str, work, jobs=2, progress=False)
+    assert set(batch.results) == {"a", "b", "c", "d"}
+    assert "its process ended" in batch.failures["end"]
+    processes = {each["process"] for each in batch.results.values()}
+    assert os.getpid() not in processes
+    assert {each["interrupts"] for each in batch.results.values()} == {signal.SIG_IGN}
+
+
+def test_all_processes_stop_where_the_user_asks_for_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    stop = threading.Event()
+
+    def press():
+        while not Path("waiting").exists():
+            time.sleep(0.01)
+        stop.set()
+
+    thread = threading.Thread(target=press)
+    thread.start()
+    with OnDevices([note]) as work, pytest.raises(Interrupted):
+        work("wait", Watch(stop, lambda _: None))
+    thread.join()
