@@ -191,12 +191,19 @@ void mean_field_update(const Tile& t, const float* phi, const float* filtered, s
   DENSECRF_EACH (a, t.count) largest[a] = -kLargest;
   for (int i = 0; i < t.labels; ++i) {
     float* z = t.scratch + i * kTile;
-    DENSECRF_EACH (a, t.count) z[a] = -phi[i * t.n + a];
-    if (filtered)
-      DENSECRF_EACH (a, t.count) z[a] += filtered[i * stride + a];
-    if (own)
-      DENSECRF_EACH (a, t.count) z[a] -= own[a] * y[i * t.n + a];
-    DENSECRF_EACH (a, t.count) largest[a] = larger(largest[a], z[a]);
+    const float *linear = phi + i * t.n, *f = filtered + (filtered ? i * stride : 0);
+    const auto each = [&](auto&& argument) {
+      DENSECRF_EACH (a, t.count) {
+        z[a] = argument(a);
+        largest[a] = larger(largest[a], z[a]);
+      }
+    };
+    if (!filtered)
+      each([&](int a) { return -linear[a]; });
+    else if (!own)
+      each([&](int a) { return f[a] - linear[a]; });
+    else
+      each([&](int a) { return (f[a] - linear[a]) - own[a] * y[i * t.n + a]; });
   }
   for (int i = 0; i < t.labels; ++i)
     DENSECRF_EACH (a, t.count) {
