@@ -81,7 +81,7 @@ def surely_better(ours: Any, theirs: Any) -> bool:
     found = gains(ours, theirs).values()
     total = sum(g.estimate for g in found)
     spread = sum(g.high - g.low for g in found)
-    enough = (0.25 + 1 / len(ours)) * spread
+    enough = (0.25 + 2 / len(ours)) * spread
     return total > enough and min(g.estimate for g in found) > -_WORSE
 
 
