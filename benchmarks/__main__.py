@@ -20,6 +20,7 @@ ALL = (
     "distributions",
     "folder",
     "proximal",
+    "units",
     "threads",
     "roofline",
     "scaling",

@@ -31,13 +31,13 @@ COUNTS = {"small": 10, "medium": 40, "full": 100}
 
 
 def run(scale: str) -> Section:
-    """Measure 1, 4 and 16 cores, as far as there are so many."""
+    """Measure 1, 2, 4 and 16 cores, as far as there are so many."""
     folder = SHARED / "msrc"
     if not folder.is_dir() or not peer.installed():
         raise NotAtHandError(f"pydensecrf, or MSRC at {folder}")
     names = sorted(path.stem for path in (folder / "logits").glob("*.npz"))[: COUNTS[scale]]
     rows: list[tuple[Any, ...]] = []
-    for count in (each for each in (1, 4, 16) if each <= core().available_threads()):
+    for count in (each for each in (1, 2, 4, 16) if each <= core().available_threads()):
         with cores(count):
             seconds = [_ours(folder, names, method, count) for method in ("mf5", "lp")]
             seconds.append(_theirs(folder, names, count))

@@ -75,20 +75,24 @@ def in_turn(
     *calls: Callable[[], Any], clock: Callable[[], float] = time.process_time, repeat: int = 7
 ) -> list[float]:
     """Return the median time of each call, run in turn so that disturbances hit all alike."""
+    rounds = rounds_in_turn(*calls, clock=clock, repeat=repeat)
+    return [statistics.median(column) for column in rounds.T]
+
+
+def rounds_in_turn(
+    *calls: Callable[[], Any], clock: Callable[[], float] = time.process_time, repeat: int = 7
+) -> np.ndarray:
+    """Return the times (rounds, calls) of calls that are run in turn, after a round to warm up."""
     for call in calls:
         call()
-    rounds = [[_timed(call, clock) for call in calls] for _ in range(repeat)]
-    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+    return np.array([[_timed(call, clock) for call in calls] for _ in range(repeat)])
 
 
-def one_and_two_threads(
-    *calls: Callable[[], Any], repeat: int
-) -> Iterator[tuple[int, list[float]]]:
-    """Yield numbers of threads with the median times: CPU time of one, elapsed time of two."""
+def one_and_two_threads(*calls: Callable[[], Any], repeat: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield numbers of threads with times (rounds, calls): CPU time of one, elapsed time of two."""
     for threads, clock in ((1, time.process_time), (2, time.perf_counter)):
         with cores(threads):
-            seconds = in_turn(*calls, clock=clock, repeat=repeat)
-        yield threads, seconds
+            yield threads, rounds_in_turn(*calls, clock=clock, repeat=repeat)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from densecrf.presets import Model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SMALL = Model(1, 3, 3, 13, 10)  # a reach of 12 pixels, for small tiles
+SMALL = Model(1, 3, 2, 13, 10)  # a reach of 8 pixels, for small tiles
 
 
 def overhead(arguments: Any) -> None:

@@ -115,7 +115,7 @@ def test_on_torch_tensors_too(clock, method):
 
 FILTER_CALLS = {
     Pairwise: ("apply", "respond", "ordered", "apply_double", "ordered_double", "pairs_double"),
-    core().LatticeSum: ("mass", "potts_icm_moves"),
+    core().LatticeSum: ("mass", "potts_icm_moves", "quadratic_step"),
     Filter: ("normalized",),
 }
 if find_spec("torch") is not None:

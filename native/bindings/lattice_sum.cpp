@@ -88,6 +88,22 @@ void step(const LatticeSum& self, Matrix<const float> phi, Matrix<const float> y
   });
 }
 
+auto descent(const LatticeSum& self, Matrix<const float> phi, Matrix<const float> y,
+             std::optional<Matrix<const float>> before, float share, Column own,
+             std::optional<Column> c, Column strength, Matrix<float> out, int threads) {
+  check_pixels(self, phi.shape(1));
+  check_same_shape(phi, y);
+  check_same_shape(phi, out);
+  if (before) check_same_shape(phi, *before);
+  check_columns(phi, own, strength);
+  if (c) check_columns(phi, *c);
+  return parallel(threads, kFilterWork * phi.size(), [&](Team& team) {
+    return quadratic_step(self, planes_of(phi), phi.data(), y.data(),
+                          before ? before->data() : nullptr, share, own.data(),
+                          c ? c->data() : nullptr, strength.data(), out.data(), team);
+  });
+}
+
 void mass(const LatticeSum& self, Vector<float> out, int threads) {
   check_pixels(self, out.shape(0));
   parallel(threads, kFilterWork * out.size(), [&](Team& team) {
@@ -114,6 +130,8 @@ void bind_lattice_sum(nb::module_& m) {
       .def("apply", &apply, "values"_a, "out"_a.noconvert(), "threads"_a)
       .def("mean_field_step", &step, "phi"_a, "y"_a, "own"_a.none(), "out"_a.noconvert(),
            "threads"_a)
+      .def("quadratic_step", &descent, "phi"_a, "y"_a, nb::kw_only(), "before"_a.none(), "share"_a,
+           "own"_a, "c"_a.none(), "strength"_a, "out"_a.noconvert(), "threads"_a)
       .def("mass", &mass, "out"_a.noconvert(), "threads"_a)
       .def("potts_icm_moves", &moves, "phi"_a, "labels"_a, nb::kw_only(), "mass"_a, "own"_a,
            "best"_a.noconvert(), "gain"_a.noconvert(), "threads"_a)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "blurred_lattices.hpp"
+#include "deterministic_sums.hpp"
 
 namespace densecrf {
 
@@ -31,6 +32,54 @@ void for_each_tile(const LatticeSum& sum, Planes planes, const float* in, Team& 
       use(tile.data(), a, stop, scratch.data());
     }
   });
+}
+
+// The labels that carry anything at all, ascending: those with a number other than 0 in one of the
+// two, of which the second may be null.
+std::vector<std::int64_t> carrying(Planes planes, const float* y, const float* before, Team& team) {
+  std::vector<std::uint8_t> found(static_cast<std::size_t>(planes.labels), 0);
+  const auto anything = [&](const float* plane) {
+    for (std::int64_t a = 0; a < planes.n; a += kGrain) {  // without a branch for each number
+      int some = 0;
+      const std::int64_t end = std::min(planes.n, a + kGrain);
+      for (std::int64_t b = a; b < end; ++b) some |= plane[b] != 0;
+      if (some) return true;
+    }
+    return false;
+  };
+  team.run(planes.labels, 1, [&](std::int64_t i, std::int64_t, int) {
+    const std::int64_t at = i * planes.n;
+    found[static_cast<std::size_t>(i)] = anything(y + at) || (before && anything(before + at));
+  });
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < planes.labels; ++i)
+    if (found[static_cast<std::size_t>(i)]) labels.push_back(i);
+  return labels;
+}
+
+// The planes of some labels of y + share · (y - before), brought back into the simplices: what is
+// negative becomes 0, and the rest is divided by its sum. Without `before`, those of y.
+void extrapolate_tile(Planes few, const std::vector<std::int64_t>& present, const float* y,
+                      const float* before, float share, float* out, std::int64_t first, int count) {
+  float sum[kTile] = {};
+  for (int i = 0; i < few.labels; ++i) {
+    const std::int64_t from = present[static_cast<std::size_t>(i)] * few.n + first;
+    float* to = out + i * few.n + first;
+    if (!before) {
+      std::copy_n(y + from, count, to);
+      continue;
+    }
+    for (int a = 0; a < count; ++a) {
+      to[a] = std::max(y[from + a] + share * (y[from + a] - before[from + a]), 0.0f);
+      sum[a] += to[a];
+    }
+  }
+  if (!before) return;
+  for (int a = 0; a < count; ++a) sum[a] = 1.0f / sum[a];
+  for (int i = 0; i < few.labels; ++i) {
+    float* to = out + i * few.n + first;
+    for (int a = 0; a < count; ++a) to[a] *= sum[a];
+  }
 }
 
 }  // namespace
@@ -69,6 +118,48 @@ void mean_field_step(const LatticeSum& sum, Planes planes, const float* phi, con
                                                     own ? y + begin : nullptr,
                                                     own ? own + begin : nullptr, out + begin);
                 });
+}
+
+std::array<double, 3> quadratic_step(const LatticeSum& sum, Planes planes, const float* phi,
+                                     const float* y, const float* before, float share,
+                                     const float* own, const float* c, const float* strength,
+                                     float* out, Team& team) {
+  constexpr int kGenerous = 16;  // planes' worth of floats, beside one for each label
+  const auto [labels, n] = planes;
+  const std::vector<std::int64_t> present = carrying(planes, y, before, team);
+  const Planes few{static_cast<int>(present.size()), n};
+  Buffer<float> packed;
+  if (before || few.labels < labels) {
+    packed.reset(few.labels * n);
+    team.run(n, kGrain, [&, n = n](std::int64_t begin, std::int64_t end, int) {
+      for (std::int64_t a = begin; a < end; a += kTile)
+        extrapolate_tile(few, present, y, before, share, packed.data(), a,
+                         static_cast<int>(std::min<std::int64_t>(kTile, end - a)));
+    });
+  }
+  const float* v = packed.size() > 0 ? packed.data() : y;
+  const bool once = BlurredLattices::fits(sum, few.labels, (kGenerous + few.labels) * n);
+  BlurredLattices blurred(sum, few.labels);
+  Buffer<float> filtered;
+  if (once) {
+    blurred.splat_planes(v, team);
+  } else {
+    filtered.reset(few.labels * n);
+    filter_one_by_one(sum, few, v, filtered.data(), team);
+  }
+  return sum_over_chunks<3>(
+      n, team, [&, labels = labels, n = n](std::int64_t begin, std::int64_t end, double* sums) {
+        std::vector<float> scratch(static_cast<std::size_t>(labels) * kTile);
+        std::vector<float> tile(static_cast<std::size_t>(once ? few.labels : 0) * kTile);
+        for (std::int64_t a = begin; a < end; a += kTile) {
+          const std::int64_t stop = std::min(end, a + kTile);
+          if (once) blurred.slice(a, stop, tile.data());
+          pixel_kernels().quadratic_step({n, labels, static_cast<int>(stop - a), scratch.data()},
+                                         phi + a, once ? tile.data() : filtered.data() + a,
+                                         once ? kTile : n, v + a, y + a, present.data(), few.labels,
+                                         own + a, c ? c + a : nullptr, strength + a, out + a, sums);
+        }
+      });
 }
 
 }  // namespace densecrf

@@ -5,6 +5,7 @@ softmax(-unary). A minimiser of the energy may be certified and still be far fro
 pairwise weights are too strong for the data at hand; the numbers here make that visible.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from densecrf.validation import mention
 
-__all__ = ["Changes", "compare"]
+__all__ = ["Changes", "compare", "warning_of_many"]
 
 #: A pixel is confident where its input probability exceeds this.
 CONFIDENT = 0.9
@@ -22,6 +23,9 @@ _LOST = 0.75  # share of a label's confident pixels whose loss is reported
 _SUBSTANTIAL = 0.005  # share of the image below which a label's confident area is not judged
 _OVERTURNED = 0.1  # share of the confident pixels whose reversal is reported
 _PRESENT = 0.05  # share of the image that a label must have had for "one label takes all"
+_MANY = 5  # images from which on labels are judged by their areas in all of them together
+_KEPT = 0.5  # share of its pixels in all images that a label usually keeps
+_SEEN = 0.0005  # share of all pixels below which a label is not judged by that
 
 _REMEDY = (
     f"lower the weights ({mention('strength', 0.5)}, or {mention('bilateral_weight')}), or let "
@@ -99,6 +103,35 @@ class Changes:
                 f"where {present} labels had more than {100 * _PRESENT:g} % of them each"
             )
         return found
+
+
+def warning_of_many(
+    area_before: Sequence[Sequence[int]], area_after: Sequence[Sequence[int]]
+) -> str:
+    """Return which labels lose over half of their pixels in many images, and what to do.
+
+    In one image a label that disappears may have been false. Over many images false regions are
+    removed and true ones completed, and labels keep most of their area; one that does not is too
+    thin for the weights. Empty where there is none, and with fewer than five images.
+
+    Parameters
+    ----------
+    area_before, area_after : sequence of sequence of int
+        Pixels of each label in the input and in the labelling, as in `Changes`, of each image.
+
+    Examples
+    --------
+    >>> warning_of_many([[900, 90, 10]] * 5, [[950, 48, 2]] * 5)[:44]
+    'over all 5 images label 2 keeps 10 of 50 pix'
+    >>> warning_of_many([[900, 90, 10]] * 5, [[800, 192, 8]] * 5)
+    ''
+    """
+    if len(area_before) < _MANY or len({len(areas) for areas in area_before}) > 1:
+        return ""
+    before, after = np.sum(area_before, axis=0), np.sum(area_after, axis=0)
+    lost = np.flatnonzero((before > _SEEN * before.sum()) & (after < _KEPT * before))
+    found = [f"label {n} keeps {after[n]:,} of {before[n]:,} pixels" for n in lost]
+    return f"over all {len(area_before)} images {', '.join(found)}: {_REMEDY}" if found else ""
 
 
 def compare(unary: npt.NDArray[np.floating[Any]], labels: npt.NDArray[np.integer[Any]]) -> Changes:

@@ -1,17 +1,20 @@
-"""The time limit of a solve, kept inside filter calls, inner loops and construction.
+"""The time limit of a solve, kept inside filter calls, inner loops and construction; and Ctrl-C.
 
 `solve` sets the deadline of its thread. The compiled core checks it when a call begins and every
 50 ms while one runs, and so do the filters and loops that it does not run; past it they raise
 `OutOfTime`, which the loop of the methods turns into the best result so far.
 """
 
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
 from time import perf_counter
+from typing import Any
 
-__all__ = ["OutOfTime", "check_deadline", "deadline", "now"]
+__all__ = ["OutOfTime", "check_deadline", "deadline", "now", "on_interrupt"]
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
 
@@ -47,3 +50,27 @@ def check_deadline() -> None:
     """Raise `OutOfTime` where this thread's deadline has passed."""
     if perf_counter() >= _deadline.get():
         raise OutOfTime
+
+
+@contextmanager
+def on_interrupt(note: Callable[[], None]) -> Iterator[None]:
+    """Call `note` at the first Ctrl-C; only a second one raises KeyboardInterrupt.
+
+    Raised inside the locks of futures, it would leave them locked and their threads waiting. `note`
+    runs between two instructions of the main thread and must not wait for a lock either.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are for the main thread
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def handle(*_: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        note()
+
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

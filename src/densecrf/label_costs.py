@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TOLERATED",
-    "TOLERATED_BY_MANY",
     "BorderStatistics",
     "border_statistics",
     "sum_statistics",
     "with_label_costs",
 ]
 
-#: Nats per pixel that a label's border may cost, by one image's statistics and by many images'.
-TOLERATED, TOLERATED_BY_MANY = 1.25, 1.0
+Vector = npt.NDArray[np.float64]
+
+#: Nats per pixel that a label's border may cost.
+TOLERATED = 1.25
 #: Share of an image that a label's pixels are weighed against: with fewer its statistics are noise.
 PRIOR_SHARE = 0.002
 
@@ -57,8 +58,8 @@ class BorderStatistics:
     """
 
     images: int
-    pixels: npt.NDArray[np.float64]
-    paid: npt.NDArray[np.float64]
+    pixels: Vector
+    paid: Vector
 
     def __add__(self, other: "BorderStatistics") -> "BorderStatistics":
         """Return the statistics of both."""
@@ -66,15 +67,12 @@ class BorderStatistics:
             self.images + other.images, self.pixels + other.pixels, self.paid + other.paid
         )
 
-    def label_costs(self, tolerated: float) -> tuple[float, ...]:
+    def label_costs(self, tolerated: float | Vector) -> tuple[float, ...]:
         """Return a cost in (0, 1] for each label.
-
-        A label of few pixels is drawn towards the average label, one without any is the average
-        label.
 
         Parameters
         ----------
-        tolerated : float
+        tolerated : float or ndarray, (labels,)
             Nats per pixel that a label's border may cost on average, κ.
 
         Examples
@@ -83,10 +81,18 @@ class BorderStatistics:
         >>> [round(cost, 3) for cost in found.label_costs(2.0)]
         [1.0, 0.501]
         """
+        price = self.per_pixel(self.paid)
+        return tuple((tolerated / np.maximum(price, tolerated)).tolist())
+
+    def per_pixel(self, sums: Vector) -> Vector:
+        """Return the mean of each label's pixels from their sum.
+
+        A label of few pixels is drawn towards the average label, one without any is the average
+        label.
+        """
         total = float(self.pixels.sum())
         prior = PRIOR_SHARE * total / self.images
-        price = (self.paid + prior * self.paid.sum() / total) / (self.pixels + prior)
-        return tuple((tolerated / np.maximum(price, tolerated)).tolist())
+        return np.asarray((sums + prior * sums.sum() / total) / (self.pixels + prior))
 
 
 def sum_statistics(found: Iterable[BorderStatistics]) -> BorderStatistics:

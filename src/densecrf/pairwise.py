@@ -125,6 +125,18 @@ class Pairwise:
             core().mean_field_update(phi, filtered, None if own is None else y, own, out, threads)
         return out
 
+    def quadratic_step(
+        self, phi: FloatArray, y: FloatArray, **given: Any
+    ) -> tuple[float, float, float]:
+        """Take a projected gradient step of the Potts model's quadratic relaxation, by lattices.
+
+        Returns what `ProblemBase.quadratic_step` does beside the point.
+        """
+        objective, uphill, moved = self.lattice_sum.quadratic_step(
+            phi, y, own=self.diagonal, **given
+        )
+        return objective, uphill, moved
+
     def ordered(
         self,
         y: FloatArray,

@@ -8,7 +8,7 @@ from densecrf import projections
 from densecrf.filters.base import Levels
 from densecrf.native import core
 from densecrf.pairwise import Pairwise
-from densecrf.problem_base import Calls, Moves, ProblemBase
+from densecrf.problem_base import Calls, Moves, ProblemBase, QuadraticStep
 from densecrf.validation import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -193,6 +193,13 @@ class Problem(ProblemBase):
         """Return the nearest point in the product of simplices."""
         return projections.simplex(z, threads=self.threads)
 
+    def projected_step(self, centre: FloatArray, r: FloatArray, step: float) -> FloatArray:
+        """Return the projection of a gradient step; see `ProblemBase.projected_step`."""
+        out, steps = np.empty_like(self.unary), np.full(self.n, step, np.float32)
+        given = (_floats(r), _floats(centre), steps, steps, _floats(centre))
+        core().descend(self.unary, *given, out, self.threads)
+        return out
+
     def descend(
         self,
         v: FloatArray,
@@ -208,6 +215,31 @@ class Problem(ProblemBase):
         given = (_floats(array) for array in (r, v, step, self.lipschitz, previous))
         bound, value, uphill = core().descend(self.unary, *given, y, self.threads)
         return y, bound, value, uphill
+
+    def quadratic_step(
+        self,
+        y: FloatArray,
+        strength: FloatArray,
+        c: FloatArray | None = None,
+        before: FloatArray | None = None,
+        share: float = 0.0,
+    ) -> QuadraticStep:
+        """Take a projected gradient step of the quadratic relaxation; see `ProblemBase`."""
+        if not self.potts or self.pairwise.lattice_sum is None:
+            return super().quadratic_step(y, strength, c, before, share)
+        self.calls.plain += 1
+        out = np.empty_like(self.unary)
+        sums = self.pairwise.quadratic_step(
+            self.unary,
+            _floats(y),
+            before=before,
+            share=share,
+            c=None if c is None else _floats(c),
+            strength=_floats(strength),
+            out=out,
+            threads=self.threads,
+        )
+        return QuadraticStep(out, *sums)
 
     def unary_marginals(self) -> FloatArray:
         """Return softmax(-unary), the marginals without pairwise terms."""
@@ -229,8 +261,8 @@ class Problem(ProblemBase):
 
     def extrapolate(self, y: FloatArray, previous: FloatArray, share: float) -> FloatArray:
         """Return `y` + `share` · (`y` - `previous`)."""
-        out = np.empty_like(y)
-        core().extrapolate(y, previous, share, out, self.threads)
+        out = np.empty(y.shape, np.float32)
+        core().extrapolate(_floats(y), _floats(previous), share, out, self.threads)
         return out
 
     def argmax(self, y: FloatArray) -> IntArray:

@@ -7,7 +7,7 @@ by `densecrf.certificates.lower_bound`.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,28 @@ from densecrf.certificates import Potentials, gamma
 from densecrf.filters.base import Levels
 from densecrf.problem_steps import Calls, Moves, ProblemSteps
 
-__all__ = ["Calls", "Moves", "ProblemBase"]
+__all__ = ["Calls", "Moves", "ProblemBase", "QuadraticStep"]
+
+
+class QuadraticStep(NamedTuple):
+    """A projected gradient step of the quadratic relaxation.
+
+    Attributes
+    ----------
+    y : array, (labels, n)
+        Where it ends.
+    objective : float
+        The objective at the point where the gradient was taken.
+    uphill : float
+        Positive where the move from the last point goes against the step.
+    moved : float
+        The sum of the absolute differences from the last point.
+    """
+
+    y: Any
+    objective: float
+    uphill: float
+    moved: float
 
 
 class ProblemBase(ProblemSteps):
@@ -42,6 +63,32 @@ class ProblemBase(ProblemSteps):
         """The largest sum of the lengths of a label's nodes; 1 for Potts."""
         members, lengths = self._tree_arrays
         return float((members.T @ lengths).max())
+
+    # --- steps made of others; back ends may fuse them ---------------------------------------
+
+    def projected_step(self, centre: Any, r: Any, step: float) -> Any:
+        r"""Return :math:`P_\Delta(\text{centre} - \text{step}\,(\phi + r))`."""
+        return self.project(centre - step * (self.unary + r))
+
+    def quadratic_step(
+        self, y: Any, strength: Any, c: Any = None, before: Any = None, share: float = 0.0
+    ) -> QuadraticStep:
+        r"""Take a projected gradient step of :math:`F(y) + \tfrac12\langle y, cy\rangle`.
+
+        F is that of `densecrf.solvers.quadratic`. The step is taken at the extrapolated point
+        v = y + share · (y - before), brought back into the simplices by cutting off what is
+        negative; its length at each pixel is 1 / `strength`; `c` (n,) is None for zeros.
+        """
+        v = y
+        if before is not None:
+            v = self.xp.clip(self.extrapolate(y, before, share), 0, None)
+            v = v / v.sum(0)
+        r = self.messages(v)
+        if c is not None:
+            r = r + c * v
+        moved, _, along, uphill = self.descend(v, r, 1 / strength, y)
+        objective = 0.5 * (self.inner(self.unary, v) + along)
+        return QuadraticStep(moved, objective, uphill, self.difference(moved, y)[0])
 
     # --- energies and bounds, in double precision ---------------------------------------------
 

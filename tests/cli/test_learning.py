@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from command_line import densecrf, probabilities, said
+from densecrf.cli.batch import run_batch
+from densecrf.io import write_image
 from densecrf.presets import NUMBERS, read_model
 from tiny_dataset import make_dataset
 
@@ -39,6 +41,22 @@ def test_adapt_writes_a_model_that_segment_reads(folder):
     assert result.exit_code == 0, said(result)
     record = json.loads((folder / "segmented" / "a.json").read_text())
     assert record["settings"]["model"]["chosen"]["label_costs"] == told["label_costs"]
+
+
+@pytest.mark.parametrize("seen", [0, 2])
+def test_adapt_interrupted_keeps_the_images_seen(folder, monkeypatch, seen):
+    def interrupted(items, *arguments, **options):
+        batch = run_batch(items[:seen], *arguments, **options)
+        batch.interrupted = True
+        return batch
+
+    monkeypatch.setattr("densecrf.cli.adapt.run_batch", interrupted)
+    result = densecrf("adapt", "images", "--probs", "probs", "--out", "m.json")
+    assert result.exit_code == 130, said(result)
+    assert "nterrupted" in said(result)
+    assert (folder / "m.json").exists() == (seen > 0)
+    if seen:
+        assert read_model(folder / "m.json").provenance["images"] == seen
 
 
 def test_adapt_names_what_it_cannot_use(folder):
@@ -72,6 +90,24 @@ def test_segment_reports_changes(folder):
     (record,) = json.loads(result.stdout)["results"]
     assert record["changes"]["pixels"] == sum(record["changes"]["area_after"])
     assert record["warnings"] == []
+
+
+@pytest.mark.parametrize(("colour", "warned"), [(90, True), (220, False)])
+def test_a_label_lost_in_all_images_is_warned_of(folder, colour, warned):
+    """In one image it might have been false: it has no confident pixels."""
+    p = np.full((3, 24, 32), 0.05, np.float32)
+    p[0] = 0.9
+    p[:2, :, 8:18] = np.array([0.2, 0.75])[:, None, None]
+    image = np.full((24, 32, 3), 90, np.uint8)
+    image[:, 8:18] = colour
+    for name in "abcde":
+        write_image(folder / "images" / f"{name}.png", image)
+        np.save(folder / "probs" / f"{name}.npy", p)
+    result = densecrf("segment", "images", "--probs", "probs", "--preset", "afa", "--json")
+    assert result.exit_code == 0, said(result)
+    told = " ".join(json.loads(result.stdout)["warnings"])
+    assert ("over all 5 images label 1 keeps 0 of 1,200 pixels" in told) == warned
+    assert ("--strength" in told) == warned
 
 
 def test_strength_zero_leaves_the_input(folder):

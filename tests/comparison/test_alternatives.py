@@ -11,6 +11,7 @@ import pytest
 from command_line import densecrf, said
 from densecrf.comparison import other_methods as other
 from densecrf.comparison.alternatives import trimap
+from densecrf.io import write_labels
 from densecrf.presets import PRESETS, write_model
 from tiny_dataset import make_dataset
 
@@ -72,3 +73,16 @@ def test_the_command_writes_a_table_and_goes_on(tmp_path):
     assert [row["method"] for row in rows[-2:]] == ["lp, adapted", "lp, fitted"]
     again = densecrf("reproduce", "alternatives", *arguments)
     assert json.loads(again.stdout)["rows"] == rows  # seconds included: nothing ran anew
+
+
+def test_a_split_without_truth_is_refused(tmp_path):
+    dataset = make_dataset(tmp_path / "tiny")
+    for path in (dataset / "labels").iterdir():
+        write_labels(path, np.full((16, 20), 255))
+    splits = ("--validation", "train", "--test", "val")
+    result = densecrf(
+        "reproduce", "alternatives", "--data", dataset, *splits, "--no-learn", "--out", tmp_path
+    )
+    assert result.exit_code == 1
+    assert "none of the 2 images of a split has a pixel with a known label" in said(result)
+    assert not list(tmp_path.glob("alternatives-*"))

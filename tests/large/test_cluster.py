@@ -191,6 +191,19 @@ def meet():
     TOGETHER.wait(60)
 
 
+def too_late():
+    raise TimeoutError("the file server does not answer")
+
+
+def test_a_task_that_fails_by_a_timeout_is_not_waited_for():
+    with (
+        distributed.LocalCluster(n_workers=1, dashboard_address=None, processes=False) as local,
+        distributed.Client(local) as client,
+        pytest.raises(TimeoutError, match="file server"),
+    ):
+        list(engines.run_tasks(too_late, [()], client, "late"))
+
+
 def test_all_threads_are_busy_those_that_come_later_too(monkeypatch):
     monkeypatch.setattr(engines, "CHECK", 0.1)
     with (

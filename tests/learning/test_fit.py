@@ -1,5 +1,6 @@
 """Large-margin learning on small images: certificates, determinism, prudence."""
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +49,11 @@ def test_the_objective_is_certified_and_learning_helps() -> None:
     assert [stage["learned"] for stage in provenance["stages"]] == ["weights", "costs", "offsets"]
     # The second stage starts from the first one's energy, and its regulariser from zero.
     assert provenance["stages"][1]["objective"] <= 1.01 * provenance["stages"][0]["objective"]
-    assert {values[0] for values in told} == {"weights", "costs", "offsets"}
+    stages = {"weights", "costs", "offsets"}
+    assert {values[0] for values in told if "fold" not in values[0]} == stages
+    assert {values[0].split(", ")[0] for values in told if "fold" in values[0]} == {
+        f"fold {n} of 3" for n in (1, 2, 3)
+    }
     assert provenance["chosen"] in ("weights", "costs", "offsets")
     assert "held-out" in provenance["verdict"]
     assert model.weight + model.bilateral_weight > START.weight + START.bilateral_weight
@@ -145,6 +150,34 @@ def test_an_interrupt_keeps_the_model_so_far() -> None:
     assert model.provenance["interrupted"]
     assert [stage["learned"] for stage in model.provenance["stages"]] == ["weights"]
     assert model != START
+
+
+@pytest.mark.parametrize(
+    ("during", "learned"), [("search", []), ("costs", ["weights"]), ("fold 2 of 2, costs", ...)]
+)
+def test_ctrl_c_keeps_the_model_so_far(tmp_path: Path, during: str, learned: list[str]) -> None:
+    """A signal, as from the keyboard, is noted by the threads; the next run goes on."""
+    examples, labels = make_examples([sample(seed) for seed in range(3)])
+    told: list[str] = []
+
+    def report(stage: str, passes: int, *_: float) -> None:
+        told.append(stage)
+        if stage == during and passes == (2 if stage == "search" else 1):
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    options = {"folds": 2, "max_passes": 2, "journal": Journal(tmp_path / "journal"), "jobs": 2}
+    stopped = fit_examples(examples, labels, report=report, **options)
+    assert signal.getsignal(signal.SIGINT) is before
+    assert stopped.provenance["interrupted"]
+    stages = [stage["learned"] for stage in stopped.provenance["stages"]]
+    assert stages == (["weights", "costs", "offsets"] if learned is ... else learned)
+    assert len(stopped.label_costs) == labels  # adapted at least
+    assert told[-1] == during
+    if learned is ...:
+        whole = fit_examples(examples, labels, **options)
+        assert not whole.provenance["interrupted"]
+        assert whole == fit_examples(examples, labels, **{**options, "journal": None})
 
 
 @pytest.mark.parametrize(

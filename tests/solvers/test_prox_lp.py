@@ -120,7 +120,7 @@ def test_the_analytic_step_is_the_best_one(seed: int) -> None:
         assert g(iterate.step) <= min(best.fun, g(0), g(1)) + 1e-6 * scale
         if 1e-3 < iterate.step < 1:
             assert iterate.step == pytest.approx(best.x, abs=1e-3)
-        w, y = iterate.alpha.w, iterate.y
+        w, y = -iterate.alpha.q, iterate.y
 
 
 @given(seed=st.integers(0, 10_000))
@@ -137,7 +137,7 @@ def test_the_dual_gap_is_primal_minus_dual_and_falls(seed: int) -> None:
         assert iterate.gap >= -slack
         assert iterate.gap == pytest.approx(primal - dual, abs=10 * slack)
         assert dual >= before - slack
-        w, y, before = iterate.alpha.w, iterate.y, dual
+        w, y, before = -iterate.alpha.q, iterate.y, dual
 
 
 @pytest.mark.parametrize("seed", range(6))

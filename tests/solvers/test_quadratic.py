@@ -10,11 +10,15 @@ from scipy.optimize import minimize_scalar
 import densecrf
 import oracles
 from densecrf.problem import Problem
+from densecrf.problem_base import ProblemBase
 from densecrf.solvers.quadratic import (
+    START_STEPS,
+    convex_start,
     convexifier,
     expected_energy,
     frank_wolfe,
     label_eigenvalues,
+    proximal_strength,
 )
 
 KINDS = ("potts", "tree", "vector", "matrix")
@@ -129,6 +133,70 @@ def test_stationary_points(method):
         gradient = case.crf.unary + problem.messages(y)
         slack = (gradient * y).sum(0) - gradient.min(0)
         assert slack.max() <= 0.02 * (1 + np.abs(gradient).max())
+
+
+@pytest.fixture(params=[(3.0, 9), (0.05, 9), (3.0, 2)], ids=["coarse", "fine", "two labels"])
+def on_lattices(request):
+    """A model on lattices: their rows held at once, one after the other, or of few labels."""
+    sigma, labels = request.param
+    rng = np.random.default_rng(0)
+    features = densecrf.Features(rng.normal(size=(700, 5)), sigma)
+    unary = rng.normal(size=(labels, 700))
+    return Problem(densecrf.DenseCRF(unary, [densecrf.Features(rng.random((700, 2))), features]))
+
+
+@pytest.mark.parametrize("given", [1, 2], ids=["one label given", "two"])
+def test_quadratic_steps_of_the_core(on_lattices, given):
+    """The fused pass is the composition that all back ends share, with any number of threads."""
+    problem = on_lattices
+    y, before = (random_point(problem.crf, seed) for seed in (1, 2))
+    for array in (y, before):
+        array[given:] = 0  # labels that no pixel carries
+        array /= array.sum(0)
+    strength = proximal_strength(problem)
+    c = convexifier(problem)
+    for options in ({}, {"c": c}, {"before": before, "share": 0.4, "c": c}):
+        scale = strength + options.get("c", 0)
+        expected = ProblemBase.quadratic_step(problem, y, scale, **options)
+        found, shared = (_with_threads(problem, k, y, scale, options) for k in (1, 2))
+        np.testing.assert_array_equal(found.y, shared.y)
+        assert found[1:] == shared[1:]
+        np.testing.assert_allclose(found.y, expected.y, rtol=0, atol=2e-5)
+        assert found.objective == pytest.approx(expected.objective, rel=1e-5)
+        assert found.moved == pytest.approx(expected.moved, rel=1e-4)
+        slope = scale * ((found.y - y) * (_point(y, options) - found.y)).sum(0)
+        assert found.uphill == pytest.approx(float(slope.sum()), rel=1e-3, abs=1e-3)
+
+
+def _with_threads(problem, threads, y, scale, options):
+    problem.threads = threads
+    return problem.quadratic_step(y, scale, **options)
+
+
+def _point(y, options):
+    """Return where the gradient is taken."""
+    if "before" not in options:
+        return y
+    v = np.clip(y + options["share"] * (y - options["before"]), 0, None)
+    return v / v.sum(0)
+
+
+def test_the_start_of_dc_neg_is_near_the_convex_minimum():
+    """Nearer than as many Frank-Wolfe steps."""
+    for seed in range(6):
+        case = oracles.case(seed)
+        problem = Problem(case.crf)
+        c = convexifier(problem)
+
+        def objective(y, problem=problem, c=c):
+            linear = problem.inner(problem.unary - 0.5 * c, y)
+            return linear + 0.5 * problem.inner(problem.messages(y) + c * y, y)
+
+        many = case.crf.solve("qp", iterations=2000, tolerance=0.0)
+        few = case.crf.solve("qp", iterations=START_STEPS, tolerance=0.0)
+        slack = objective(convex_start(problem).y) - many.lower_bound
+        assert slack <= few.trace.relaxed[-1] - many.lower_bound + case.rounding
+        assert slack <= 1e-2 * (1 + abs(many.lower_bound))
 
 
 def test_dc_neg_takes_back_steps_where_the_filter_is_not_positive_semidefinite():

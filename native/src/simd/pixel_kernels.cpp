@@ -121,18 +121,89 @@ void descend(const Tile& t, const float* phi, const float* r, const float* v, co
   sums[2] += total(uphill, t.count);
 }
 
+void quadratic_step(const Tile& t, const float* phi, const float* filtered, std::int64_t stride,
+                    const float* v, const float* previous, const std::int64_t* present, int count,
+                    const float* own, const float* c, const float* strength, float* out,
+                    double* sums) {
+  float tau[kTile], largest[kTile], inverse[kTile], diagonal[kTile];
+  float received[kTile] = {}, mass[kTile] = {}, value[kTile] = {}, uphill[kTile] = {},
+        moved[kTile] = {};
+  DENSECRF_EACH (a, t.count) {
+    largest[a] = -kLargest;
+    inverse[a] = 1.0f / strength[a];
+    diagonal[a] = own[a] + (c ? c[a] : 0.0f);
+  }
+  int next = 0;
+  for (int i = 0; i < t.labels; ++i) {
+    const float* linear = phi + i * t.n;
+    float* z = t.scratch + i * kTile;
+    if (next < count && present[next] == i) {
+      const float* f = filtered + next * stride;
+      const float* at = v + next++ * t.n;
+      DENSECRF_EACH (a, t.count) {
+        const float product = diagonal[a] * at[a] - f[a];
+        value[a] += (linear[a] + 0.5f * product) * at[a];
+        received[a] += f[a] - own[a] * at[a];
+        mass[a] += at[a];
+        z[a] = finite(at[a] - inverse[a] * (linear[a] + product));
+        largest[a] = larger(largest[a], z[a]);
+      }
+    } else {
+      DENSECRF_EACH (a, t.count) {
+        z[a] = finite(-inverse[a] * linear[a]);
+        largest[a] = larger(largest[a], z[a]);
+      }
+    }
+  }
+  thresholds(t.scratch, kTile, t.labels, t.count, largest, tau);
+  next = 0;
+  for (int i = 0; i < t.labels; ++i) {
+    const float* z = t.scratch + i * kTile;
+    float* to = out + i * t.n;
+    if (next < count && present[next] == i) {
+      const float *at = v + next++ * t.n, *before = previous + i * t.n;
+      DENSECRF_EACH (a, t.count) {
+        const float y = larger((z[a] - largest[a]) - tau[a], 0.0f), move = y - before[a];
+        uphill[a] += (at[a] - y) * move;
+        moved[a] += move < 0 ? -move : move;
+        to[a] = y;
+      }
+    } else {
+      DENSECRF_EACH (a, t.count) {
+        const float y = larger((z[a] - largest[a]) - tau[a], 0.0f);
+        uphill[a] -= y * y;
+        moved[a] += y;
+        to[a] = y;
+      }
+    }
+  }
+  for (int a = 0; a < t.count; ++a) {
+    sums[0] += static_cast<double>(value[a]) +
+               0.5 * static_cast<double>(received[a]) * static_cast<double>(mass[a]);
+    sums[1] += static_cast<double>(strength[a]) * static_cast<double>(uphill[a]);
+    sums[2] += moved[a];
+  }
+}
+
 void mean_field_update(const Tile& t, const float* phi, const float* filtered, std::int64_t stride,
                        const float* y, const float* own, float* out) {
   float largest[kTile], sum[kTile] = {};
   DENSECRF_EACH (a, t.count) largest[a] = -kLargest;
   for (int i = 0; i < t.labels; ++i) {
     float* z = t.scratch + i * kTile;
-    DENSECRF_EACH (a, t.count) z[a] = -phi[i * t.n + a];
-    if (filtered)
-      DENSECRF_EACH (a, t.count) z[a] += filtered[i * stride + a];
-    if (own)
-      DENSECRF_EACH (a, t.count) z[a] -= own[a] * y[i * t.n + a];
-    DENSECRF_EACH (a, t.count) largest[a] = larger(largest[a], z[a]);
+    const float *linear = phi + i * t.n, *f = filtered + (filtered ? i * stride : 0);
+    const auto each = [&](auto&& argument) {
+      DENSECRF_EACH (a, t.count) {
+        z[a] = argument(a);
+        largest[a] = larger(largest[a], z[a]);
+      }
+    };
+    if (!filtered)
+      each([&](int a) { return -linear[a]; });
+    else if (!own)
+      each([&](int a) { return f[a] - linear[a]; });
+    else
+      each([&](int a) { return (f[a] - linear[a]) - own[a] * y[i * t.n + a]; });
   }
   for (int i = 0; i < t.labels; ++i)
     DENSECRF_EACH (a, t.count) {
@@ -243,6 +314,7 @@ void step_to_vertex(const Tile& t, const std::int64_t* labels, const float* y, f
 
 extern const PixelKernels DENSECRF_CONCAT(pixel_kernels_, DENSECRF_ISA);
 const PixelKernels DENSECRF_CONCAT(pixel_kernels_, DENSECRF_ISA) = {
-    project, descend, mean_field_update, messages, argmax, icm_moves, lmo, step_to_vertex};
+    project,   descend, quadratic_step, mean_field_update, messages, argmax,
+    icm_moves, lmo,     step_to_vertex};
 
 }  // namespace densecrf

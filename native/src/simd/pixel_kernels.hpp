@@ -29,6 +29,16 @@ struct PixelKernels {
   void (*descend)(const Tile&, const float* phi, const float* r, const float* v, const float* step,
                   const float* lipschitz, const float* previous, float* out, double* sums);
 
+  // A projected gradient step of ⟨phi, v⟩ + ½⟨v, Hv⟩ + ½ c‖v‖², where in the Potts model Hv is
+  // Σ_{j≠i} (filtered - own · v)_j: out = the point of the simplex nearest to v less the gradient
+  // over `strength`. There are planes of `filtered`, `stride` apart, and of v for the `count`
+  // labels in `present` (ascending); those of the others, and their `previous`, are zeros. Adds to
+  // sums: the objective at v, strength · ⟨v - out, out - previous⟩, Σ|out - previous|.
+  void (*quadratic_step)(const Tile&, const float* phi, const float* filtered, std::int64_t stride,
+                         const float* v, const float* previous, const std::int64_t* present,
+                         int count, const float* own, const float* c, const float* strength,
+                         float* out, double* sums);
+
   // out = softmax(filtered - own · y - phi); without the second term where own is null, without the
   // first where filtered is, whose planes are `stride` apart; in place where out == y.
   void (*mean_field_update)(const Tile&, const float* phi, const float* filtered,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.batch import Watch, run_batch
+from densecrf.cli.batch import Batch, Watch, run_batch
 from densecrf.cli.inputs import Job, Sources, find_jobs, load
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, output, print_failures, print_json
@@ -48,8 +48,9 @@ def adapt(
     """Adapt a model to a kind of images, from a network's output alone; no ground truth is needed.
 
     Labels whose regions are thin or scattered in the network's own labelling pay less for their
-    borders. `densecrf segment --model` uses the file; for a folder of several images it does the
-    same by itself.
+    borders, and so do those that it is not sure of. `densecrf segment --model` uses the file; for a
+    folder of several images it does the same by itself. Interrupted, the command writes the model
+    of the images seen so far.
 
     For example:
 
@@ -58,8 +59,10 @@ def adapt(
     todo = find_jobs(images, Sources(probs, labels))
     inputs = [path for job in todo for path in job.files]
     check_outputs([(out, "the model")], inputs, "choose another --out")
-    found, failures = adapt_to(model, todo, jobs=jobs, progress=not (quiet or as_json))
-    print_failures(failures, len(todo) - len(failures))
+    found, batch = adapt_to(model, todo, jobs=jobs, progress=not (quiet or as_json))
+    print_failures(batch.failures, len(batch.results))
+    if found is None and batch.interrupted:
+        raise fail("interrupted before the first image was seen; nothing is written", 130)
     if found is None:
         raise fail("no image could be used, or they have different numbers of labels")
     found = get_model(found, **model.numbers)
@@ -70,7 +73,10 @@ def adapt(
         costs = ", ".join(f"{label}: {cost:.2f}" for label, cost in enumerate(_costs(found)))
         output.print(f"label costs {costs}", soft_wrap=True)
         console.print(f"Written: {out}; use it by --model {out}", soft_wrap=True)
-    if failures:
+    if batch.interrupted:
+        console.print(f"[bold]Interrupted[/] after {len(batch.results)} of {len(todo)} images.")
+        raise typer.Exit(130)
+    if batch.failures:
         raise typer.Exit(1)
 
 
@@ -80,8 +86,8 @@ def _costs(model: Model) -> Sequence[float]:
 
 def adapt_to(
     options: o.ModelOptions, jobs_found: Sequence[Job], *, jobs: int = 1, progress: bool = False
-) -> tuple[Model | None, dict[str, str]]:
-    """Return the model with label costs from all images, and the images that could not be used.
+) -> tuple[Model | None, Batch]:
+    """Return the model with label costs from all images, and what became of each image.
 
     None stands for no model: no image could be used, or they have different numbers of labels.
     """
@@ -93,9 +99,7 @@ def adapt_to(
         return {"found": look_at(load(job, potts).crf)}
 
     batch = run_batch(jobs_found, lambda job: job.name, work, jobs=jobs, progress=progress)
-    if batch.interrupted:
-        raise typer.Exit(130)
     found = [result["found"] for result in batch.results.values()]
     if len({len(seen.shares) for seen in found}) != 1:
-        return None, batch.failures
-    return adapted(start, found), batch.failures
+        return None, batch
+    return adapted(start, found), batch

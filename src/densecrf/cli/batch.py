@@ -1,16 +1,16 @@
 """Many images: several at once, progress and time left, failures kept apart, Ctrl-C."""
 
-import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import describe
+from densecrf.deadline import on_interrupt
 
 __all__ = ["Batch", "Interrupted", "Watch", "run_batch"]
 
@@ -94,7 +94,7 @@ def run_batch(
 
         watch = Watch(threading.Event(), report)
         finished: SimpleQueue[Future[dict[str, Any]] | None] = SimpleQueue()
-        with _on_interrupt(lambda: finished.put(None)):
+        with on_interrupt(lambda: finished.put(None)):
             pending: dict[Future[dict[str, Any]], str] = {
                 pool.submit(work, item, watch): name(item) for item in items
             }
@@ -118,30 +118,6 @@ def _next(queue: "SimpleQueue[Item]") -> Item:
     while True:
         with suppress(Empty):
             return queue.get(timeout=0.2)  # a short wait keeps Ctrl-C prompt on every system
-
-
-@contextmanager
-def _on_interrupt(note: Callable[[], None]) -> Iterator[None]:
-    """Call `note` at the first Ctrl-C; only a second one raises KeyboardInterrupt.
-
-    Raised inside the locks of futures, it would leave them locked and their threads waiting. `note`
-    runs between two instructions of the main thread and must not wait for a lock either.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are for the main thread
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def handle(*_: Any) -> None:
-        signal.signal(signal.SIGINT, before)
-        note()
-
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, handle)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _on_cluster(

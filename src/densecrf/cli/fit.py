@@ -116,8 +116,12 @@ def _learn(
     with connected(chosen.scheduler) as client, progress_bar("passes", progress) as advance:
 
         def report(stage: str, passes: int, objective: float, bound: float) -> None:
-            told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
-            advance(passes, chosen.passes, told)
+            if stage.endswith("search"):
+                told = f"{stage}: accuracy {percent(objective)}, IoU {percent(bound)}"
+                advance(passes, None, told)
+            else:
+                told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
+                advance(passes, chosen.passes, told)
 
         return fit_examples(
             examples,

@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from densecrf import __version__
+from densecrf.changes import warning_of_many
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Interrupted, Watch, run_batch
@@ -114,7 +115,9 @@ def segment(
         by_image = model.chosen.label_costs == "image"
         if adapt or (adapt is None and by_image and len(todo) >= ENOUGH):
             shown = not (quiet or as_json)
-            found, _ = adapt_to(model, todo, jobs=jobs, progress=shown)
+            found, seen = adapt_to(model, todo, jobs=jobs, progress=shown)
+            if seen.interrupted:
+                raise typer.Exit(130)
             model = model if found is None else replace(model, chosen=found)
         task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0])
         task.check_outputs(todo)
@@ -133,11 +136,13 @@ def segment(
                 progress=not (quiet or as_json),
                 client=client,
             )
+    together = _over_all(batch.results)
     if as_json:
         results = [{"name": name, **record} for name, record in batch.results.items()]
-        print_json({"results": results, "failures": batch.failures})
+        print_json({"results": results, "failures": batch.failures, "warnings": together})
     elif not quiet:
         _print_results(batch.results)
+        print_notes("all images", together)
     print_failures(batch.failures, len(batch.results))
     if batch.interrupted:
         left = len(todo) - len(batch.results) - len(batch.failures)
@@ -276,6 +281,14 @@ def _record(result: Result, collected: list[str]) -> dict[str, Any]:
         collected = [*collected, describe(ArgumentWarning("labels", ..., suspicious))]
     told = {"pixels_by_label": used, "changes": changes.to_dict(), "warnings": collected}
     return {**result.to_dict(), **told}
+
+
+def _over_all(results: dict[str, dict[str, Any]]) -> list[str]:
+    """Return what is suspicious of all results together."""
+    found = [record["changes"] for record in results.values()]
+    areas = ([changes[name] for changes in found] for name in ("area_before", "area_after"))
+    suspicious = warning_of_many(*areas)
+    return [describe(ArgumentWarning("labels", ..., suspicious))] if suspicious else []
 
 
 def _print_results(results: dict[str, dict[str, Any]]) -> None:

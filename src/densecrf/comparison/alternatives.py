@@ -225,6 +225,11 @@ class Judge:
             if self.progress is not None:
                 self.progress(len(outcomes), len(names), f"{alternative.name} {setting}")
         confusions = np.array([o["confusion"] for o in outcomes])
+        if not confusions.any():
+            raise ValueError(
+                f"{self.dataset.path}: none of the {len(names)} images of a split has a pixel with "
+                "a known label"
+            )
         trimaps = np.array([o["trimap"] for o in outcomes])
         seconds = float(np.mean([o["seconds"] for o in outcomes]))
         return Judged(alternative.name, setting, confusions, trimaps, seconds)

@@ -60,6 +60,9 @@ class _Distributed:
     def __init__(self, task: Callable[..., Any], client: Any, name: str) -> None:
         self.task, self.client, self.name = task, client, name
         self.library: Any = import_module("distributed")
+        library = self.library
+        self.late = (TimeoutError, library.TimeoutError)
+        self.failures = (OSError, *self.late, library.KilledWorker, library.CancelledError)
         self.given: dict[int, tuple[Any, ...]] = {}
         self.numbers: dict[str, int] = {}
         self.failed: dict[int, int] = {}
@@ -80,13 +83,14 @@ class _Distributed:
                 number = self.numbers.pop(future.key)
                 try:
                     answer = future.result(timeout=CHECK)
-                except self.library.TimeoutError:  # its worker has died since: it is done again
-                    self.numbers[future.key] = number
-                    running.add(future)
-                    continue
-                except (OSError, self.library.KilledWorker, self.library.CancelledError) as error:
-                    self.count_failure(number, error)
-                    running.add(self.submit(number, self.given[number]))
+                except self.failures as error:
+                    if isinstance(error, self.late) and future.status != "error":
+                        # Its worker has died since: it is done again.
+                        self.numbers[future.key] = number
+                        running.add(future)
+                    else:
+                        self.count_failure(number, error)
+                        running.add(self.submit(number, self.given[number]))
                     continue
                 del self.given[number]
                 yield number, answer
@@ -96,10 +100,11 @@ class _Distributed:
         if monotonic() - self.counted > CHECK:
             self.counted = monotonic()
             self.threads = sum(self.client.nthreads().values())
+            self.reopen_workers()
         return max(2, 2 * self.threads)
 
     def done(self, running: set[Any]) -> list[Any]:
-        """Wait for tasks that have ended; where no worker comes for long, warn."""
+        """Wait for tasks that have ended; where no worker comes for long, raise."""
         try:
             self.library.wait(running, timeout=CHECK, return_when="FIRST_COMPLETED")
             self.seen = monotonic()
@@ -108,7 +113,6 @@ class _Distributed:
         except self.library.CancelledError:
             if self.client.status != "running":
                 raise
-        self.reopen_workers()
         return [future for future in running if future.done()]
 
     def check_workers(self) -> None:

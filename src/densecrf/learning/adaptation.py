@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from densecrf.label_costs import (
-    TOLERATED_BY_MANY,
+    TOLERATED,
     BorderStatistics,
     border_statistics,
     sum_statistics,
@@ -19,12 +21,14 @@ from densecrf.validation import check_positive, check_threads
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import numpy as np
     import numpy.typing as npt
 
     from densecrf.model import DenseCRF
 
 __all__ = ["Seen", "adapt", "adapted", "look_at", "unadapted"]
+
+#: Nats by which a pixel's label is better than the next one: usually, and the least that counts.
+ORDINARY_EVIDENCE, LEAST_EVIDENCE = 3.5, 0.05
 
 
 def adapt(
@@ -32,14 +36,15 @@ def adapt(
     probabilities: Iterable[Any],
     *,
     model: str | Model = "default",
-    tolerated: float = TOLERATED_BY_MANY,
+    tolerated: float = TOLERATED,
     threads: int | None = None,
     **reading: Any,
 ) -> Model:
     """Return a model for images of one kind, from a network's output alone.
 
     Labels whose regions are thin or scattered in the network's own labelling pay less for their
-    borders, so that the refinement does not remove them (`densecrf.label_costs`). Where most images
+    borders, and so do those that the network is not sure of, so that the refinement does not remove
+    them (`densecrf.label_costs`). Where most images
     lack most labels, labels of which an image shows little become less probable there
     (`densecrf.label_prior`). Ten images or more of one data set give better numbers than each
     image's own, which the default model uses.
@@ -51,7 +56,8 @@ def adapt(
     model : str or Model
         Whose kernels are used.
     tolerated : float
-        Nats per pixel that a label's border may cost on average; more removes more.
+        Nats per pixel that the border of a label may cost on average, where the network is as sure
+        of it as of most; more removes more.
     threads : int, optional
         Number of threads; all by default.
     **reading
@@ -91,17 +97,24 @@ class Seen:
     ----------
     borders : BorderStatistics
         What the labels pay for their borders.
+    evidence : ndarray, (labels,)
+        By how much the energy of each label's pixels is below that of their second best label,
+        together.
     shares : ndarray, (labels,)
         The labels' shares in the image.
     """
 
     borders: BorderStatistics
+    evidence: npt.NDArray[np.float64]
     shares: npt.NDArray[np.float64]
 
 
 def look_at(crf: DenseCRF, threads: int = 0) -> Seen:
     """Return the statistics of an image; its model is `unadapted`."""
-    return Seen(border_statistics(crf, threads), label_shares(crf.unary))
+    best, second = np.partition(crf.unary, 1, axis=0)[:2]
+    ahead = np.bincount(crf.unary.argmin(0), second - best, minlength=crf.n_labels)
+    evidence = ahead.astype(np.float64)
+    return Seen(border_statistics(crf, threads), evidence, label_shares(crf.unary))
 
 
 def unadapted(model: Model) -> Model:
@@ -109,9 +122,11 @@ def unadapted(model: Model) -> Model:
     return replace(model, label_costs=None, prior=None)
 
 
-def adapted(model: Model, found: Sequence[Seen], tolerated: float = TOLERATED_BY_MANY) -> Model:
+def adapted(model: Model, found: Sequence[Seen], tolerated: float = TOLERATED) -> Model:
     """Return a model with the label costs and the prior of what was seen."""
     total = sum_statistics(each.borders for each in found)
+    evidence = total.per_pixel(np.sum([each.evidence for each in found], axis=0))
+    prices = tolerated * np.sqrt(np.maximum(evidence, LEAST_EVIDENCE) / ORDINARY_EVIDENCE)
     provenance = {
         "made_by": "adapt",
         "images": total.images,
@@ -120,7 +135,7 @@ def adapted(model: Model, found: Sequence[Seen], tolerated: float = TOLERATED_BY
     }
     return replace(
         model,
-        label_costs=total.label_costs(tolerated),
+        label_costs=total.label_costs(prices),
         prior=prior_from_shares([each.shares for each in found]),
         about="label costs and prior by adapt",
         provenance=provenance,

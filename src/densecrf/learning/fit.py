@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from densecrf.deadline import on_interrupt
 from densecrf.learning.examples import Example, make_examples, reduced
 from densecrf.learning.held_out import held_out
-from densecrf.learning.oracle import ClusterOracle, Oracle
+from densecrf.learning.oracle import ClusterOracle, Oracle, Stopped
 from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
 from densecrf.presets import Model, get_model
 from densecrf.validation import (
@@ -83,7 +85,8 @@ def fit(
         Whose workers run the images, one thread each unless `threads` says otherwise; the learned
         model is the same.
     report : callable, optional
-        Told (stage, passes, objective, lower bound) after each pass.
+        Told (stage, passes, objective, lower bound) after each pass, and for the stage "search"
+        (models tried, accuracy and IoU of the last one).
 
     Returns
     -------
@@ -156,29 +159,33 @@ def fit_examples(
     examples = [reduced(example, reduce) for example in examples]
     settings = Settings(strength, gap, tolerance, max_passes)
     losses = class_weights(examples, range(len(examples)), labels)
-    oracle = Oracle(losses, threads, device)
+    stop = threading.Event()
+    oracle = Oracle(losses, threads, device, stop=stop)
     if client is not None:
         if device is not None:
             raise ArgumentError("device", device, "workers of a cluster learn on processors")
-        oracle = ClusterOracle(losses, 1 if threads is None else threads, client=client)
+        own = 1 if threads is None else threads
+        oracle = ClusterOracle(losses, own, stop=stop, client=client)
         jobs = max(jobs, 2 * sum(client.nthreads().values()))
     data = TrainingSet(examples, labels, settings, oracle, jobs, journal)
     made: list[tuple[Stage, Learned]] = []
     models = {"start": start}
     current, interrupted, check = start, False, None
-    with warnings.catch_warnings():
+    with on_interrupt(stop.set), warnings.catch_warnings():
         # On the way to the optimum, weights may be such that one label takes an image.
         warnings.simplefilter("ignore", ArgumentWarning)
         try:
-            current = models["adapted"] = data.centre(start, data.all)
+            current = models["adapted"] = data.centre(start, data.all, report)
             for stage, found in data.learn(start, current, data.all, report):
                 made.append((stage, found))
                 current = models[stage.learned] = stage.learned_model(found.theta)
             check = held_out(data, start, folds, report)
             if check is not None:
                 current = models[check["chosen"]]
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Stopped):
             interrupted = True
+            if len(models) == 1 and data.reached is not None:
+                current = data.reached
     provenance: dict[str, Any] = {
         "made_by": "fit",
         "images": len(examples),

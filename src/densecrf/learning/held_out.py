@@ -49,9 +49,10 @@ def held_out(
     for fold in range(folds):
         inside = [n for n in data.all if n % folds != fold]
         outside = [n for n in data.all if n % folds == fold]
-        centre = data.centre(start, inside)
+        within = None if report is None else _of_fold(report, f"fold {fold + 1} of {folds}")
+        centre = data.centre(start, inside, within)
         models = {"start": start, "adapted": centre}
-        for stage, found in data.learn(start, centre, inside, report, _TOLERANCE):
+        for stage, found in data.learn(start, centre, inside, within, _TOLERANCE):
             models[stage.learned] = stage.learned_model(found.theta)
         for name, model in models.items():
             confusions = data.confusions(model, outside)
@@ -75,6 +76,10 @@ def held_out(
         "chosen": chosen,
         "verdict": _verdict(chosen, folds, over_start),
     }
+
+
+def _of_fold(report: Report, name: str) -> Report:
+    return lambda stage, *numbers: report(f"{name}, {stage}", *numbers)
 
 
 def _verdict(chosen: str, folds: int, over_start: dict[str, dict[str, Interval]]) -> str:

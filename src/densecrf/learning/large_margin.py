@@ -135,7 +135,8 @@ def learn(
             if objective < best.objective:
                 best = replace(best, theta=theta, objective=objective)
             bound = max(best.lower_bound, minimum.lower_bound)
-            best = replace(best, lower_bound=bound, passes=made)
+            # Where both are equal but for rounding, the bound may come out above.
+            best = replace(best, lower_bound=min(bound, best.objective), passes=made)
             if report is not None:
                 report(made, best.objective, best.lower_bound)
             # Where the planes meet the labellings found, what is left is the inference's own gap.

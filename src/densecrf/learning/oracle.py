@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     Labels = npt.NDArray[np.int64]
 
-__all__ = ["ClusterOracle", "Oracle", "Task"]
+__all__ = ["ClusterOracle", "Oracle", "Stopped", "Task"]
 
 _MOST_KEPT = 1 << 23  # pixels of the images whose filters are kept, about 100 bytes each
 _MOST_ITERATIONS = 40  # what is found by then is a plane and a bound, whatever the gap
@@ -74,6 +75,10 @@ class Filters:
             self._kept[key] = [part for _, part in crf.pairwise.parts]
 
 
+class Stopped(Exception):  # noqa: N818 - a wish of the user, not an error
+    """Learning is to end."""
+
+
 @dataclass(frozen=True)
 class Oracle:
     """Loss-augmented MAP inference.
@@ -86,23 +91,35 @@ class Oracle:
         As for `densecrf.DenseCRF.solve`.
     filters : Filters
         The filters of the images, as far as they are kept.
+    stop : threading.Event
+        Set to end learning: every thread then raises `Stopped` soon.
     """
 
     class_weights: Vector
     threads: int | None = None
     device: Any = None
     filters: Filters = field(default_factory=Filters)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def check(self) -> None:
+        """Raise `Stopped` where learning is to end."""
+        if self.stop.is_set():
+            raise Stopped
 
     def solve(self, crf: DenseCRF, gap: float = 1e-2, init: Any = None) -> Any:
         """Minimise with a certificate."""
-        return crf.solve(
+        self.check()
+        found = crf.solve(
             "lp",
             gap=gap,
             max_iterations=_MOST_ITERATIONS,
             threads=self.threads,
             device=self.device,
             init=init,
+            callback=lambda _: self.stop.is_set(),
         )
+        self.check()  # what was cut short must not be taken for an answer
+        return found
 
     def look(self, example: Example, model: Model) -> Seen:
         """Return an image's statistics with a model's kernels."""
@@ -205,6 +222,7 @@ class ClusterOracle(Oracle):
 
     def _asked(self, question: str, *given: Any) -> Any:
         asked = [(question, self.class_weights, self.threads, given)]
+        self.check()
         ((_, answer),) = run_tasks(_answer, asked, self.client, question)
         return answer
 

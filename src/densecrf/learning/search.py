@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from densecrf.experiments.metrics import Interval, bootstrap
-from densecrf.label_costs import TOLERATED_BY_MANY
+from densecrf.label_costs import TOLERATED
 from densecrf.learning.adaptation import adapted, unadapted
 from densecrf.presets import PRESETS, Model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from densecrf.learning.adaptation import Seen
 
@@ -51,7 +51,7 @@ class Candidate:
 
     kernels: Model
     strength: float = 1.0
-    tolerated: float = TOLERATED_BY_MANY
+    tolerated: float = TOLERATED
     trust: float = 1.0
 
     def adapted(self, seen: Sequence[Seen]) -> Model:
@@ -81,12 +81,14 @@ def surely_better(ours: Any, theirs: Any) -> bool:
     found = gains(ours, theirs).values()
     total = sum(g.estimate for g in found)
     spread = sum(g.high - g.low for g in found)
-    enough = (0.25 + 1 / len(ours)) * spread
+    enough = (0.25 + 2 / len(ours)) * spread
     return total > enough and min(g.estimate for g in found) > -_WORSE
 
 
-def search(first: Candidate, confusions: Callable[[Candidate], Any]) -> Candidate:
-    """Return the candidate that no move improves, after two rounds at most.
+def search(first: Candidate, confusions: Callable[[Candidate], Any]) -> Iterator[Candidate]:
+    """Give better and better candidates; the last is one that no move improves.
+
+    There are two rounds of moves at most.
 
     Parameters
     ----------
@@ -96,6 +98,7 @@ def search(first: Candidate, confusions: Callable[[Candidate], Any]) -> Candidat
         Returns a candidate's confusion matrices, one per image.
     """
     best = first
+    yield best
 
     def improves(other: Candidate) -> bool:
         return surely_better(confusions(other), confusions(best))
@@ -109,10 +112,11 @@ def search(first: Candidate, confusions: Callable[[Candidate], Any]) -> Candidat
                     if not improves(other):
                         break
                     best = other
+                    yield best
         for kernels in (first.kernels, *OTHERS):
             other = replace(best, kernels=kernels)
             if kernels != best.kernels and improves(other):
                 best = other
+                yield best
         if best == before:
             break
-    return best

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from densecrf.experiments.metrics import accuracy, mean_iou
 from densecrf.label_prior import label_shares
 from densecrf.learning.adaptation import Seen, unadapted
 from densecrf.learning.journal import Journal, digest
@@ -62,6 +63,8 @@ class TrainingSet:
         Images at a time.
     journal : Journal, optional
         Keeps the oracle's answers.
+    reached : Model, optional
+        The best model of the search so far.
     """
 
     examples: Sequence[Example]
@@ -70,6 +73,7 @@ class TrainingSet:
     oracle: Oracle
     jobs: int = 1
     journal: Journal | None = None
+    reached: Model | None = None
     _seen: dict[str, list[Seen]] = field(default_factory=dict)
     _confusions: dict[tuple[str, int], Any] = field(default_factory=dict)
     _planes: dict[str, list[list[Plane]]] = field(default_factory=dict)
@@ -80,7 +84,7 @@ class TrainingSet:
         """The numbers of all images."""
         return range(len(self.examples))
 
-    def centre(self, start: Model, chosen: Sequence[int]) -> Model:
+    def centre(self, start: Model, chosen: Sequence[int], report: Report | None = None) -> Model:
         """Return where learning starts: the start, adapted to some images without their labels.
 
         For the default model, the numbers that are no part of the stages are searched, with the
@@ -88,12 +92,23 @@ class TrainingSet:
         """
         if start.label_costs != "image":
             return start
-        best = Candidate(start)
-        if start == PRESETS["default"]:
+        tried: set[Candidate] = set()
+
+        def confusions(candidate: Candidate) -> Any:
             # Statistics of all images: they need no labels, and folds share the outcomes.
-            best = search(best, lambda c: self.confusions(c.adapted(self._look(c.kernels)), chosen))
-        seen = self._look(best.kernels)
-        return best.adapted([seen[n] for n in chosen])
+            model = candidate.adapted(self._look(candidate.kernels))
+            found = self.confusions(model, chosen)
+            tried.add(candidate)
+            if report is not None:
+                total = np.sum(found, axis=0)
+                report("search", len(tried), accuracy(total), mean_iou(total))
+            return found
+
+        first = Candidate(start)
+        for best in search(first, confusions) if start == PRESETS["default"] else (first,):
+            seen = self._look(best.kernels)
+            self.reached = best.adapted([seen[n] for n in chosen])
+        return cast("Model", self.reached)
 
     def learn(
         self,
@@ -167,8 +182,12 @@ class TrainingSet:
         return Task(example, self.oracle.fill(example, start), shares)
 
     def _each(self, function: Callable[[int], Any], chosen: Iterable[int]) -> list[Any]:
+        def checked(number: int) -> Any:
+            self.oracle.check()
+            return function(number)
+
         with ThreadPoolExecutor(self.jobs) as pool:
-            return list(pool.map(function, chosen))
+            return list(pool.map(checked, chosen))
 
 
 def class_weights(

@@ -9,13 +9,13 @@ from typing import Any
 
 from densecrf.problem_base import ProblemBase
 from densecrf.solvers.loop import Step
-from densecrf.solvers.quadratic import expected_energy, label_eigenvalues
+from densecrf.solvers.quadratic import extrapolation, proximal_strength
 from densecrf.validation import check_integer, check_non_negative
 
-__all__ = ["dc_neg", "proximal_strength"]
+__all__ = ["dc_neg"]
 
-SMALLEST_STRENGTH = 1e-12  # of a pixel without neighbours: its step then ends at its best label
 ROUNDING = 1e-6
+DOUBLINGS = 20  # of g, after which what rises is rounding
 
 
 def dc_neg(
@@ -40,8 +40,13 @@ def dc_neg(
     :math:`-\nu(K - \text{diag}(K_{aa}))`, for which :math:`g_a = \nu K_{aa}` will do; with
     :math:`\nu < 0` it takes :math:`|\nu| \sum_{b \ne a} K_{ab}`.
 
+    The tangent is taken at an extrapolated point, :math:`y^k + \beta_k(y^k - y^{k-1})`, where F is
+    no larger there than at the one before (Phan, Le and Le Thi 2018), and otherwise at :math:`y^k`:
+    boundaries of segments move further per iteration.
+
     Fast filters are not exactly positive semidefinite. Where F rises on that account, the step is
-    taken back and g doubled; F never rises.
+    taken back and g doubled. F never rises from one tangent point to the next; `Step.relaxed` is
+    its value there.
 
     Parameters
     ----------
@@ -55,26 +60,22 @@ def dc_neg(
     check_integer("iterations", iterations, at_least=0)
     check_non_negative("tolerance", tolerance)
     strength = proximal_strength(problem)
-    received = problem.messages(y)
-    value = expected_energy(problem, y, received)
+    last, before, momentum, share, value = y, None, 1.0, 0.0, float("inf")
+    noise, doubled = ROUNDING * float(problem.mass.max()), 0
     for _ in range(iterations):
-        moved, *_ = problem.descend(y, received, 1 / strength, y)
-        received_there = problem.messages(moved)
-        value_there = expected_energy(problem, moved, received_there)
-        if value_there > value + ROUNDING * abs(value):
-            strength = 2 * strength
+        step = problem.quadratic_step(y, strength, before=before, share=share)
+        if step.objective > value + ROUNDING * abs(value) + noise:
+            if share > 0:
+                before, momentum, share = None, 1.0, 0.0
+                continue
+            y, strength, doubled = last, 2 * strength, doubled + 1
+            if doubled > DOUBLINGS:
+                return
             continue
-        change = 0.5 * problem.difference(moved, y)[0] / problem.n
-        y, received, value = moved, received_there, value_there
+        value = step.objective
+        momentum, share = extrapolation(momentum, step.uphill)
+        last, y = y, step.y
+        before = last if share > 0 else None
         yield Step(y, relaxed=value)
-        if change <= tolerance:
+        if 0.5 * step.moved <= tolerance * problem.n:
             return
-
-
-def proximal_strength(problem: ProblemBase) -> Any:
-    r"""Return :math:`g_a` (n,), with which :math:`\text{diag}(g) - H` is positive semidefinite."""
-    low, high = label_eigenvalues(problem)
-    strength: Any = max(high, 0.0) * problem.diagonal + SMALLEST_STRENGTH
-    if low < 0:
-        strength = strength - low * (problem.mass - problem.diagonal)
-    return strength

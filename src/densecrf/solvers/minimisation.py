@@ -58,9 +58,9 @@ def solve(
     init : array_like, str or Result, optional
         Where to start: marginals (labels, *spatial), a labelling (*spatial), another method's name
         or result. Marginals outside the simplex are projected onto it, with a warning. By default
-        ``"dc-neg"`` for the paper's methods on the linear program, ``"qp"`` for ``qp-cccp`` and
-        ``dc-neg`` (as in the literature), softmax(-unary) for the others, which is also what
-        ``"unary"`` starts from.
+        ``"dc-neg"`` for the paper's methods on the linear program, for ``qp-cccp`` and ``dc-neg``
+        the convex quadratic program (as in the literature; ``dc-neg`` has its own, faster solver
+        of it), softmax(-unary) for the others, which is also what ``"unary"`` starts from.
     gap : float, optional
         Stop when the answer is proven to be within this fraction of the optimum; 0 runs to the
         method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.

@@ -6,13 +6,13 @@ over the product of simplices through its dual (Eq. 8), with blocks α (by Frank
 
     Algorithm 1                                  here
     1  for k ← 0 … K                             proximal_steps: for k in range(K)
-    2    Aα⁰ ← 0                                 alpha = Alpha(0 * centre)
+    2    Aα⁰ ← 0                                 alpha = Alpha(0 * centre), Aα = -q
     3    for t ← 0 … T                           frank_wolfe: for _ in range(T)
-    4      (β, γ) ← argmin g(α, β, γ)            y = block(alpha.w), which finds both
+    4      (β, γ) ← argmin g(α, β, γ)            y = block(alpha.q), which finds both
     5      ỹ ← λ(Aα + Bβ + γ - φ) + yᵏ
     6      As ← conditional gradient at ỹ        r, c = part.conditional_gradient(y), As = -r
     7      δ ← optimal step size                 step = min(1, gap / length)
-    8      Aα ← (1 - δ) Aα + δ As                alpha = Alpha(alpha.w - step * direction)
+    8      Aα ← (1 - δ) Aα + δ As                alpha = Alpha(q + step * (r - q))
     9    yᵏ⁺¹ ← P_M(ỹ)                           y = project(iterate.y)
 
 The paper sums over ordered pairs of pixels, this package over unordered ones with weights twice
@@ -23,7 +23,7 @@ as large: the energies are the same numbers, so λ means the same. Its condition
           = -\tfrac12 \sum_b K_{ab} \operatorname{sign}(\tilde y_{ai} - \tilde y_{bi}),
 
 is minus `ProblemBase.dual_point`, which is called r throughout the package: As is written ``-r``
-below. Every r, and every convex combination of them, which :math:`-A\alpha` is, proves a bound.
+below, and :math:`A\alpha`, a convex combination of such, ``-q``. Every r and q proves a bound.
 """
 
 from collections.abc import Callable, Iterator
@@ -113,15 +113,15 @@ class Alpha(NamedTuple):
 
     Attributes
     ----------
-    w : array
-        :math:`A\alpha`.
+    q : array
+        :math:`-A\alpha`.
     constant : float
         What α adds to the dual besides, for frozen pixels (else 0).
     parts : tuple
         The conditional gradients whose combination it is, for the certificate.
     """
 
-    w: Any
+    q: Any
     constant: float = 0.0
     parts: tuple[tuple[float, Potentials], ...] = ()
 
@@ -208,7 +208,7 @@ def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[S
             history["step_sizes"].append(iterate.step)
             yield _step(part, iterate, history)
         last = (part, iterate.alpha)
-        extended = part.extended(-iterate.alpha.w)
+        extended = part.extended(iterate.alpha.q)
         duals = part.duals(iterate.alpha.parts)
         known = None if extended is None else (extended, duals[0] if duals else None)
         previous, y = y, part.full(part.problem.project(iterate.y))  # line 9
@@ -222,7 +222,7 @@ def _last_alpha(
         return last[1]
     if known is not None and part.complete:
         r, mixture = known
-        return Alpha(-part.take(r), 0.0, () if mixture is None else mixture.of_labels(part.labels))
+        return Alpha(part.take(r), 0.0, () if mixture is None else mixture.of_labels(part.labels))
     return none
 
 
@@ -249,32 +249,35 @@ def frank_wolfe(
     """
     problem = part.problem
     block = _block(problem, centre, lam, settings)
-    y = block(alpha.w)  # lines 4 and 5 (Eqs. 9 to 11)
+    y = block(alpha.q)  # lines 4 and 5 (Eqs. 9 to 11)
+    square = problem.inner(alpha.q, alpha.q)
     for _ in range(settings.T):  # line 3
         r, c = part.conditional_gradient(y, settings.levels, settings.order)  # line 6 (Eq. 13)
-        direction = alpha.w + r  # Aα - As
-        gap = problem.inner(direction, y) - (alpha.constant + c)
-        relaxed = problem.inner(problem.unary + r, y) - c
+        along = problem.inner(r, y)
+        gap = along - problem.inner(alpha.q, y) - (alpha.constant + c)  # along Aα - As = r - q
+        relaxed = problem.inner(problem.unary, y) + along - c
         if gap <= settings.tolerance * abs(relaxed):
             yield Iterate(y, alpha, r, gap, relaxed, 0.0)
             return
-        length = lam * problem.inner(direction, direction)
+        across, there = problem.inner(r, alpha.q), problem.inner(r, r)
+        length = lam * (there - 2 * across + square)
         step = min(1.0, gap / length) if length > 0 else 0.0  # line 7, δ (Eq. 14)
         found = part.potentials(y, settings.levels, settings.order)
         kept = tuple((share * (1 - step), each) for share, each in alpha.parts if step < 1)
+        square = (1 - step) ** 2 * square + 2 * step * (1 - step) * across + step**2 * there
         alpha = Alpha(  # line 8 (Eq. 12)
-            alpha.w - step * direction,
+            problem.extrapolate(alpha.q, r, -step),
             alpha.constant - step * (alpha.constant + c),
             (*kept, (step, found)),
         )
-        y = block(alpha.w)  # lines 4 and 5 of the next iteration
+        y = block(alpha.q)  # lines 4 and 5 of the next iteration
         yield Iterate(y, alpha, r, gap, relaxed, step)
 
 
 def _block(
     problem: ProblemBase, centre: Any, lam: float, settings: Proximal
 ) -> Callable[[Any], Any]:
-    r"""Return the map from :math:`A\alpha` to :math:`\tilde y` (Eq. 9) for the best β and γ.
+    r"""Return the map from :math:`-A\alpha` to :math:`\tilde y` (Eq. 9) for the best β and γ.
 
     They are the multipliers of the constraints of the simplex, so :math:`\tilde y` is the
     projection of :math:`\lambda(A\alpha - \phi) + y^k`.
@@ -282,12 +285,12 @@ def _block(
     if settings.inner == "multiplicative":
         block = MultiplicativeBlock(problem.to_numpy(centre), lam, settings.inner_steps)
         # The projection of what solves it within a tolerance.
-        return lambda w: problem.project(
-            problem.from_numpy(block(problem.to_numpy(w - problem.unary)))
+        return lambda q: problem.project(
+            problem.from_numpy(block(problem.to_numpy(-q - problem.unary)))
         )
     if lam > LARGE:  # differences beyond 2 are all the same to the projection
-        return lambda w: problem.project(_within_range(problem, w - problem.unary, lam) + centre)
-    return lambda w: problem.project(lam * (w - problem.unary) + centre)
+        return lambda q: problem.project(_within_range(problem, -q - problem.unary, lam) + centre)
+    return lambda q: problem.projected_step(centre, q, lam)
 
 
 def _within_range(problem: ProblemBase, v: Any, lam: float) -> Any:
@@ -299,7 +302,7 @@ def _within_range(problem: ProblemBase, v: Any, lam: float) -> Any:
 def _step(part: Part, iterate: Iterate, history: dict[str, list[float]]) -> Step:
     labels, estimate = part.rounded(iterate.y)
     alpha = iterate.alpha
-    bounds = [b for b in (part.bound(iterate.r), part.bound(-alpha.w)) if b is not None]
+    bounds = [b for b in (part.bound(iterate.r), part.bound(alpha.q)) if b is not None]
     duals = part.duals(alpha.parts)
     if alpha.parts and bounds and bounds[0] == max(bounds):
         duals = (*part.duals(((1.0, alpha.parts[-1][1]),)), *duals)

@@ -15,8 +15,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from densecrf.problem_base import ProblemBase
+from densecrf.solvers.loop import Step
 
-__all__ = ["Iterate", "convexifier", "expected_energy", "frank_wolfe", "label_eigenvalues"]
+__all__ = [
+    "Iterate",
+    "convex_start",
+    "convexifier",
+    "expected_energy",
+    "extrapolation",
+    "frank_wolfe",
+    "label_eigenvalues",
+    "proximal_strength",
+]
+
+START_STEPS, START_TOLERANCE = 24, 1e-3  # most steps; fraction of the marginals that one moves
+SMALLEST_STRENGTH = 1e-12  # of a pixel without neighbours: its step then ends at its best label
 
 
 class Iterate(NamedTuple):
@@ -53,6 +66,45 @@ def convexifier(problem: ProblemBase) -> Any:
 def expected_energy(problem: ProblemBase, y: Any, received: Any) -> float:
     """Return F(y), where `received` is Hy."""
     return problem.inner(problem.unary, y) + 0.5 * problem.inner(received, y)
+
+
+def proximal_strength(problem: ProblemBase) -> Any:
+    r"""Return :math:`g_a` (n,), with which :math:`\text{diag}(g) - H` is positive semidefinite."""
+    low, high = label_eigenvalues(problem)
+    strength: Any = max(high, 0.0) * problem.diagonal + SMALLEST_STRENGTH
+    if low < 0:
+        strength = strength - low * (problem.mass - problem.diagonal)
+    return strength
+
+
+def convex_start(problem: ProblemBase) -> Step:
+    r"""Return a point near the minimum of the convex quadratic program that ``qp`` solves.
+
+    Accelerated projected gradient steps (Beck and Teboulle 2009), restarted where the momentum
+    points uphill (O'Donoghue and Candès 2015), from the unary marginals. The Hessian
+    :math:`H + \text{diag}(c)` is at most :math:`\text{diag}(g + c)`. (The linear term's
+    :math:`-\tfrac12 c` is the same for all labels of a pixel, and leaves projections as they are.)
+    """
+    c = convexifier(problem)
+    strength = proximal_strength(problem) + c
+    y, before, momentum, share = problem.unary_marginals(), None, 1.0, 0.0
+    for _ in range(START_STEPS):
+        step = problem.quadratic_step(y, strength, c, before, share)
+        momentum, share = extrapolation(momentum, step.uphill)
+        y, before = step.y, y if share > 0 else None
+        if 0.5 * step.moved <= START_TOLERANCE * problem.n:
+            break
+    return Step(y, info={"init": "qp"})
+
+
+def extrapolation(momentum: float, uphill: float) -> tuple[float, float]:
+    """Return Nesterov's next momentum, and the share of the last move to extrapolate by.
+
+    The momentum begins, and begins anew where the last move went uphill, at 1.
+    """
+    momentum = 1.0 if uphill > 0 else momentum
+    following = 0.5 * (1 + (1 + 4 * momentum**2) ** 0.5)
+    return following, (momentum - 1) / following
 
 
 def frank_wolfe(

@@ -16,6 +16,7 @@ from densecrf.solvers.prox_lp_acc import ProximalPixels, prox_lp_acc
 from densecrf.solvers.prox_lp_l import ProximalLabels, prox_lp_l
 from densecrf.solvers.qp import qp
 from densecrf.solvers.qp_cccp import qp_cccp
+from densecrf.solvers.quadratic import convex_start
 from densecrf.solvers.sg_lp import sg_lp
 from densecrf.solvers.unary import unary
 
@@ -87,7 +88,7 @@ REGISTRY: dict[str, Method] = {
     "mf": Method(mean_field, "mean field to convergence"),
     "qp": Method(qp, "convex quadratic program, Frank-Wolfe"),
     "qp-cccp": Method(qp_cccp, "non-convex quadratic program, CCCP", init="qp"),
-    "dc-neg": Method(dc_neg, "difference of convex functions", init="qp"),
+    "dc-neg": Method(dc_neg, "difference of convex functions", convex_start),
     "sg-lp": Method(
         sg_lp, "linear program, projected subgradient", init="dc-neg", compatibility="tree"
     ),

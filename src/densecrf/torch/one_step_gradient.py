@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from densecrf.solvers.dc_neg import proximal_strength
 from densecrf.solvers.lp import CELLS
+from densecrf.solvers.quadratic import proximal_strength
 
 if TYPE_CHECKING:
     from torch import Tensor
