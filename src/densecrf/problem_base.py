@@ -6,6 +6,7 @@ by `densecrf.certificates.lower_bound`.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,6 +191,14 @@ class ProblemBase(ProblemSteps):
     def same(self, labels: Any, others: Any) -> bool:
         """Whether two labellings are the same."""
         return bool((labels == others).all())
+
+    def compare(self, y: Any, labels: Any, others: Any) -> tuple[Any, bool]:
+        """Return `undecided` of `y`, and whether two labellings (the second may be None) agree."""
+        return self.undecided(y), others is not None and self.same(labels, others)
+
+    def estimates(self, labellings: Sequence[Any]) -> list[float]:
+        """Return the `estimate` of each labelling."""
+        return [self.estimate(labels) for labels in labellings]
 
     def estimate(self, labels: Any) -> float:
         """Return the energy, or what is cheaper and close to it: to tell candidates apart."""

@@ -228,17 +228,17 @@ class Incumbent:
     def _round(self, y: Any) -> None:
         problem, bias = self.problem, BIASES[self._turn % len(BIASES)]
         self._turn += 1
-        labels, tried = problem.argmax(y), []
-        if self._rounded is None or not problem.same(labels, self._rounded):
-            self._rounded = labels
-            tried.append((problem.estimate(labels), labels))
-        undecided = problem.undecided(y)
+        labels = problem.argmax(y)
+        undecided, repeated = problem.compare(y, labels, self._rounded)
+        self._rounded = labels
+        tried = [] if repeated else [labels]
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
-        for label in (int(i) for i in order if undecided[i] > 0):
-            biased = problem.raised_argmax(y, label, bias)
-            tried.append((problem.estimate(biased), biased))
+        raised = [int(label) for label in order if undecided[label] > 0]
+        tried += [problem.raised_argmax(y, label, bias) for label in raised]
         if tried:
-            energy, labels = min(tried, key=lambda candidate: candidate[0])
+            energies = problem.estimates(tried)
+            best = int(np.argmin(energies))
+            energy, labels = energies[best], tried[best]
             if energy <= self.energy + PROMISING * abs(self.energy):
                 self.consider(labels)
 

@@ -100,6 +100,27 @@ def test_icm_moves(both):
         agree(moved, plain.apply_moves(labels, theirs, theirs.movers // 2))
 
 
+def test_labellings_are_estimated_at_once(both):
+    plain, ours = both
+    rng = np.random.default_rng(4)
+    labellings = [rng.integers(0, kept, plain.n) for kept in (2, LABELS, 2)]
+    given = [ours.from_numpy(labels) for labels in labellings]
+    ours.icm_moves(given[0])  # only its labels are known to occur
+    estimates = ours.estimates(given)
+    assert estimates == pytest.approx([plain.energy(x) for x in labellings], rel=1e-5)
+    assert [ours.energy(x) for x in given] == pytest.approx(estimates, rel=1e-5)
+    best = int(np.argmin(estimates))
+    theirs, mine = plain.icm_moves(labellings[best]), ours.icm_moves(given[best])
+    agree(mine.labels, theirs.labels)
+    agree(mine.gain, theirs.gain)
+    y = plain.unary_marginals()
+    for others in (None, labellings[0], labellings[1]):
+        then = None if others is None else ours.from_numpy(others)
+        undecided, same = ours.compare(ours.from_numpy(y), given[0], then)
+        agree(undecided, plain.undecided(y), rtol=1e-4)
+        assert same == (others is not None and np.array_equal(others, labellings[0]))
+
+
 def test_descend(both):
     plain, ours = both
     rng = np.random.default_rng(3)

@@ -126,6 +126,14 @@ class JointItem(TorchProblem):
         energy: float = self._ask("energy", self._joint.energies, labels)
         return energy
 
+    def estimates(self, labellings: Sequence[Tensor]) -> list[float]:
+        """Return the labellings' estimates, each made together with other items'."""
+        return [self.estimate(labels) for labels in labellings]
+
+    def compare(self, y: Tensor, labels: Tensor, others: Tensor | None) -> tuple[Any, bool]:
+        """Return `undecided` of `y`, and whether two labellings agree."""
+        return self.undecided(y), others is not None and self.same(labels, others)
+
     def argmax(self, y: Tensor) -> Tensor:
         """Return the largest label of each pixel, (n,)."""
         return self.raised_argmax(y, -1, 0.0)

@@ -303,6 +303,15 @@ class Pairwise:
             out += weight * (g * lattice.apply(g * values))
         return out
 
+    def presence_double(self, labels: Tensor, names: Sequence[int]) -> Tensor:
+        """Filter the indicators of some labels, by Triton; other planes are meaningless."""
+        from densecrf.torch.triton.units import Wanted
+
+        check_deadline()
+        assert self._double_filter is not None
+        out = torch.empty_like(self._like, dtype=torch.float64)
+        return self._double_filter.presence(labels, [Wanted(0, names)], out)
+
     def ordered_double(self, u: Tensor, levels: Levels) -> Tensor:
         r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` for each row of potentials."""
         check_deadline()

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from densecrf.problem_base import Calls, Moves, ProblemBase
+from densecrf.problem_base import Calls, Moves
 from densecrf.torch.autograd import projected
-from densecrf.torch.item_steps import compress, extents, raised_argmax, undecided
+from densecrf.torch.item_steps import compress, extents, raised_argmax
+from densecrf.torch.labellings import LabellingSteps
 from densecrf.torch.pixelwise import (
     descend,
-    icm_moves,
     inner,
     lower_bound,
     mean_field_update,
@@ -42,7 +42,7 @@ __all__ = ["TorchProblem"]
 WIDENED = 8  # labels whose potentials are in double precision at once
 
 
-class TorchProblem(ProblemBase):
+class TorchProblem(LabellingSteps):
     """A model's energy and its relaxations, on the device of its tensors.
 
     Parameters
@@ -86,7 +86,7 @@ class TorchProblem(ProblemBase):
         self.calls = Calls()
         self._plans = Plans()
         self._indices: dict[tuple[int, ...], Tensor] = {}
-        self._occurring: tuple[list[int], Tensor] | None = None
+        self._occurring = self._estimated = None
         self._where = {"device": unary.device}
         self._use_tree(tree)
 
@@ -114,10 +114,6 @@ class TorchProblem(ProblemBase):
         others = torch.addcmul(self.apply(y), self.diagonal, y, value=-1)
         messages: Tensor = self.costs(others)
         return messages
-
-    @property
-    def _triton(self) -> bool:
-        return self.pairwise.merged is not None and self.pairwise.merged.triton
 
     def dual_point(
         self, y: Tensor, levels: int = 10, order: str = "soft", rescale: bool = True
@@ -205,77 +201,6 @@ class TorchProblem(ProblemBase):
 
     # --- values -----------------------------------------------------------------------------
 
-    def estimate(self, labels: Tensor) -> float:
-        """Return the energy in single precision, by one filter call of all kernels."""
-        return self.icm_moves(labels).energy
-
-    def icm_moves(self, labels: Tensor) -> Moves:
-        """Return the ICM move of every pixel, with one filter call.
-
-        See `densecrf.problem.Problem.icm_moves`.
-        """
-        self.calls.plain += 1
-        if self.compatibility is not None:
-            return self._any_moves(labels)
-        # Only labels that occur are filtered. They rarely change: those of the last time are taken
-        # on trust, which the kernel checks, since looking first would wait for the device.
-        answer = None if self._occurring is None else self._potts_moves(labels)
-        if answer is None:
-            self._occurring = self._find_occurring(labels)
-            answer = self._potts_moves(labels)
-        assert answer is not None
-        return answer
-
-    def _potts_moves(self, labels: Tensor) -> Moves | None:
-        """Return the moves in the Potts model; None if some label was not filtered."""
-        assert self._occurring is not None
-        names, row = self._occurring
-        received = self._presence(labels, names)
-        best, gain, sums = icm_moves(
-            self.unary, received, self.diagonal, row, labels, plans=self._plans
-        )
-        unary, agreeing, mass, movers, missing = sums[0].tolist()
-        if missing:
-            return None
-        return Moves(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
-
-    def _presence(self, labels: Tensor, names: list[int]) -> Tensor:
-        """Filter the indicators of the labels named; the other labels' planes are meaningless."""
-        out = torch.empty_like(self.unary)
-        if self.pairwise.repeated is not None:
-            from densecrf.torch.triton.units import Wanted
-
-            return self.pairwise.repeated.presence(labels, [Wanted(0, names)], out)
-        own = (labels == self._index(names).unsqueeze(1)).to(self.unary.dtype)
-        out[names] = self.pairwise.apply(own)
-        return out
-
-    def _find_occurring(self, labels: Tensor) -> tuple[list[int], Tensor]:
-        """Return the labels that occur, and for each label itself, or -1 where it does not."""
-        counts = torch.bincount(labels, minlength=self.n_labels).tolist()
-        names = [label for label in range(self.n_labels) if counts[label] > 0]
-        row = [label if counts[label] > 0 else -1 for label in range(self.n_labels)]
-        return names, torch.tensor([row], dtype=torch.int32, device=labels.device)
-
-    def _index(self, rows: list[int]) -> Tensor:
-        """Return a list of rows as a tensor, kept: sending it to the device takes time."""
-        key = tuple(rows)
-        if key not in self._indices:
-            self._indices[key] = torch.tensor(rows, dtype=torch.int64, device=self.unary.device)
-        return self._indices[key]
-
-    def _any_moves(self, labels: Tensor) -> Moves:
-        """Return the moves under any compatibility."""
-        self.calls.plain -= 1  # counted below
-        received = self.messages(self.indicator(labels))
-        costs = self.unary + received
-        index = labels.unsqueeze(0)
-        least, best = costs.min(0)
-        gain = costs.gather(0, index)[0] - least
-        best = torch.where(gain > 0, best, labels)
-        energy = (self.unary + 0.5 * received).gather(0, index).sum(dtype=torch.float64)
-        return Moves(best, gain, int((gain > 0).sum()), float(energy))
-
     def lower_bound(self, r: Tensor) -> float:
         r"""Return :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`, a bound on every energy."""
         return float(lower_bound(self.unary, r))
@@ -329,12 +254,6 @@ class TorchProblem(ProblemBase):
             labels: Tensor = super().raised_argmax(y, label, bias)
             return labels
         return raised_argmax(y.contiguous(), Spans.of([(0, self.n)], y.device, [(label, bias)]))
-
-    def undecided(self, y: Tensor) -> Any:
-        """Return the sum of y (1 - y) of each label, (labels,), NumPy's."""
-        if not self._triton:
-            return super().undecided(y)
-        return undecided(y.contiguous(), whole(self.n, y.device))[0].cpu().numpy()
 
     def update_multipliers(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
         """Return the potentials z + `y`, compressed; see `ProblemSteps.update_multipliers`."""
