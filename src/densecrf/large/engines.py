@@ -99,9 +99,20 @@ class _Distributed:
         """Return how many tasks keep all workers busy; these come and go."""
         if monotonic() - self.counted > CHECK:
             self.counted = monotonic()
-            self.threads = sum(self.client.nthreads().values())
+            self.threads = self.count_threads()
             self.reopen_workers()
         return max(2, 2 * self.threads)
+
+    def count_threads(self) -> int:
+        """Return the threads of all workers; none where the scheduler does not answer.
+
+        Its answer can be lost while a cluster closes a worker, and is not waited for.
+        """
+        count = self.client.scheduler.ncores
+        try:
+            return sum(self.client.sync(count, workers=None, callback_timeout=CHECK).values())
+        except self.late:
+            return 0
 
     def done(self, running: set[Any]) -> list[Any]:
         """Wait for tasks that have ended; where no worker comes for long, raise."""
@@ -117,7 +128,7 @@ class _Distributed:
 
     def check_workers(self) -> None:
         """Raise where there has been no worker for long."""
-        if self.client.nthreads():
+        if self.count_threads() > 0:
             self.seen = monotonic()
         elif monotonic() - self.seen > self.patience:
             raise ConnectionError(
