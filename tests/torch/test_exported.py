@@ -95,7 +95,7 @@ def test_sizes_may_differ_from_those_of_the_example(strict, image, generator):
         program(torch.full_like(other, float("nan")))
 
 
-@pytest.mark.parametrize("name", ["mean field", "dc-neg", "all learned"])
+@pytest.mark.parametrize("name", ["mean field", "linear program", "all learned"])
 def test_programs_have_the_layers_gradients(name, image):
     ours = network(name).double()
     image = image.double()
