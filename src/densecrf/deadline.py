@@ -14,7 +14,7 @@ from math import inf
 from time import perf_counter
 from typing import Any
 
-__all__ = ["OutOfTime", "check_deadline", "deadline", "now", "on_interrupt"]
+__all__ = ["Interrupted", "OutOfTime", "check_deadline", "deadline", "now", "on_interrupt"]
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
 
@@ -52,6 +52,10 @@ def check_deadline() -> None:
         raise OutOfTime
 
 
+class Interrupted(Exception):  # noqa: N818 - it is no error
+    """Work ends because the user pressed Ctrl-C."""
+
+
 @contextmanager
 def on_interrupt(note: Callable[[], None]) -> Iterator[None]:
     """Call `note` at the first Ctrl-C; only a second one raises KeyboardInterrupt.
@@ -59,17 +63,16 @@ def on_interrupt(note: Callable[[], None]) -> Iterator[None]:
     Raised inside the locks of futures, it would leave them locked and their threads waiting. `note`
     runs between two instructions of the main thread and must not wait for a lock either.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals are for the main thread
-        return
     before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield  # signals are for the main thread, and this one is left to the system or ignored
+        return
 
     def handle(*_: Any) -> None:
         signal.signal(signal.SIGINT, before)
         note()
 
-    if before is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, handle)
+    signal.signal(signal.SIGINT, handle)
     try:
         yield
     finally:

@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 
-from densecrf.cli.batch import Interrupted, Watch, run_batch
+from densecrf.cli.batch import Watch, run_batch
+from densecrf.deadline import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from command_line import densecrf, said
-from densecrf.cli.batch import Interrupted, Watch, run_batch
+from densecrf.cli.batch import Watch, run_batch
 from densecrf.cli.devices import OnDevices
+from densecrf.deadline import Interrupted
 
 SOURCE = ["segment", "images", "--probs", "probs", "--json", "--method", "mf5"]
 

@@ -10,16 +10,12 @@ from typing import Any, TypeVar
 
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import describe
-from densecrf.deadline import on_interrupt
+from densecrf.deadline import Interrupted, on_interrupt
 
-__all__ = ["Batch", "Interrupted", "Watch", "run_batch"]
+__all__ = ["Batch", "Watch", "run_batch"]
 
 Item = TypeVar("Item")
 LARGEST_TASK = 64  # items in one task of a cluster: its scheduler is not to choke on small ones
-
-
-class Interrupted(Exception):  # noqa: N818 - it is no error
-    """Raised by work that stops because the user asked for it."""
 
 
 @dataclass(frozen=True)

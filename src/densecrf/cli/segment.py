@@ -16,7 +16,7 @@ from densecrf import __version__
 from densecrf.changes import warning_of_many
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
-from densecrf.cli.batch import Interrupted, Watch, run_batch
+from densecrf.cli.batch import Watch, run_batch
 from densecrf.cli.devices import OnDevices, listed
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
 from densecrf.cli.large import Scheduler, Tile, connected, is_large, segment_large
@@ -25,6 +25,7 @@ from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
     console,
     describe,
+    fail,
     number,
     percent,
     print_failures,
@@ -33,6 +34,7 @@ from densecrf.cli.reports import (
     print_table,
     solved_columns,
 )
+from densecrf.deadline import Interrupted
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.io.opening import open_regular
 from densecrf.native import core
@@ -117,7 +119,7 @@ def segment(
             shown = not (quiet or as_json)
             found, seen = adapt_to(model, todo, jobs=jobs, progress=shown)
             if seen.interrupted:
-                raise typer.Exit(130)
+                raise fail("interrupted while the model was adapted; nothing is written", 130)
             model = model if found is None else replace(model, chosen=found)
         task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0])
         task.check_outputs(todo)

@@ -99,20 +99,19 @@ class _Distributed:
         """Return how many tasks keep all workers busy; these come and go."""
         if monotonic() - self.counted > CHECK:
             self.counted = monotonic()
-            self.threads = self.count_threads()
+            found = self.count_threads()
+            self.threads = self.threads if found is None else found
             self.reopen_workers()
         return max(2, 2 * self.threads)
 
-    def count_threads(self) -> int:
-        """Return the threads of all workers; none where the scheduler does not answer.
-
-        Its answer can be lost while a cluster closes a worker, and is not waited for.
-        """
+    def count_threads(self) -> int | None:
+        """Return the threads of all workers; None where the scheduler does not answer in time."""
         count = self.client.scheduler.ncores
         try:
-            return sum(self.client.sync(count, workers=None, callback_timeout=CHECK).values())
+            found = self.client.sync(count, workers=None, callback_timeout=CHECK)
         except self.late:
-            return 0
+            return None
+        return sum(map(int, found.values()))
 
     def done(self, running: set[Any]) -> list[Any]:
         """Wait for tasks that have ended; where no worker comes for long, raise."""
@@ -128,7 +127,7 @@ class _Distributed:
 
     def check_workers(self) -> None:
         """Raise where there has been no worker for long."""
-        if self.count_threads() > 0:
+        if self.count_threads():
             self.seen = monotonic()
         elif monotonic() - self.seen > self.patience:
             raise ConnectionError(

@@ -7,10 +7,10 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from densecrf.deadline import on_interrupt
+from densecrf.deadline import Interrupted, on_interrupt
 from densecrf.learning.examples import Example, make_examples, reduced
 from densecrf.learning.held_out import held_out
-from densecrf.learning.oracle import ClusterOracle, Oracle, Stopped
+from densecrf.learning.oracle import ClusterOracle, Oracle
 from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
 from densecrf.presets import Model, get_model
 from densecrf.validation import (
@@ -140,9 +140,9 @@ def fit_examples(
         The images, and the number of labels.
     journal : Journal, optional
         Keeps the oracle's answers, so that an interrupted run goes on.
-    model, strength, folds, tolerance, max_passes, gap, reduce, jobs, threads, device
+    model, strength, folds, tolerance, max_passes, gap, reduce
         As for `fit`.
-    client, report
+    jobs, threads, device, client, report
         As for `fit`.
     """
     check_positive("strength", strength)
@@ -182,7 +182,7 @@ def fit_examples(
             check = held_out(data, start, folds, report)
             if check is not None:
                 current = models[check["chosen"]]
-        except (KeyboardInterrupt, Stopped):
+        except (KeyboardInterrupt, Interrupted):
             interrupted = True
             if len(models) == 1 and data.reached is not None:
                 current = data.reached
@@ -190,16 +190,18 @@ def fit_examples(
         "made_by": "fit",
         "images": len(examples),
         "interrupted": interrupted,
-        "stages": [
-            {
-                "learned": stage.learned,
-                "objective": found.objective,
-                "lower_bound": found.lower_bound,
-                "certificate": found.gap,
-                "passes": found.passes,
-            }
-            for stage, found in made
-        ],
+        "stages": [_outcome(stage, found) for stage, found in made],
         **({} if check is None else check),
     }
     return replace(current, about="by fit", provenance=provenance)
+
+
+def _outcome(stage: Stage, found: Learned) -> dict[str, Any]:
+    """Return what a stage learned, with the certificate of its objective."""
+    return {
+        "learned": stage.learned,
+        "objective": found.objective,
+        "lower_bound": found.lower_bound,
+        "certificate": found.gap,
+        "passes": found.passes,
+    }

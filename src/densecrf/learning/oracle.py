@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from densecrf.deadline import Interrupted
 from densecrf.experiments.metrics import confusion_matrix
 from densecrf.label_costs import with_label_costs
 from densecrf.large.engines import run_tasks
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     Labels = npt.NDArray[np.int64]
 
-__all__ = ["ClusterOracle", "Oracle", "Stopped", "Task"]
+__all__ = ["ClusterOracle", "Oracle", "Task"]
 
 _MOST_KEPT = 1 << 23  # pixels of the images whose filters are kept, about 100 bytes each
 _MOST_ITERATIONS = 40  # what is found by then is a plane and a bound, whatever the gap
@@ -75,10 +76,6 @@ class Filters:
             self._kept[key] = [part for _, part in crf.pairwise.parts]
 
 
-class Stopped(Exception):  # noqa: N818 - a wish of the user, not an error
-    """Learning is to end."""
-
-
 @dataclass(frozen=True)
 class Oracle:
     """Loss-augmented MAP inference.
@@ -92,7 +89,7 @@ class Oracle:
     filters : Filters
         The filters of the images, as far as they are kept.
     stop : threading.Event
-        Set to end learning: every thread then raises `Stopped` soon.
+        Set to end learning: every thread then raises `Interrupted` soon.
     """
 
     class_weights: Vector
@@ -102,9 +99,9 @@ class Oracle:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def check(self) -> None:
-        """Raise `Stopped` where learning is to end."""
+        """Raise `Interrupted` where learning is to end."""
         if self.stop.is_set():
-            raise Stopped
+            raise Interrupted
 
     def solve(self, crf: DenseCRF, gap: float = 1e-2, init: Any = None) -> Any:
         """Minimise with a certificate."""
