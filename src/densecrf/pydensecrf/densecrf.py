@@ -5,7 +5,7 @@ own term stays in its message. `DenseCRF.solve` leaves that behind: it minimises
 energy of `densecrf.DenseCRF` by any method, and ``"lp"`` says how far from optimal the answer is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,8 +159,12 @@ class DenseCRF:
         """Return the marginals (nlabels, nvar) after `niter` mean-field iterations."""
         iterations = check_integer("niter", as_whole("niter", niter), at_least=-(2**31))
         q, first, second = self.startInference()
-        for _ in range(iterations):
-            self.stepInference(q, first, second)
+        if self._rewarding:
+            for _ in self._responses(q, iterations):
+                pass
+        else:
+            for _ in range(iterations):
+                self.stepInference(q, first, second)
         return q
 
     def startInference(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -182,13 +186,22 @@ class DenseCRF:
             Scratch arrays of `startInference`, not needed here.
         """
         q = self._marginals(Q)
-        if any(term.costs is not None for term in self._terms):
+        if self._rewarding:
+            next(self._responses(q, 1))
+        else:
             self._respond(self._received(q), q)
-        else:  # each term rewards equal labels alone: the Potts model
-            terms = [(term.weight, term.filter) for term in self._terms]
-            Pairwise(terms, self._n, "none").respond(self._energies, q, None, out=q)
         if q is not Q:
             Q[...] = q
+
+    @property
+    def _rewarding(self) -> bool:
+        """Whether each term rewards equal labels alone: the Potts model."""
+        return all(term.costs is None for term in self._terms)
+
+    def _responses(self, q: FloatArray, count: int) -> Iterator[FloatArray]:
+        """Make so many mean-field iterations of the Potts model, in place."""
+        terms = [(term.weight, term.filter) for term in self._terms]
+        return Pairwise(terms, self._n, "none").responses(self._energies, q, None, count, out=q)
 
     def _received(self, q: FloatArray) -> FloatArray:
         received = np.zeros_like(q)
