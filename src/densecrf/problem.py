@@ -256,7 +256,7 @@ class Problem(ProblemBase):
     def responses(
         self, y: FloatArray, count: int, *, self_term: bool = False
     ) -> Iterator[FloatArray]:
-        """Yield mean field's updates of `y`; see `ProblemSteps.responses`."""
+        """Yield mean field's updates of `y`; see `ProblemBase.responses`."""
         if not self.potts:
             yield from super().responses(y, count, self_term=self_term)
             return

@@ -6,7 +6,7 @@ by `densecrf.certificates.lower_bound`.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +65,12 @@ class ProblemBase(ProblemSteps):
         return float((members.T @ lengths).max())
 
     # --- steps made of others; back ends may fuse them ---------------------------------------
+
+    def responses(self, y: Any, count: int, *, self_term: bool = False) -> Iterator[Any]:
+        """Yield mean field's updates of `y`, `count` of them, each of the one before."""
+        for _ in range(count):
+            y = self.response(y, self_term=self_term)
+            yield y
 
     def projected_step(self, centre: Any, r: Any, step: float) -> Any:
         r"""Return :math:`P_\Delta(\text{centre} - \text{step}\,(\phi + r))`."""

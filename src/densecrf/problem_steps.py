@@ -8,7 +8,6 @@ steps. Each operation that filters is counted.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -285,12 +284,6 @@ class ProblemSteps(ABC):
         With `self_term`, messages include the pixel's own. For the Potts model they are, up to a
         number that all labels share, what the other pixels send to the label itself.
         """
-
-    def responses(self, y: Any, count: int, *, self_term: bool = False) -> Iterator[Any]:
-        """Yield mean field's updates of `y`, `count` of them, each of the one before."""
-        for _ in range(count):
-            y = self.response(y, self_term=self_term)
-            yield y
 
     @abstractmethod
     def icm_moves(self, labels: Any) -> Moves:

@@ -5,7 +5,7 @@ own term stays in its message. `DenseCRF.solve` leaves that behind: it minimises
 energy of `densecrf.DenseCRF` by any method, and ``"lp"`` says how far from optimal the answer is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -158,13 +158,8 @@ class DenseCRF:
     def inference(self, niter: Any) -> FloatArray:
         """Return the marginals (nlabels, nvar) after `niter` mean-field iterations."""
         iterations = check_integer("niter", as_whole("niter", niter), at_least=-(2**31))
-        q, first, second = self.startInference()
-        if self._rewarding:
-            for _ in self._responses(q, iterations):
-                pass
-        else:
-            for _ in range(iterations):
-                self.stepInference(q, first, second)
+        q, *_ = self.startInference()
+        self._iterate(q, iterations)
         return q
 
     def startInference(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -186,22 +181,20 @@ class DenseCRF:
             Scratch arrays of `startInference`, not needed here.
         """
         q = self._marginals(Q)
-        if self._rewarding:
-            next(self._responses(q, 1))
-        else:
-            self._respond(self._received(q), q)
+        self._iterate(q, 1)
         if q is not Q:
             Q[...] = q
 
-    @property
-    def _rewarding(self) -> bool:
-        """Whether each term rewards equal labels alone: the Potts model."""
-        return all(term.costs is None for term in self._terms)
-
-    def _responses(self, q: FloatArray, count: int) -> Iterator[FloatArray]:
-        """Make so many mean-field iterations of the Potts model, in place."""
-        terms = [(term.weight, term.filter) for term in self._terms]
-        return Pairwise(terms, self._n, "none").responses(self._energies, q, None, count, out=q)
+    def _iterate(self, q: FloatArray, count: int) -> None:
+        """Make so many mean-field iterations, in place."""
+        if any(term.costs is not None for term in self._terms):
+            for _ in range(count):
+                self._respond(self._received(q), q)
+            return
+        # Each term rewards equal labels alone: the Potts model.
+        pairwise = Pairwise([(term.weight, term.filter) for term in self._terms], self._n, "none")
+        for _ in pairwise.responses(self._energies, q, None, count, out=q):
+            pass
 
     def _received(self, q: FloatArray) -> FloatArray:
         received = np.zeros_like(q)
