@@ -10,11 +10,12 @@ PACKAGE = ROOT / "src" / "densecrf"
 
 # From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
 LAYERS = (
-    ("validation", "cached", "deadline", "_pyinstaller"),
-    ("native", "resample", "changes", "label_prior"),
-    ("kernels", "compatibility", "projections", "filters", "unaries"),
+    ("validation", "cached", "_pyinstaller"),
+    ("deadline", "resample", "changes", "label_prior"),
+    ("native",),
+    ("kernels", "projections", "filters", "unaries"),
     ("pairwise", "layouts"),
-    ("label_costs", "result"),
+    ("compatibility", "result"),
     ("certificates",),
     ("problem_steps",),
     ("problem_base", "verification"),
