@@ -48,7 +48,6 @@ def test_the_way_in_visits_each_file_once():
     assert set(entered) == {
         "refinement.py",
         "presets.py",
-        "layouts.py",
         "unaries.py",
         "kernels.py",
         "model.py",
@@ -74,7 +73,7 @@ def test_every_array_is_scanned_once(monkeypatch):
         scanned[name] += 1
         return plain(name, array)
 
-    for module in ("validation", "layouts", "unaries", "kernels", "model"):
+    for module in ("validation", "unaries", "kernels", "model"):
         monkeypatch.setattr(f"densecrf.{module}.check_finite", count, raising=False)
     build(IMAGE / 255, P, model="pydensecrf")
     assert scanned == {"image": 1, "probabilities": 1}
