@@ -17,7 +17,7 @@ LAYERS = (
     ("pairwise", "unaries"),
     ("compatibility", "result"),
     ("certificates",),
-    ("problem_steps",),
+    ("problem_energy",),
     ("problem_base", "verification"),
     ("problem", "rounding"),
     ("io", "plotting", "solvers"),
