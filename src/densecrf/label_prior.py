@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LabelPrior",
-    "given_unary",
     "label_shares",
     "prior_from_shares",
     "with_label_offsets",
+    "without_label_offsets",
 ]
 
 #: Trust in the shares of a label that differ without limit, and their relative variance at half it.
@@ -155,10 +155,9 @@ def with_label_offsets(crf: "DenseCRF", offsets: npt.NDArray[np.float64]) -> "De
     return other
 
 
-def given_unary(crf: "DenseCRF") -> FloatArray:
-    """Return the unaries as they were before `with_label_offsets`."""
-    offsets = crf.label_offsets
-    return crf.unary if offsets is None else _plus(crf.unary, -offsets)
+def without_label_offsets(crf: "DenseCRF", offsets: FloatArray) -> FloatArray:
+    """Return the unaries as they were before `with_label_offsets` added these."""
+    return _plus(crf.unary, -offsets)
 
 
 def _plus(unary: FloatArray, offsets: FloatArray) -> FloatArray:

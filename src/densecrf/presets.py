@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from densecrf.compatibility import TOLERATED, border_statistics, with_label_costs
 from densecrf.io.atomic import write_json
 from densecrf.io.errors import FileFormatError
 from densecrf.kernels import Bilateral, Spatial
-from densecrf.label_costs import TOLERATED, border_statistics, with_label_costs
 from densecrf.label_prior import LabelPrior, label_shares, with_label_offsets
 from densecrf.model import DenseCRF
 from densecrf.validation import ArgumentError, check_choice, check_non_negative, check_positive
@@ -56,7 +56,7 @@ class Model:
     label_costs : tuple of float or "image", optional
         What a pair of pixels with different labels costs, by label: labels i and j cost
         ``(label_costs[i] + label_costs[j]) / 2`` times the kernel. None: 1 for all (Potts).
-        ``"image"``: from the image's own unaries, see `densecrf.label_costs`.
+        ``"image"``: from the image's own unaries, see `densecrf.compatibility`.
     tolerated : float
         For ``"image"``: nats per pixel that a label's border may cost on average.
     prior : LabelPrior, optional

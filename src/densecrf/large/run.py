@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from densecrf.certificates import checked_bound, gamma
-from densecrf.label_costs import BorderStatistics
+from densecrf.compatibility import BorderStatistics
 from densecrf.large import visits
 from densecrf.large.engines import run_tasks
 from densecrf.large.job import Job
@@ -26,8 +26,7 @@ from densecrf.large.tiles import Box
 from densecrf.large.visits import REACHES, Before
 from densecrf.presets import Model
 from densecrf.rounding import BIASES
-from densecrf.solvers.lp import CELLS
-from densecrf.solvers.primal_dual import DAMPED, SLOW
+from densecrf.solvers.lp import CELLS, DAMPED, SLOW
 from densecrf.validation import ArgumentError
 
 __all__ = ["Progress", "Run"]
