@@ -5,7 +5,7 @@ A network's softmax is right on average over its data set, where label i has the
 rule, for the probabilities :math:`p_a(i)\, q_i / f_i` (Saerens et al. 2002), that is, for one
 number per label in the unaries:
 
-.. math:: \phi_a(i) \leftarrow \phi_a(i) + o_i - \tau_i z_i - \sum_j W_{ij} z_j, \qquad
+.. math:: \phi_a(i) \leftarrow \phi_a(i) + o_i - \tau_i z_i - \sum_j W_{ij} \max(z_j, 0), \qquad
           z_j = \log \frac{q_j/f_j + c}{1 + c} .
 
 The shares :math:`q_i` are the means of the network's own probabilities over the image. A data set
@@ -17,7 +17,7 @@ already: it, too, removes labels of small area.
 
 The constants :math:`o_i` and the matrix W are zero unless learned from true labels. The entry
 :math:`W_{ij}` says how much the presence of label j in an image speaks for label i: grass for cows
-(`densecrf.learning.cooccurrence`).
+(`densecrf.learning.cooccurrence`). Labels that the image lacks say nothing of others.
 """
 
 import copy
@@ -88,7 +88,7 @@ class LabelPrior:
         z = self.log_ratios(shares, log)
         added = like(self.offsets) - like(self.trust) * z
         if self.cooccurrence:
-            added = added - (like(self.cooccurrence) * z[..., None, :]).sum(-1)
+            added = added - (like(self.cooccurrence) * z.clip(0)[..., None, :]).sum(-1)
         return added
 
     def log_ratios(self, shares: Any, log: Any = np.log) -> Any:

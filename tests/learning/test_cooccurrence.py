@@ -13,6 +13,7 @@ from densecrf.label_prior import label_shares, prior_from_shares
 from densecrf.learning import cooccurrence
 from densecrf.learning.cooccurrence import learn_cooccurrence, most_pixels, sample_pixels
 from densecrf.learning.examples import make_examples
+from densecrf.learning.stage import Stage
 from densecrf.presets import Model
 
 START = Model(1.0, 0.1, 5.0, 20.0, 0.1)
@@ -139,6 +140,18 @@ def test_pixels_are_sampled_evenly_where_they_can_be_learned_from() -> None:
     assert learn_cooccurrence(model, [none])[0] is model
 
 
+def test_later_stages_scale_it_with_the_trust() -> None:
+    model, samples = problem(6)
+    model, _ = learn_cooccurrence(model, samples)
+    stage = Stage(model, 4, "weights", 2.0)
+    shares = samples[0].shares
+    assert model.prior.offsets == (0.0,) * 4
+    np.testing.assert_allclose(stage.correction(shares), model.prior.energies(shares))
+    assert stage.learned_model(stage.anchor).prior == model.prior
+    learned = stage.learned_model(np.array([2.0, 3.0, *stage.anchor[2:]])).prior
+    np.testing.assert_allclose(learned.energies(shares), 1.5 * model.prior.energies(shares))
+
+
 def test_true_labels_as_probable_as_the_model_says_teach_nothing() -> None:
     model, samples = problem(12, most=192)
     rng = np.random.default_rng(3)
@@ -156,8 +169,9 @@ def test_true_labels_as_probable_as_the_model_says_teach_nothing() -> None:
 def test_fit_tells_labels_apart_by_their_company() -> None:
     model = fit([sample(seed) for seed in range(8)], model=ADAPTED, folds=4, threads=1)
     provenance = model.provenance
-    assert [stage["learned"] for stage in provenance["stages"]][0] == "cooccurrence"
-    assert provenance["stages"][0]["certificate"] < 1e-4
+    first = provenance["stages"][0]
+    assert first["learned"] == "cooccurrence"
+    assert first["certificate"] < 1e-4
     gained = {
         name: provenance["held_out"][f"{name} minus start"]["accuracy"]["gain"]
         for name in ("adapted", "cooccurrence")

@@ -1,8 +1,9 @@
 r"""Learn which labels go together in an image: the matrix W of `densecrf.label_prior`.
 
 Let :math:`z_n` be the logarithms of the labels' shares in image n over those in the data set, as
-the label prior has them, and :math:`P_n` its pixels with a true label y. W is the matrix by which
-the true labels are most probable, each image weighing the same (multinomial logistic regression):
+the label prior has them, with zero in place of negative ones, and :math:`P_n` its pixels with a
+true label y. W is the matrix by which the true labels are most probable, each image weighing the
+same (multinomial logistic regression):
 
 .. math:: J(V) = \lambda \lVert V \rVert^2 + \frac1N \sum_n \frac1{|P_n|} \sum_{a \in P_n}
           -\log p_a(y_a), \qquad p_a(i) \propto e^{-\phi_a(i) + (W z_n)_i}, \qquad
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Sample", "learn_cooccurrence", "most_pixels", "sample_pixels"]
 
 #: The regulariser's factor λ for one image.
-LAMBDA = 0.6
+LAMBDA = 0.2
 #: The certificate is that good at least, relative to the objective: a pass is cheap.
 ACCURACY = 1e-4
 MOST_PASSES = 300
@@ -152,7 +153,7 @@ class _CertifiedError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Image:
-    """One image's part of the objective: scores (pixels, labels), truth, features 2 τ z."""
+    """One image's part of the objective: scores (pixels, labels), truth, features 2 τ max(z, 0)."""
 
     scores: FloatArray
     truth: npt.NDArray[np.int64]
@@ -163,7 +164,7 @@ def _image(sample: Sample, prior: LabelPrior | None) -> _Image:
     if prior is None:
         return _Image(-sample.unary, sample.truth, np.zeros(len(sample.shares)))
     added = prior.energies(sample.shares)
-    features = 2 * np.array(prior.trust) * prior.log_ratios(sample.shares)
+    features = 2 * np.array(prior.trust) * prior.log_ratios(sample.shares).clip(0)
     return _Image(-sample.unary - added.astype(np.float32), sample.truth, features)
 
 
@@ -185,7 +186,7 @@ def _objective(
 
 
 def _cross_entropy(matrix: Vector, image: _Image) -> tuple[float, Vector]:
-    """Return the mean of -log p(y) over an image's pixels, and its gradient in V 2τz."""
+    """Return the mean of -log p(y) over an image's pixels, and its gradient by label."""
     scores = image.scores + (matrix * image.features).sum(1)
     scores -= scores.max(1, keepdims=True)
     p = np.exp(scores)
