@@ -2,8 +2,7 @@ r"""The rounds of a run: the whole image's energy and certificate, tile by tile.
 
 Row masses come first, as the kernels are normalised by them. Then rounds over all tiles: each makes
 some iterations of `lp` with its neighbours held fixed, and tiles of every second round are moved by
-half a tile, so that errors at their borders do not stay. Where the bound has stalled, all restart
-from the average of a round's iterations. Where the sums of the tiles' own bounds
+half a tile, so that errors at their borders do not stay. Where the sums of the tiles' own bounds
 and energies promise the asked gap, energy and bound of the whole image are evaluated in double
 precision, with margins as wide as the filters reach: they are those that `DenseCRF.solve` would
 report for the same labels and potentials.
