@@ -11,11 +11,11 @@ import pytest
 
 import densecrf
 from densecrf import ArgumentError, solvers
-from densecrf.layouts import color_range
+from densecrf.hard_labels import FORBIDDEN
+from densecrf.kernels import color_range
 from densecrf.presets import PRESETS, get_model
 from densecrf.refinement import build
 from densecrf.solvers import registry
-from densecrf.unaries import FORBIDDEN
 from scored_image import HARD, IMAGE, H, L, P, W
 
 # --- refused, with what to do ------------------------------------------------

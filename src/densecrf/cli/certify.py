@@ -15,9 +15,9 @@ from densecrf.cli.inputs import Job, Sources, find_job, load, read_labelling
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import describe, fail, output, print_json, print_notes
+from densecrf.hard_labels import FORBIDDEN
 from densecrf.model import DenseCRF
 from densecrf.result import Result
-from densecrf.unaries import FORBIDDEN
 
 __all__ = ["certify"]
 

@@ -16,7 +16,7 @@ from densecrf.cli.reports import describe
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
 from densecrf.io.opening import open_regular
 from densecrf.io.unaries import KEYS
-from densecrf.layouts import color_range
+from densecrf.kernels import color_range
 from densecrf.model import DenseCRF
 from densecrf.refinement import build
 from densecrf.scribbles import scribble_unary

@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from densecrf.compatibility import LabelTree
 from densecrf.filters import LatticeFilter
+from densecrf.kernels import color_range
 from densecrf.large.reach import lattice_reach
 from densecrf.large.sources import Source
 from densecrf.large.store import Store
 from densecrf.large.tiles import Box, Tiling, around, flat, shape_of
-from densecrf.layouts import Reading, color_range
 from densecrf.model import DenseCRF
 from densecrf.pairwise import Pairwise
-from densecrf.unaries import energies
+from densecrf.unaries import Reading, energies
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -123,7 +123,7 @@ class Job:
     mask : Source or None
         Which pixels belong to the model.
     content, kind
-        As for `densecrf.layouts.Reading` and `densecrf.unaries.energies`.
+        As for `densecrf.unaries.Reading` and `densecrf.unaries.energies`.
     n_labels : int
         Number of labels.
     kernels : tuple of Kernel

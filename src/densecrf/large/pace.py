@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from densecrf.large.visits import Plan
-from densecrf.solvers.lp import CELLS
-from densecrf.solvers.primal_dual import DAMPED, SLOW
+from densecrf.solvers.lp import CELLS, DAMPED, SLOW
 
 __all__ = ["Pace"]
 

@@ -11,9 +11,8 @@ from densecrf.large.job import Job, Kernel
 from densecrf.large.ome import image_of
 from densecrf.large.sources import Moved, Source, Valid, open_source
 from densecrf.large.tiles import Tiling
-from densecrf.layouts import COLOR_CHANNELS
 from densecrf.presets import Model
-from densecrf.unaries import KINDS, sums_to_one
+from densecrf.unaries import COLOR_CHANNELS, KINDS, sums_to_one
 from densecrf.validation import (
     ArgumentError,
     check_choice,

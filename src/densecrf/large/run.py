@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from densecrf.certificates import checked_bound, gamma
-from densecrf.label_costs import BorderStatistics
+from densecrf.compatibility import BorderStatistics
 from densecrf.large import visits
 from densecrf.large.engines import run_tasks
 from densecrf.large.job import Job, label_dtype

@@ -13,16 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.certificates import Potentials
+from densecrf.compatibility import BorderStatistics, border_statistics
 from densecrf.filters.base import SMALLEST_MASS
-from densecrf.label_costs import BorderStatistics, border_statistics
 from densecrf.large.job import Job, Local, label_dtype
 from densecrf.large.problem import TileProblem, Unrounded, in_whole_cells
 from densecrf.large.tiles import Box
 from densecrf.problem import Problem
 from densecrf.projections import compressed
 from densecrf.rounding import icm
-from densecrf.solvers.multipliers import multipliers
-from densecrf.solvers.primal_dual import primal_dual
+from densecrf.solvers.lp import multipliers, primal_dual
 from densecrf.validation import FloatArray, IntArray
 
 SWEEPS = 3  # of iterated conditional modes for each rounding
