@@ -31,11 +31,24 @@ class Simplex {
     weigh();
   }
 
+  // A bound on the coordinates of points whose features are, in absolute value, at most these.
+  double largest_coordinate(const double* features) const {
+    double sum = 0, most = 0;
+    for (int i = 0; i < d(); ++i) {
+      const double scaled = features[i] * static_cast<double>(scale_[i]);
+      sum += scaled;
+      most = most > (i + 1) * scaled ? most : (i + 1) * scaled;
+    }
+    return sum + most;
+  }
+
   // Coordinates (the first d of d+1, which sum to zero) of corner k, the one of remainder k.
   void key(int k, std::int32_t* out) const {
     for (int i = 0; i < d(); ++i) out[i] = zero_[i] + k - (rank_[i] > d() - k ? d() + 1 : 0);
   }
 
+  // Of remainder 0.
+  std::int32_t zero(int i) const { return zero_[i]; }
   Scalar weight(int k) const { return weight_[k]; }
   int rank(int i) const { return rank_[i]; }
 
@@ -61,7 +74,8 @@ class Simplex {
   void round_to_remainder_zero() {
     int sum = 0;
     for (int i = 0; i <= d(); ++i) {
-      const int nearest = static_cast<int>(std::floor(elevated_[i] / (d() + 1) + 0.5));
+      const double shifted = elevated_[i] / (d() + 1) + 0.5;
+      const int whole = static_cast<int>(shifted), nearest = whole - (shifted < whole);  // floor
       zero_[i] = nearest * (d() + 1);
       sum += nearest;
       rank_[i] = 0;

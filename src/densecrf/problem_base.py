@@ -6,6 +6,7 @@ of mean field, the moves of iterated conditional modes, and the problems of some
 
 import copy
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from densecrf.certificates import gamma
@@ -104,6 +105,12 @@ class ProblemBase(ProblemEnergy):
         With `self_term`, messages include the pixel's own. For the Potts model they are, up to a
         number that all labels share, what the other pixels send to the label itself.
         """
+
+    def responses(self, y: Any, count: int, *, self_term: bool = False) -> Iterator[Any]:
+        """Yield mean field's updates of `y`, `count` of them, each of the one before."""
+        for _ in range(count):
+            y = self.response(y, self_term=self_term)
+            yield y
 
     def quadratic_step(
         self, y: Any, strength: Any, c: Any = None, before: Any = None, share: float = 0.0

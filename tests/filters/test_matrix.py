@@ -32,6 +32,26 @@ def test_diagonal_is_that_of_the_matrix(engine):
     np.testing.assert_allclose(operator.diagonal(), np.diag(matrix_of(operator)), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("d", "spread"), [(1, 1), (2, 0.5), (3, 0.5), (5, 0.3), (6, 0.1), (7, 0.05)]
+)
+def test_diagonal_where_many_pixels_share_few_vertices(d, spread):
+    """Then the paths between the vertices are stored."""
+    operator = LatticeFilter(spread * random_features(1200, d))
+    assert operator.vertices <= 64 * 1200 >> (d + 1)
+    np.testing.assert_allclose(operator.diagonal(), np.diag(matrix_of(operator)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_a_pixel_far_away_changes_nothing(d):
+    """Coordinates that are too large for short keys are looked up in another table."""
+    near = random_features(300, d)
+    far = np.concatenate([near, np.full((1, d), 9e5)])
+    expected, matrix = (matrix_of(LatticeFilter(points)) for points in (near, far))
+    np.testing.assert_array_equal(matrix[:-1, :-1], expected)
+    assert not matrix[-1, :-1].any()
+
+
 @pytest.mark.parametrize("engine", FEW_ENGINES)
 def test_mass_is_the_row_sum(engine):
     operator = build(engine)
