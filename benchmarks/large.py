@@ -173,6 +173,8 @@ def evaluated(folder: Path, tile: int, state: Any) -> tuple[float, float]:
         **options,
     )
     everything = tuple(slice(0, side) for side in labels.shape)
+    marginals, kept = visits.stored_rows(job)
+    y, z = y[:marginals], z[:kept]
     job.store.write("given", everything, np.concatenate([y, z]))
     job.store.write("labels", everything, labels[None].astype(np.uint16))
     tasks = range(len(job.tiling.tiles(0)))

@@ -47,6 +47,8 @@ def evaluated(job, y, z, labels, cells):
     """Energy and bound of given labels and potentials, by tiles."""
     for task in range(len(job.tiling.tiles(0))):
         visits.masses(job, task)
+    marginals, kept = visits.stored_rows(job)
+    y, z = y[:marginals], z[:kept]
     job.store.write("given", whole(job), np.concatenate([y, z]).astype(np.float32))
     job.store.write("labels", whole(job), labels[None].astype(np.uint16))
     top = z.reshape(len(z), -1).max(1)
