@@ -20,7 +20,7 @@ typename Vertices::Keys locate_chunk(const Real* features, std::int64_t begin, s
                                      Topology& topology, float* weights) {
   const int d = D > 0 ? D : topology.dimension;
   const std::int64_t n = topology.pixels;
-  Vertices vertices(d, static_cast<std::size_t>(end - begin) / 2);
+  Vertices vertices(d, static_cast<std::size_t>(end - begin) / 8);
   Simplices<Scalar> simplices(d);
   std::int32_t corner[kMaxDimension + 1];
   for (std::int64_t first = begin; first < end; first += simplices.kBlock) {
