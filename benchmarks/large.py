@@ -182,7 +182,7 @@ def evaluated(folder: Path, tile: int, state: Any) -> tuple[float, float]:
         visits.masses(job, task)
     before = Before("given", (0.0,) * len(z), (6.0,) * len(z), 1.0)
     extents = [[0.0, high] for high in before.highest()]
-    records = [visits.certificate(job, 0, i, before, ("labels", 0), extents) for i in tasks]
+    records = [visits.certificate(job, 0, i, before, "labels", extents) for i in tasks]
     job.store.remove()
     return sum(each["energy"] for each in records), sum(each["bound"] for each in records)
 

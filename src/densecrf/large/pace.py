@@ -65,7 +65,7 @@ class Pace:
 
     def _near_the_end(self) -> bool:
         """Return whether labels may matter: the bound hardly rises, or there is no time left."""
-        return self._rise < self.gap / 2 or self.done + self.inner >= self.limit
+        return self._rise < self.gap or self.done + self.inner >= self.limit
 
     def _level_sets(self) -> tuple[tuple[int, float], ...]:
         """Return level sets of the two labels that are least decided."""
@@ -75,8 +75,8 @@ class Pace:
         order = np.argsort(-self._undecided, kind="stable")[:2]
         return tuple((int(label), bias) for label in order if self._undecided[label] > 0)
 
-    def take(self, plan: Plan, records: list[dict[str, Any]]) -> int | None:
-        """Take a round's records in; return which of its labellings is the best so far."""
+    def take(self, plan: Plan, records: list[dict[str, Any]]) -> bool:
+        """Take a round's records in; return whether its labels are the best so far."""
         bounds = [sum(each) for each in zip(*(r["bounds"] for r in records), strict=True)]
         if plan.cells == self._cells and not plan.update:
             before = self.trace[-1]
@@ -87,17 +87,16 @@ class Pace:
         self._cells = plan.cells
         undecided = [each["undecided"] for each in records if "undecided" in each]
         self._undecided = np.sum(undecided, 0)
-        energies = np.sum([each["energies"] for each in records], 0) + self._missing
-        better = None
-        if plan.roundings and float(energies.min()) < self._energy:
-            better, self._energy = int(energies.argmin()), float(energies.min())
+        energy = sum(each["energy"] for each in records) + self._missing
+        better = bool(plan.roundings) and energy < self._energy
+        self._energy = energy if better else self._energy
         self._rounded += bool(plan.roundings)
         self.done += len(bounds)
         rise = (bounds[-1] - bounds[0]) if len(bounds) < 3 else (bounds[-1] - bounds[-3]) / 2
         self._rise = rise / max(1.0, abs(bounds[-1]))
         self._bound = bounds[-1] - FALLS * self._excess
-        energy = None if self._energy == math.inf else self._energy
-        self.trace.append({"iterations": self.done, "energy": energy, "bound": bounds[-1]})
+        known = None if self._energy == math.inf else self._energy
+        self.trace.append({"iterations": self.done, "energy": known, "bound": bounds[-1]})
         self._gaps.append((self.done, self._energy - self._bound))
         if self._ends():
             self.smooth, self._since = not self.smooth, self.done
