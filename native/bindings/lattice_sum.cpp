@@ -114,6 +114,12 @@ auto descent(const LatticeSum& self, Matrix<const float> phi, Matrix<const float
   });
 }
 
+void sums(const LatticeSum& self, Vector<double> out, int threads) {
+  check_pixels(self, out.shape(0));
+  parallel(threads, kFilterWork * out.size(),
+           [&](Team& team) { row_sums(self, out.data(), team); });
+}
+
 void mass(const LatticeSum& self, Vector<float> out, int threads) {
   check_pixels(self, out.shape(0));
   parallel(threads, kFilterWork * out.size(), [&](Team& team) {
@@ -140,6 +146,7 @@ void bind_lattice_sum(nb::module_& m) {
       .def("apply", &apply, "values"_a, "out"_a.noconvert(), "threads"_a)
       .def("quadratic_step", &descent, "phi"_a, "y"_a, nb::kw_only(), "before"_a.none(), "share"_a,
            "own"_a, "c"_a.none(), "strength"_a, "out"_a.noconvert(), "threads"_a)
+      .def("row_sums", &sums, "out"_a.noconvert(), "threads"_a)
       .def("mass", &mass, "out"_a.noconvert(), "threads"_a)
       .def("potts_icm_moves", &moves, "phi"_a, "labels"_a, nb::kw_only(), "mass"_a, "own"_a,
            "best"_a.noconvert(), "gain"_a.noconvert(), "threads"_a)

@@ -21,16 +21,20 @@ typename Vertices::Keys locate_chunk(const Real* features, std::int64_t begin, s
   const int d = D > 0 ? D : topology.dimension;
   const std::int64_t n = topology.pixels;
   Vertices vertices(d, static_cast<std::size_t>(end - begin) / 2);
-  Simplex<Scalar, D> simplex(d);
+  Simplices<Scalar> simplices(d);
   std::int32_t corner[kMaxDimension + 1];
-  for (std::int64_t a = begin; a < end; ++a) {
-    simplex.locate(features + a * d);
-    vertices.number(simplex, corner);
-    for (int k = 0; k <= d; ++k) {
-      topology.corner[k * n + a] = corner[k];
-      weights[k * n + a] = static_cast<float>(simplex.weight(k));
-      topology.rank[k * n + a] = static_cast<std::uint8_t>(simplex.rank(k));
+  for (std::int64_t first = begin; first < end; first += simplices.kBlock) {
+    const auto count = static_cast<int>(std::min<std::int64_t>(simplices.kBlock, end - first));
+    simplices.locate(features + first * d, count);
+    for (int p = 0; p < count; ++p) {
+      vertices.number(simplices[p], corner);
+      for (int k = 0; k <= d; ++k) topology.corner[k * n + first + p] = corner[k];
     }
+    for (int k = 0; k <= d; ++k)
+      for (int p = 0; p < count; ++p) {
+        weights[k * n + first + p] = simplices[p].weight(k);
+        topology.rank[k * n + first + p] = static_cast<std::uint8_t>(simplices[p].rank(k));
+      }
   }
   return vertices.keys();
 }
@@ -90,7 +94,7 @@ void locate_pixels(const Real* features, Topology& topology, float* weights, Tea
     for (std::int64_t a = 0; a < topology.pixels; ++a)
       for (int i = 0; i < D; ++i)
         largest[i] = std::max(largest[i], std::fabs(static_cast<double>(features[a * D + i])));
-    if (PackedVertices<D>::hold(Simplex<double, D>(D).largest_coordinate(largest)))
+    if (PackedVertices<D>::hold(Simplices<double>(D).largest_coordinate(largest)))
       locate = locate_with<PackedVertices<D>, Scalar, D, Real>;
   }
   locate(features, topology, weights, team);

@@ -388,6 +388,7 @@ def check_shape(shape: tuple[int, ...]) -> None:
 
 def looks_like_probabilities(unary: FloatArray) -> bool:
     """Whether energies lie in [0, 1] and add up to 1, neither all equal nor all 0 or 1."""
-    if not 0 <= unary.min() < unary.max() <= 1:
+    first = unary.reshape(len(unary), -1)[:, :1]  # nearly always enough to tell
+    if not sums_to_one(first, 1e-3) or not 0 <= unary.min() < unary.max() <= 1:
         return False
     return bool(((unary > 0) & (unary < 1)).any()) and sums_to_one(unary, 1e-3)

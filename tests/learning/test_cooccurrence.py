@@ -167,7 +167,8 @@ def test_true_labels_as_probable_as_the_model_says_teach_nothing() -> None:
 
 
 def test_fit_tells_labels_apart_by_their_company() -> None:
-    model = fit([sample(seed) for seed in range(8)], model=ADAPTED, folds=4, threads=1)
+    samples = [sample(seed) for seed in range(8)]
+    model = fit(samples, model=ADAPTED, strength=0.1, folds=4, threads=1)
     provenance = model.provenance
     first = provenance["stages"][0]
     assert first["learned"] == "cooccurrence"
@@ -187,7 +188,7 @@ def test_fit_tells_labels_apart_by_their_company() -> None:
 
 def test_fit_drops_company_that_says_nothing() -> None:
     samples = [sample(seed, telling=False) for seed in range(8)]
-    model = fit(samples, model=ADAPTED, folds=4, threads=1)
+    model = fit(samples, model=ADAPTED, strength=0.1, folds=4, threads=1)
     assert model.provenance["chosen"] in ("start", "adapted")
     assert "kept" in model.provenance["verdict"]
     assert model.prior is None or not model.prior.cooccurrence

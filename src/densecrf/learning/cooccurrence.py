@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Sample", "learn_cooccurrence", "most_pixels", "sample_pixels"]
 
 #: The regulariser's factor λ for one image.
-LAMBDA = 0.2
+LAMBDA = 0.4
 #: The certificate is that good at least, relative to the objective: a pass is cheap.
 ACCURACY = 1e-4
 MOST_PASSES = 300
