@@ -65,6 +65,7 @@ def test_row_sums_are_those_of_the_matrix(engine):
     np.testing.assert_allclose(operator.row_sums(), matrix_of(operator).sum(1), rtol=1e-5)
 
 
+@pytest.mark.usefixtures("many_threads")
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_row_sums_have_the_same_bits_for_any_number_of_threads(symmetric):
     lattice = core().Lattice.build(5 * random_features(9000, 3), 0)
