@@ -20,7 +20,7 @@ typename Vertices::Keys locate_chunk(const Real* features, std::int64_t begin, s
                                      Topology& topology, float* weights) {
   const int d = D > 0 ? D : topology.dimension;
   const std::int64_t n = topology.pixels;
-  Vertices vertices(d, static_cast<std::size_t>(end - begin) / 2);
+  Vertices vertices(d, static_cast<std::size_t>(end - begin) / 8);
   Simplices<Scalar> simplices(d);
   std::int32_t corner[kMaxDimension + 1];
   for (std::int64_t first = begin; first < end; first += simplices.kBlock) {
@@ -112,7 +112,8 @@ auto locator(int d) {
 //
 // Each thread takes a part of the pixels: it counts their entries by vertex, learns from the counts
 // of the parts before where its own belong, and puts them there. The outcome does not depend on how
-// many parts there are.
+// many parts there are. Place counts entries.
+template <class Place>
 void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
                          Buffer<float>& entry_weight, Team& team) {
   const std::int64_t n = topology.pixels, vertices = topology.vertices;
@@ -121,9 +122,9 @@ void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
   topology.entry_pixel.reset(entries);
   entry_weight.reset(entries);
   const std::int64_t parts = std::min<std::int64_t>(team.size(), 1 + n / kChunk);
-  std::vector<std::vector<std::int64_t>> cursor(static_cast<std::size_t>(parts));
+  std::vector<std::vector<Place>> cursor(static_cast<std::size_t>(parts));
   const auto each_entry = [&](std::int64_t part, int thread, auto&& body) {
-    std::int64_t* at = cursor[static_cast<std::size_t>(part)].data();
+    Place* at = cursor[static_cast<std::size_t>(part)].data();
     const std::int64_t stop = n * (part + 1) / parts;
     for (std::int64_t a = n * part / parts; a < stop; ++a) {
       if (a % kChunk == 0) team.checkpoint(thread);
@@ -133,7 +134,7 @@ void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
   };
   team.run(parts, 1, [&](std::int64_t part, std::int64_t, int thread) {
     cursor[static_cast<std::size_t>(part)].assign(static_cast<std::size_t>(vertices), 0);
-    each_entry(part, thread, [](std::int64_t, std::int64_t, std::int64_t& count) { ++count; });
+    each_entry(part, thread, [](std::int64_t, std::int64_t, Place& count) { ++count; });
   });
   std::vector<std::int64_t> before(static_cast<std::size_t>(1 + (vertices + kChunk - 1) / kChunk),
                                    0);
@@ -148,15 +149,15 @@ void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
     for (std::int64_t v = begin; v < end; ++v) {
       topology.row_begin[v] = at;
       for (auto& part : cursor) {
-        const std::int64_t count = part[static_cast<std::size_t>(v)];
-        part[static_cast<std::size_t>(v)] = at;
+        const Place count = part[static_cast<std::size_t>(v)];
+        part[static_cast<std::size_t>(v)] = static_cast<Place>(at);
         at += count;
       }
     }
   });
   topology.row_begin[vertices] = before.back();
   team.run(parts, 1, [&](std::int64_t part, std::int64_t, int thread) {
-    each_entry(part, thread, [&](std::int64_t a, std::int64_t slot, std::int64_t& place) {
+    each_entry(part, thread, [&](std::int64_t a, std::int64_t slot, Place& place) {
       topology.entry_pixel[place] = static_cast<std::int32_t>(a);
       entry_weight[place] = corner_weight[slot];
       ++place;
@@ -181,7 +182,9 @@ Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team,
   const auto locate =
       arithmetic == Arithmetic::kDouble ? locator<double, Real>(d) : locator<float, Real>(d);
   locate(features, *topology, lattice.corner_weight.data(), team);
-  transpose_incidence(*topology, lattice.corner_weight, lattice.entry_weight, team);
+  const auto transpose = n * (d + 1) <= UINT32_MAX ? transpose_incidence<std::uint32_t>
+                                                   : transpose_incidence<std::uint64_t>;
+  transpose(*topology, lattice.corner_weight, lattice.entry_weight, team);
   topology->prepare(team);
   lattice.topology = std::move(topology);
   return lattice;

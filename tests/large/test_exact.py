@@ -57,9 +57,7 @@ def evaluated(job, y, z, labels, cells):
     totals = []
     for turn in (0, 1):
         tasks = range(len(job.tiling.tiles(turn)))
-        records = [
-            visits.certificate(job, turn, task, before, ("labels", 0), extents) for task in tasks
-        ]
+        records = [visits.certificate(job, turn, task, before, "labels", extents) for task in tasks]
         totals.append([sum(each[key] for each in records) for key in ("energy", "bound")])
     assert totals[0] == pytest.approx(totals[1], rel=1e-12)
     return totals[0]

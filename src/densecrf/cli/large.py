@@ -84,7 +84,11 @@ def segment_large(
     """Solve one image tile by tile; the parameters are those of ``densecrf segment``."""
     sources.check()
     if sources.scribbles is not None:
-        raise typer.BadParameter("--scribbles: not for images that are cut into tiles")
+        raise typer.BadParameter(
+            "--scribbles: colours are learned from the whole image, which is not for images that "
+            "are cut into tiles; grow the strokes on a reduced copy of the image, and give its "
+            "result, enlarged, by --labels or --probs"
+        )
     if solver.method not in ("lp", "mf5"):
         raise typer.BadParameter(f"--method {solver.method}: tiles are solved by lp or mf5")
     if solver.device is not None or solver.time_limit is not None:

@@ -225,6 +225,8 @@ class Job:
         values = values if local.whole else values[..., local.pixels]
         if values.size == 0:
             return np.zeros((self.n_labels, 0), np.float32)
+        if self.content == "labels" and np.isin(values, self.settings["void"]).all():
+            return np.zeros((self.n_labels, values.shape[-1]), np.float32)
         low, high = check_finite("probabilities", values)
         reading = Reading(self.content, values, None, "")  # type: ignore[arg-type]
         return energies(reading, low, high, kind=self.kind, n_labels=self.n_labels, **self.settings)

@@ -10,10 +10,9 @@ from densecrf.solvers.lp import CELLS, DAMPED, SLOW
 
 __all__ = ["Pace"]
 
-FIRST = 16  # iterations of the primal-dual method, before that of multipliers
 STALLED, WINDOW = 0.8, 24  # of the gap left after so many iterations: the other method's turn
-NEAR = 0.02  # a relative gap below which level sets are tried, too
-BIASES = (0.4, 0.6, 0.2, 0.8)  # of level sets, one in each round, in turn
+FALLS = 0.5  # what is left of an error after a round; a certificate costs half a round
+BIASES = (0.2, 0.4, 0.6)  # of level sets, one in each round, in turn
 
 
 class Pace:
@@ -41,12 +40,12 @@ class Pace:
         self.trace: list[dict[str, Any]] = []
         self._since = 0  # when this method's turn began
         self._cells: float | None = None  # of the last round
-        self._two = False  # whether there are two labels
         self._excess = 0.0  # of a round's last bound
         self._missing = 0.0  # what estimates of energies lack
         self._gaps: list[tuple[int, float]] = []
         self._energy, self._bound = math.inf, -math.inf
         self._undecided: Any = None  # how undecided each label is
+        self._rounded = 0  # rounds that have rounded
         self._rise = math.inf  # of the bound in the last iteration, a share of the bound
 
     @property
@@ -66,18 +65,18 @@ class Pace:
 
     def _near_the_end(self) -> bool:
         """Return whether labels may matter: the bound hardly rises, or there is no time left."""
-        return self._rise < self.gap / 2 or self.done + self.inner >= self.limit
+        return self._rise < self.gap or self.done + self.inner >= self.limit
 
     def _level_sets(self) -> tuple[tuple[int, float], ...]:
-        """Return level sets of the two labels that are least decided, where the gap is small."""
-        if self._undecided is None or not self.promises(NEAR):
+        """Return level sets of the two labels that are least decided."""
+        if self._undecided is None:
             return ()
-        bias = BIASES[len(self.trace) % len(BIASES)]
+        bias = BIASES[self._rounded % len(BIASES)]
         order = np.argsort(-self._undecided, kind="stable")[:2]
         return tuple((int(label), bias) for label in order if self._undecided[label] > 0)
 
-    def take(self, plan: Plan, records: list[dict[str, Any]]) -> int | None:
-        """Take a round's records in; return which of its labellings is the best so far."""
+    def take(self, plan: Plan, records: list[dict[str, Any]]) -> bool:
+        """Take a round's records in; return whether its labels are the best so far."""
         bounds = [sum(each) for each in zip(*(r["bounds"] for r in records), strict=True)]
         if plan.cells == self._cells and not plan.update:
             before = self.trace[-1]
@@ -88,17 +87,17 @@ class Pace:
         self._cells = plan.cells
         undecided = [each["undecided"] for each in records if "undecided" in each]
         self._undecided = np.sum(undecided, 0)
-        self._two = len(self._undecided) == 2
-        energies = np.sum([each["energies"] for each in records], 0) + self._missing
-        better = None
-        if plan.roundings and float(energies.min()) < self._energy:
-            better, self._energy = int(energies.argmin()), float(energies.min())
+        energy = sum(each["energy"] for each in records) + self._missing
+        self._missing *= FALLS
+        better = bool(plan.roundings) and energy < self._energy
+        self._energy = energy if better else self._energy
+        self._rounded += bool(plan.roundings)
         self.done += len(bounds)
         rise = (bounds[-1] - bounds[0]) if len(bounds) < 3 else (bounds[-1] - bounds[-3]) / 2
         self._rise = rise / max(1.0, abs(bounds[-1]))
-        self._bound = bounds[-1] - self._excess
-        energy = None if self._energy == math.inf else self._energy
-        self.trace.append({"iterations": self.done, "energy": energy, "bound": bounds[-1]})
+        self._bound = bounds[-1] - FALLS * self._excess
+        known = None if self._energy == math.inf else self._energy
+        self.trace.append({"iterations": self.done, "energy": known, "bound": bounds[-1]})
         self._gaps.append((self.done, self._energy - self._bound))
         if self._ends():
             self.smooth, self._since = not self.smooth, self.done
@@ -106,8 +105,6 @@ class Pace:
 
     def _ends(self) -> bool:
         """Return whether it is the other method's turn."""
-        if self._since == 0 and self._two:
-            return self.done >= FIRST
         done, gap = self._gaps[-1]
         earlier = [each for when, each in self._gaps if self._since < when <= done - WINDOW]
         return bool(earlier) and gap > STALLED * earlier[-1]
@@ -123,6 +120,6 @@ class Pace:
 
     def correct(self, energy: float, bound: float) -> None:
         """Take in what the certificate found."""
-        self._missing += max(0.0, energy - self._energy)
+        self._missing = max(self._missing, energy - self._energy)
         self._excess = max(0.0, self.trace[-1]["bound"] - bound)
         self._energy, self._bound = energy, bound

@@ -46,7 +46,7 @@ class Run:
 
     def __init__(self, job: Job, client: Any, progress: Progress | None) -> None:
         self.job, self.client, self.progress = job, client, progress
-        self.labels: tuple[str, int] | None = None  # the stage of the best ones, and its row
+        self.labels: str | None = None  # the stage of the best ones
         self.constant: int | None = None  # the only label, where that is better
 
     def check_client(self) -> None:
@@ -111,6 +111,8 @@ class Run:
         if not self.pixels:
             raise ArgumentError("mask", ..., "no pixel is inside")
         self.constants = np.sum([record["unary"] for record in records], 0)
+        if self.job.content == "labels" and not self.constants.any():
+            raise ArgumentError("probabilities", ..., "every pixel is void; nothing is known")
         costs = model.label_costs
         if costs == "image" and self.job.kernels:
             records = self.stage("prices", visits.prices, 0)
@@ -166,7 +168,7 @@ class Run:
         for turn in range(MEAN_FIELD // inner):
             name = f"iterates-{turn}"
             self.stage(name, visits.iterate, turn, (turn, before, Plan(inner=inner)))
-            self.labels = (f"labels-{turn}", 0)
+            self.labels = f"labels-{turn}"
             self._forget(f"iterates-{turn - 1}", f"labels-{turn - 1}")
             before = Before(name, (), (), 1.0)
         assert before is not None
@@ -174,12 +176,12 @@ class Run:
         result.converged, result.message = True, "the method's last iteration"
         return result
 
-    def _keep(self, turn: int, plan: Plan, better: int | None) -> None:
-        """Keep the round's labelling that is better; remove what only earlier rounds read."""
+    def _keep(self, turn: int, plan: Plan, better: bool) -> None:
+        """Keep the round's labels where they are better; remove what only earlier rounds read."""
         self._forget(f"iterates-{turn - 1}", f"certificate-{turn - 1}")
-        if better is not None:
-            old, self.labels = self.labels, (f"labels-{turn}", better)
-            self._forget(*(old[:1] if old else ()))
+        if better:
+            old, self.labels = self.labels, f"labels-{turn}"
+            self._forget(*([old] if old else []))
         elif plan.roundings:
             self._forget(f"labels-{turn}")
 
@@ -246,7 +248,7 @@ class Run:
     def block(self, box: Box) -> Any:
         """Return the labels of a block of the output."""
         if self.constant is None:
-            labels = visits.labels_of(self.job, cast("tuple[str, int]", self.labels), box)
+            labels = visits.labels_of(self.job, cast("str", self.labels), box)
         else:
             labels = np.full([part.stop - part.start for part in box], self.constant)
         labels = labels.astype(label_dtype(self.job.n_labels))

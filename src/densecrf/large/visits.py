@@ -133,7 +133,7 @@ class Plan(NamedTuple):
     update : bool
         Whether multipliers are updated first.
     roundings : tuple of (int, float)
-        Labels to find: those of the largest marginals after one label's were raised, and by how
+        Labels to try: those of the largest marginals after one label's were raised, and by how
         much.
     """
 
@@ -147,15 +147,15 @@ class Plan(NamedTuple):
 def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -> dict[str, Any]:
     """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels.
 
-    Labels are recorded with the tile's share of their energy, as far as this tile knows its
+    Labels are the best of some roundings; their energy is recorded as far as this tile knows its
     neighbours' labels.
     """
     several = job.method == "mf5" and plan.inner > 1
     local = job.local(job.tiling.tiles(turn)[task], REACHES if several else 1)
     stage, core = f"iterates-{turn}", local.core
-    record: dict[str, Any] = {"bounds": [0.0] * plan.inner, "energies": [0.0] * len(plan.roundings)}
+    record: dict[str, Any] = {"bounds": [0.0] * plan.inner, "energy": 0.0}
     y, z = (np.zeros((rows, 0), np.float32) for rows in stored_rows(job))
-    labels = np.zeros((len(plan.roundings) or 1, 0), label_dtype(job.n_labels))
+    labels = np.zeros((1, 0), np.int64)
     if len(core):
         problem = TileProblem(job.crf(local), core, plan.cells, job.threads)
         marginals, given = problem.unary_marginals(), None
@@ -163,9 +163,10 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -
             marginals, given = _state(job, local, before)
         if job.method == "lp":
             y, z = _linear_program(problem, marginals, given, plan)
-            record = {"bounds": problem.bounds}
+            record["bounds"] = problem.bounds
             record["undecided"] = (y * (1 - y))[:, core].sum(1, dtype=np.float64).tolist()
-            labels, record["energies"] = _roundings(problem, y, plan.roundings)
+            if plan.roundings:
+                labels, record["energy"] = _rounded(problem, y, plan.roundings)
         else:
             y, z = marginals, marginals[:0, core]
             for _ in range(plan.inner):
@@ -182,16 +183,21 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -
     return job.store.finish(stage, task, record)
 
 
-def _roundings(
+def _rounded(
     problem: TileProblem, y: FloatArray, wanted: tuple[tuple[int, float], ...]
-) -> tuple[IntArray, list[float]]:
-    """Return the core's labels of each rounding, and its share of their energies."""
-    found, energies = [], []
+) -> tuple[IntArray, float]:
+    """Return the core's labels of the best rounding, polished, and its share of their energy.
+
+    The margin's are those of the largest marginals, whatever is tried inside.
+    """
+    plain, candidates = problem.argmax(y), []
     for label, bias in wanted:
-        labels, _ = icm(problem, problem.raised_argmax(y, label, np.float32(bias)), SWEEPS)
-        found.append(labels[problem.core])
-        energies.append(energy_share(problem, labels, problem.core)[0])
-    return np.stack(found) if found else np.zeros((0, len(problem.core)), np.int64), energies
+        labels = plain.copy()
+        labels[problem.core] = problem.raised_argmax(y, label, np.float32(bias))[problem.core]
+        candidates.append(labels)
+    best = candidates[int(np.argmin(problem.estimates(candidates)))]
+    labels, _ = icm(problem, best, SWEEPS)
+    return labels[None, problem.core], energy_share(problem, labels, problem.core)[0]
 
 
 def _linear_program(
@@ -220,7 +226,7 @@ def certificate(
     turn: int,
     task: int,
     before: Before,
-    labels: tuple[str, int],
+    labels: str,
     extents: list[list[float]] | None,
 ) -> dict[str, Any]:
     r"""Record the tile's share of the energy and of the bound, in double precision.
@@ -284,10 +290,9 @@ def energy_share(problem: Problem, labels: IntArray, core: IntArray) -> tuple[fl
     return float(unary.sum()) + 0.5 * pairs, float(abs(unary).sum())
 
 
-def labels_of(job: Job, labels: tuple[str, int], box: Box) -> npt.NDArray[Any]:
-    """Read one of a stage's labellings."""
-    stage, row = labels
-    return np.asarray(job.store.read(stage, box, slice(row, row + 1))[0])
+def labels_of(job: Job, stage: str, box: Box) -> npt.NDArray[Any]:
+    """Read a stage's labels."""
+    return np.asarray(job.store.read(stage, box)[0])
 
 
 def stored_rows(job: Job) -> tuple[int, int]:
