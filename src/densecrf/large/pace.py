@@ -11,7 +11,7 @@ from densecrf.solvers.lp import CELLS, DAMPED, SLOW
 __all__ = ["Pace"]
 
 STALLED, WINDOW = 0.8, 24  # of the gap left after so many iterations: the other method's turn
-FALLS = 0.5  # what is left of the excess after a round; a certificate costs half a round
+FALLS = 0.5  # what is left of an error after a round; a certificate costs half a round
 BIASES = (0.2, 0.4, 0.6)  # of level sets, one in each round, in turn
 
 
@@ -88,6 +88,7 @@ class Pace:
         undecided = [each["undecided"] for each in records if "undecided" in each]
         self._undecided = np.sum(undecided, 0)
         energy = sum(each["energy"] for each in records) + self._missing
+        self._missing *= FALLS
         better = bool(plan.roundings) and energy < self._energy
         self._energy = energy if better else self._energy
         self._rounded += bool(plan.roundings)
@@ -119,6 +120,6 @@ class Pace:
 
     def correct(self, energy: float, bound: float) -> None:
         """Take in what the certificate found."""
-        self._missing += max(0.0, energy - self._energy)
+        self._missing = max(self._missing, energy - self._energy)
         self._excess = max(0.0, self.trace[-1]["bound"] - bound)
         self._energy, self._bound = energy, bound

@@ -186,8 +186,15 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -
 def _rounded(
     problem: TileProblem, y: FloatArray, wanted: tuple[tuple[int, float], ...]
 ) -> tuple[IntArray, float]:
-    """Return the core's labels of the best rounding, polished, and its share of their energy."""
-    candidates = [problem.raised_argmax(y, label, np.float32(bias)) for label, bias in wanted]
+    """Return the core's labels of the best rounding, polished, and its share of their energy.
+
+    The margin's are those of the largest marginals, whatever is tried inside.
+    """
+    plain, candidates = problem.argmax(y), []
+    for label, bias in wanted:
+        labels = plain.copy()
+        labels[problem.core] = problem.raised_argmax(y, label, np.float32(bias))[problem.core]
+        candidates.append(labels)
     best = candidates[int(np.argmin(problem.estimates(candidates)))]
     labels, _ = icm(problem, best, SWEEPS)
     return labels[None, problem.core], energy_share(problem, labels, problem.core)[0]
