@@ -43,6 +43,9 @@ class QuadraticStep(NamedTuple):
 class ProblemBase(ProblemSteps):
     """A model's energy and its relaxations; see `ProblemSteps` for its attributes."""
 
+    #: Labels whose costs in double precision are made at once.
+    labels_at_once = 4
+
     @cached_property
     def costs_double(self) -> Any:
         r"""The costs of pairs of labels in double precision, NumPy's, or None for Potts.

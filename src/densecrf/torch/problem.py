@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from densecrf.problem_base import Calls, Moves
-from densecrf.torch.autograd import projected
+from densecrf.torch.autograd import projected, updated
 from densecrf.torch.item_steps import compress, extents, raised_argmax
 from densecrf.torch.labellings import LabellingSteps
 from densecrf.torch.pixelwise import (
@@ -86,11 +86,12 @@ class TorchProblem(LabellingSteps):
         self.calls = Calls()
         self._plans = Plans()
         self._indices: dict[tuple[int, ...], Tensor] = {}
-        self._occurring = self._estimated = None
+        self._occurring = None
         self._where = {"device": unary.device}
         self._use_tree(tree)
 
     xp = torch
+    labels_at_once = WIDENED
 
     @property
     def mass(self) -> Tensor:
@@ -237,12 +238,21 @@ class TorchProblem(LabellingSteps):
 
     def response(self, y: Tensor, *, self_term: bool = False) -> Tensor:
         """Return mean field's update of `y`; see `densecrf.problem.Problem.response`."""
-        if self.compatibility is None and not torch.is_grad_enabled():
+        if self.compatibility is None:
             # The softmax does not see what all labels receive alike.
             own = torch.zeros_like(self.diagonal) if self_term else self.diagonal
+            if torch.is_grad_enabled():
+                return updated(self.unary, self.apply(y), y, own)
             return mean_field_update(self.unary, self.apply(y), y, own, plans=self._plans)
         messages = self.costs(self.apply(y)) if self_term else self.messages(y)
         return torch.softmax(-self.unary - messages, 0)
+
+    def log_response(self, y: Tensor) -> Tensor:
+        """Return the logarithms of mean field's update, also of what rounds to zero."""
+        if self.compatibility is None:
+            received = self.apply(y) - self.unary
+            return torch.log_softmax(torch.addcmul(received, self.diagonal, y, value=-1), 0)
+        return torch.log_softmax(-self.unary - self.messages(y), 0)
 
     def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
         """Return `y` + `share` · (`y` - `previous`)."""
