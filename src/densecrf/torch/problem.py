@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchProblem"]
 
-WIDENED = 8  # labels whose potentials are in double precision at once
+WIDENED, AT_ONCE = 32, 1 << 26  # labels, and numbers, that are in double precision at once
 
 
 class TorchProblem(LabellingSteps):
@@ -83,6 +83,7 @@ class TorchProblem(LabellingSteps):
             crf,
         )
         self.n_labels, self.n = int(unary.shape[0]), int(unary.shape[1])
+        self.labels_at_once = max(1, min(WIDENED, AT_ONCE // self.n))
         self.calls = Calls()
         self._plans = Plans()
         self._indices: dict[tuple[int, ...], Tensor] = {}
@@ -91,7 +92,6 @@ class TorchProblem(LabellingSteps):
         self._use_tree(tree)
 
     xp = torch
-    labels_at_once = WIDENED
 
     @property
     def mass(self) -> Tensor:
@@ -181,8 +181,8 @@ class TorchProblem(LabellingSteps):
     ) -> Tensor:
         varied = np.flatnonzero(extents[:, 0] < extents[:, 1]).tolist()
         out = self.zeros_like(self.mass_double, len(nodes))
-        for first in range(0, len(varied) if levels.scale else 0, WIDENED):  # else r = 0
-            rows = self._index(varied[first : first + WIDENED])
+        for first in range(0, len(varied) if levels.scale else 0, self.labels_at_once):  # else 0
+            rows = self._index(varied[first : first + self.labels_at_once])
             u = nodes[rows].double()
             if offsets is not None:
                 u += offsets[rows]
