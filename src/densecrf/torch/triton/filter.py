@@ -32,7 +32,7 @@ class Shapes:
 
 SHAPES = Shapes()
 SHORT = 8  # channels of a short row
-OCTET = 8  # labels that lie along a tile; others are further tiles
+OCTET = 8  # labels that lie along a tile of the splat; others are further tiles
 CORNERS = (3, 9)  # that a slice reads at once: the least that is enough, else the most
 SUMMED = 4096  # pixels of a block of row sums
 SUMS = 64  # that a balance adds at once
@@ -237,7 +237,7 @@ def slice_rows(
 
 def slice_constants(lanes: int, corners: int, *, ordered: bool, scaled: bool) -> dict[str, int]:
     """Return the constants of the slice."""
-    block = SHAPES.slice[0] // min(lanes, OCTET)
+    block = SHAPES.slice[0] // lanes
     fixed = {"CORNERS": corners, "LANES": lanes, "BLOCK": block}
     return {"ORDERED": ordered, "SCALED": scaled, **fixed}
 

@@ -1,8 +1,7 @@
 """Triton kernels between planes of labels and rows of pixels: see `filter_kernels`."""
 
-# ruff: noqa: N803, N806, RUF005  (constants of a kernel are in capitals)
+# ruff: noqa: N803  (constants of a kernel are in capitals)
 # mypy: disable-error-code="misc, no-untyped-def, no-untyped-call, assignment, untyped-decorator"
-# mypy: disable-error-code="var-annotated"
 
 import triton
 import triton.language as tl
@@ -97,17 +96,15 @@ def slice_rows(
     unit = units + tl.program_id(1) * FIELDS
     first = tl.load(unit + PIXEL)
     count = tl.load(unit + PIXELS)
-    OCTET: tl.constexpr = min(LANES, 8)
-    OCTETS: tl.constexpr = LANES // OCTET
-    lane = tl.arange(0, OCTET)[:, None]
-    acc = ()
-    for _ in tl.static_range(OCTETS):
-        acc = acc + (tl.zeros([OCTET, BLOCK], values.dtype.element_ty),)
+    lane = tl.arange(0, LANES)[:, None]
+    acc = tl.zeros([LANES, BLOCK], values.dtype.element_ty)
     near = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :] * one
-    near = tl.broadcast_to(near, [OCTET, BLOCK])
+    near = tl.broadcast_to(near, [LANES, BLOCK])
     live = near < count
+    if not ORDERED:
+        live &= lane < 4 * quads
     p = (first + near).to(tl.int64)
-    channel = tl.broadcast_to(lane * one, [OCTET, BLOCK])
+    channel = tl.broadcast_to(lane * one, [LANES, BLOCK])
     if ORDERED:
         row = (tl.load(unit + ROW) + near).to(tl.int64) * LANES
         t = tl.load(rows + row + lane * one, mask=live, other=0)
@@ -119,41 +116,34 @@ def slice_rows(
     base = values + row * (4 * quads)
     for group in range(0, corners, CORNERS):
         for j in tl.static_range(CORNERS):
-            # Every lane loads the corner, once for its label of each octet: cheaper than spreading
-            # it through shared memory.
+            # Every lane loads the corner: cheaper than spreading it through shared memory.
             c = group + tl.full([1, 1], j, tl.int32)
             here = live & (c < corners)
             at = p * corners + c
             vertex = tl.load(corner + at, mask=here, other=0).to(tl.int64)
-            weight = tl.load(corner_weight + at, mask=here, other=0).to(values.dtype.element_ty)
+            weight = tl.load(corner_weight + at, mask=here, other=0).to(acc.dtype)
             value = base + vertex * (4 * quads) + channel
             if ORDERED:
                 below = tl.load(value - LANES, mask=lower & here, other=0)
                 above = tl.load(value, mask=here, other=0)
                 beyond = tl.load(value + LANES, mask=upper & here, other=0)
-                acc = (acc[0] + weight * ((1.0 - f) * below + above + f * beyond),)
+                acc += weight * ((1.0 - f) * below + above + f * beyond)
             else:
-                new = ()
-                for o in tl.static_range(OCTETS):
-                    there = here & (o * OCTET + lane < 4 * quads)
-                    new = new + (acc[o] + weight * tl.load(value + o * OCTET, mask=there, other=0),)
-                acc = new
-    for o in tl.static_range(OCTETS):
-        result = acc[o]
-        if SCALED:
-            result *= tl.load(read + p, mask=live, other=0)
-        else:
-            result *= factor
-        if ORDERED:
-            total = tl.load(mass + p, mask=live, other=0) * mass_factor
-            result = total * tl.where(level > 0, 1.0, f) - result
-        along = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]  # written along the pixels
-        name = tl.load(unit + NAMES + o * OCTET + lane)
-        mask = (along < count) & (name >= 0)
-        at = out + name.to(tl.int64) * stride + first + along
-        if add != 0:
-            result += tl.load(at, mask=mask, other=0)
-        tl.store(at, result, mask=mask)
+                acc += weight * tl.load(value, mask=here, other=0)
+    if SCALED:
+        acc *= tl.load(read + p, mask=live, other=0)
+    else:
+        acc *= factor
+    if ORDERED:
+        total = tl.load(mass + p, mask=live, other=0) * mass_factor
+        acc = total * tl.where(level > 0, 1.0, f) - acc
+    near = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]  # written along the pixels
+    name = tl.load(unit + NAMES + lane)
+    mask = (near < count) & (name >= 0)
+    at = out + name.to(tl.int64) * stride + first + near
+    if add != 0:
+        acc += tl.load(at, mask=mask, other=0)
+    tl.store(at, acc, mask=mask)
 
 
 @triton.jit
