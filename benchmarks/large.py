@@ -173,6 +173,8 @@ def evaluated(folder: Path, tile: int, state: Any) -> tuple[float, float]:
         **options,
     )
     everything = tuple(slice(0, side) for side in labels.shape)
+    marginals, kept = visits.stored_rows(job)
+    y, z = y[:marginals], z[:kept]
     job.store.write("given", everything, np.concatenate([y, z]))
     job.store.write("labels", everything, labels[None].astype(np.uint16))
     tasks = range(len(job.tiling.tiles(0)))
@@ -180,7 +182,7 @@ def evaluated(folder: Path, tile: int, state: Any) -> tuple[float, float]:
         visits.masses(job, task)
     before = Before("given", (0.0,) * len(z), (6.0,) * len(z), 1.0)
     extents = [[0.0, high] for high in before.highest()]
-    records = [visits.certificate(job, 0, i, before, ("labels", 0), extents) for i in tasks]
+    records = [visits.certificate(job, 0, i, before, "labels", extents) for i in tasks]
     job.store.remove()
     return sum(each["energy"] for each in records), sum(each["bound"] for each in records)
 
@@ -231,6 +233,7 @@ def run(folder: Path, data: Path, arguments: Any) -> None:
                 client=client,
                 threads=arguments.threads,
                 axis=axis,
+                inner=arguments.inner,
                 progress=lambda stage, done, count: (
                     line(stage=stage, tiles=count, seconds=time.time() - started)
                     if done == count
@@ -333,6 +336,7 @@ def main() -> None:
     parser.add_argument("--method", default="lp")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--inner", type=int, default=8)
     parser.add_argument("--memory", action="store_true")
     arguments = parser.parse_args()
     {"exact": same, "same": same, "run": run}[arguments.what](

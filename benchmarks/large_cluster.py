@@ -98,7 +98,7 @@ def workers(arguments: Any) -> None:
 
 def many(arguments: Any) -> None:
     """Refine many small images; print the scheduler's memory on the way."""
-    known = _crops()
+    known = _crops(arguments.crops)
     counts = {10**k * m for k in range(2, 6) for m in (1, 3)} | {arguments.images}
     with _scheduler(arguments) as (client, scheduler):
         pairs = itertools.islice(itertools.cycle(known), arguments.images)
@@ -127,12 +127,12 @@ def many(arguments: Any) -> None:
                 )
 
 
-def _crops() -> list[tuple[Any, Any]]:
+def _crops(data: Path) -> list[tuple[Any, Any]]:
     """Return 320 pieces of photographs, and how bright they are as probabilities."""
     from PIL import Image
 
     found = []
-    for path in sorted((SHARED / "msrc" / "images").glob("*.png"))[:40]:
+    for path in sorted((data / "images").glob("*.png"))[:40]:
         with Image.open(path) as opened:
             image = np.asarray(opened.convert("RGB"))
         for top, left in itertools.product(range(0, 128, 64), range(0, 256, 64)):
@@ -184,6 +184,7 @@ def main() -> None:
     parser.add_argument("what", choices=("overhead", "workers", "many"))
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=SHARED / "camvid")
+    parser.add_argument("--crops", type=Path, default=SHARED / "msrc")
     parser.add_argument("--rows", type=int, default=71, help="of tiles: 71 × 71 are 5,041")
     parser.add_argument("--side", type=int, default=2048)
     parser.add_argument("--tile", type=int, default=512)

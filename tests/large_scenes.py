@@ -3,7 +3,7 @@
 import numpy as np
 
 import densecrf
-from densecrf.label_costs import with_label_costs
+from densecrf.compatibility import with_label_costs
 from densecrf.presets import Model
 
 SHAPE = (44, 56)

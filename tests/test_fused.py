@@ -202,14 +202,40 @@ def test_a_sum_of_filters_is_the_sum(sigma, labels, symmetric):
     total = core().LatticeSum(tuple(lattices), factors, symmetric)
     total.apply(y, out, 0)
     np.testing.assert_allclose(out, expected, rtol=3e-6, atol=1e-6)
-    total.mean_field_step(phi, y, own, out, 0)
+    core().MeanField(total, phi, own).step(y, out, False, 0)
     np.testing.assert_allclose(out, softmax(expected - own * y - phi), rtol=2e-5, atol=1e-7)
     once = y.copy()
-    total.mean_field_step(phi, once, None, once, 1)  # in place
+    core().MeanField(total, phi, None).step(once, once, False, 1)  # in place
     np.testing.assert_allclose(once, softmax(expected - phi), rtol=2e-5, atol=1e-7)
-    twice = np.empty_like(y)
-    total.mean_field_step(phi, y, None, twice, 3)
-    np.testing.assert_array_equal(once, twice)  # for any number of threads
+
+
+@pytest.mark.usefixtures("many_threads")
+@pytest.mark.parametrize("weights", ["none", "same", "different"])
+@pytest.mark.parametrize("labels", [2, 21, 40])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_mean_field_has_the_same_bits_for_any_number_of_threads(weights, labels, symmetric):
+    """One thread splats what it has just computed; several compute each step on its own."""
+    rng = np.random.default_rng(0)
+    positions = np.stack(np.meshgrid(np.arange(60.0), np.arange(71.0), indexing="ij"), -1)
+    features = positions.reshape(-1, 2) / 3
+    colours = np.concatenate([features / 9, 3 * rng.random((len(features), 3))], 1)
+    lattices = [core().Lattice.build(np.ascontiguousarray(f), 0) for f in (features, colours)]
+    columns, rows = rng.random((2, len(features)), dtype=np.float32)
+    for lattice in lattices if weights != "none" else ():
+        lattice.weigh(columns, columns if weights == "same" else rows, 0)
+    total = core().LatticeSum(tuple(lattices), [1.0, 3.0], symmetric)
+    start, phi = rng.random((2, labels, len(features)), dtype=np.float32)
+    own = rng.random(len(features), dtype=np.float32) if symmetric else None
+
+    def iterated(threads, more):
+        steps, y = core().MeanField(total, phi, own), start.copy()
+        for left in (3, 2, 1, 0):
+            steps.step(y, y, more and left > 0, threads[left % len(threads)])
+        return y
+
+    expected = iterated([1], more=False)
+    for threads in ([1], [2], [3], [1, 1, 3]):
+        np.testing.assert_array_equal(iterated(threads, more=True), expected)
 
 
 @pytest.mark.parametrize("sigma", [0.7, 3.0])

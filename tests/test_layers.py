@@ -10,13 +10,14 @@ PACKAGE = ROOT / "src" / "densecrf"
 
 # From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
 LAYERS = (
-    ("validation", "cached", "deadline", "_pyinstaller"),
-    ("native", "resample", "changes", "label_prior"),
-    ("kernels", "compatibility", "projections", "filters", "unaries"),
-    ("pairwise", "layouts"),
-    ("label_costs", "result"),
+    ("validation", "cached", "_pyinstaller"),
+    ("deadline", "resample", "changes", "label_prior"),
+    ("native",),
+    ("kernels", "projections", "filters", "hard_labels"),
+    ("pairwise", "unaries"),
+    ("compatibility", "result"),
     ("certificates",),
-    ("problem_steps",),
+    ("problem_energy",),
     ("problem_base", "verification"),
     ("problem", "rounding"),
     ("io", "plotting", "solvers"),

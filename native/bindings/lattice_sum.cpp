@@ -76,16 +76,26 @@ void apply(const LatticeSum& self, Matrix<const float> in, Matrix<float> out, in
            [&](Team& team) { filter_sum(self, planes_of(in), in.data(), out.data(), team); });
 }
 
-void step(const LatticeSum& self, Matrix<const float> phi, Matrix<const float> y,
-          std::optional<Column> own, Matrix<float> out, int threads) {
-  check_pixels(self, phi.shape(1));
-  check_same_shape(phi, y);
-  check_same_shape(phi, out);
+// Iterations together with the arrays that they read.
+struct BoundMeanField {
+  Matrix<const float> phi;
+  std::optional<Column> own;
+  MeanField iterations;
+};
+
+void begin(BoundMeanField* self, const LatticeSum& sum, Matrix<const float> phi,
+           std::optional<Column> own) {
+  check_pixels(sum, phi.shape(1));
   if (own) check_columns(phi, *own);
-  parallel(threads, kFilterWork * phi.size(), [&](Team& team) {
-    mean_field_step(self, planes_of(phi), phi.data(), y.data(), own ? own->data() : nullptr,
-                    out.data(), team);
-  });
+  new (self)
+      BoundMeanField{phi, own, {sum, planes_of(phi), phi.data(), own ? own->data() : nullptr}};
+}
+
+void step(BoundMeanField& self, Matrix<const float> y, Matrix<float> out, bool more, int threads) {
+  check_same_shape(self.phi, y);
+  check_same_shape(self.phi, out);
+  parallel(threads, kFilterWork * y.size(),
+           [&](Team& team) { self.iterations.step(y.data(), out.data(), more, team); });
 }
 
 auto descent(const LatticeSum& self, Matrix<const float> phi, Matrix<const float> y,
@@ -102,6 +112,12 @@ auto descent(const LatticeSum& self, Matrix<const float> phi, Matrix<const float
                           before ? before->data() : nullptr, share, own.data(),
                           c ? c->data() : nullptr, strength.data(), out.data(), team);
   });
+}
+
+void sums(const LatticeSum& self, Vector<double> out, int threads) {
+  check_pixels(self, out.shape(0));
+  parallel(threads, kFilterWork * out.size(),
+           [&](Team& team) { row_sums(self, out.data(), team); });
 }
 
 void mass(const LatticeSum& self, Vector<float> out, int threads) {
@@ -128,10 +144,9 @@ void bind_lattice_sum(nb::module_& m) {
       // The lattices must come as a tuple, which keeps them alive.
       .def("__init__", &make, "lattices"_a, "weights"_a, "symmetric"_a, nb::keep_alive<1, 2>())
       .def("apply", &apply, "values"_a, "out"_a.noconvert(), "threads"_a)
-      .def("mean_field_step", &step, "phi"_a, "y"_a, "own"_a.none(), "out"_a.noconvert(),
-           "threads"_a)
       .def("quadratic_step", &descent, "phi"_a, "y"_a, nb::kw_only(), "before"_a.none(), "share"_a,
            "own"_a, "c"_a.none(), "strength"_a, "out"_a.noconvert(), "threads"_a)
+      .def("row_sums", &sums, "out"_a.noconvert(), "threads"_a)
       .def("mass", &mass, "out"_a.noconvert(), "threads"_a)
       .def("potts_icm_moves", &moves, "phi"_a, "labels"_a, nb::kw_only(), "mass"_a, "own"_a,
            "best"_a.noconvert(), "gain"_a.noconvert(), "threads"_a)
@@ -139,6 +154,9 @@ void bind_lattice_sum(nb::module_& m) {
       .def("ordered_double", &ordered_doubles, "scores"_a, "out"_a.noconvert(), "levels"_a,
            nb::kw_only(), "offsets"_a.none(), "extents"_a, "mass"_a, "threads"_a)
       .def("pairs_double", &pairs, "labels"_a, "count"_a, "costs"_a.none(), "threads"_a);
+  nb::class_<BoundMeanField>(m, "MeanField")
+      .def("__init__", &begin, "sum"_a, "phi"_a, "own"_a.none(), nb::keep_alive<1, 2>())
+      .def("step", &step, "y"_a, "out"_a.noconvert(), "more"_a, "threads"_a);
 }
 
 }  // namespace densecrf

@@ -124,6 +124,8 @@ int BlockFilter::columns_at_once() const {
 
 // All blurs, in place. A task is some columns of one order of the axes.
 void BlockFilter::blur_rows(Team& team) {
+  std::fill_n(forward_rows() + vertices_ * width_, kZeroRows * width_, 0.0f);
+  if (symmetric()) std::fill_n(reversed_rows() + vertices_ * width_, kZeroRows * width_, 0.0f);
   const int columns = columns_at_once();
   const std::int64_t groups = (width_ + columns - 1) / columns;
   const int orders = symmetric() ? 2 : 1;

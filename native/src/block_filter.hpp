@@ -78,10 +78,19 @@ class BlockFilter {
       if (reversed)
         std::copy(forward + begin * width_, forward + end * width_, reversed + begin * width_);
     });
-    for (float* rows : {forward, reversed})
-      if (rows) std::fill_n(rows + vertices_ * width_, kZeroRows * width_, 0.0f);
     blur_rows(team);
     return {forward, kAllRows};
+  }
+
+  // Rows beside those of the result, for the next values: zeros, to which each pixel's are added.
+  // Then blur_next() takes the place of splat_and_blur().
+  float* next_rows() {
+    std::fill_n(reversed_rows(), vertices_ * width_, 0.0f);
+    return reversed_rows();
+  }
+  VertexRows blur_next(Team& team) {
+    exchanged_ = !exchanged_;
+    return splat_and_blur([](float*, std::int64_t, std::int64_t) {}, team);
   }
 
  private:
@@ -112,8 +121,13 @@ class BlockFilter {
   void blur_rows(Team& team);
   int columns_at_once() const;
   void average_orders(Team& team);
-  float* forward_rows() { return external_ ? external_ : memory_.data(); }
-  float* reversed_rows() { return forward_rows() + (vertices_ + kZeroRows) * width_; }
+  // The two arrays of rows.
+  float* array(bool second) {
+    return (external_ ? external_ : memory_.data()) +
+           (second ? (vertices_ + kZeroRows) * width_ : 0);
+  }
+  float* forward_rows() { return array(exchanged_); }
+  float* reversed_rows() { return array(!exchanged_); }
   bool symmetric() const { return stages_.back().averages; }
   float* own_rows(const Stage& stage, std::int64_t vertex) const {
     return stage.rows + (vertex & stage.mask) * width_;
@@ -129,6 +143,7 @@ class BlockFilter {
   bool windowed_;
   Buffer<float> memory_;
   float* external_ = nullptr;
+  bool exchanged_ = false;    // which array holds the forward order's rows
   std::vector<float> zeros_;  // the row of a missing vertex
 };
 

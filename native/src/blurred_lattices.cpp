@@ -41,15 +41,21 @@ void BlurredLattices::take_memory() {
         term.lattice->topology->row_buffers.take(begin_of(*term.lattice, blocks_of(channels_))));
 }
 
+void BlurredLattices::make_filters(int block) {
+  if (memory_.empty()) take_memory();
+  for (std::size_t i = 0; i < sum_.terms.size(); ++i)
+    filters_.push_back(
+        std::make_unique<BlockFilter>(lattice(i), width_of(channels_, block), sum_.blur,
+                                      memory_[i].data() + begin_of(lattice(i), block)));
+}
+
 template <class Splat>
 void BlurredLattices::splat_and_blur(int block, Team& team, const Splat& splat) {
   const int width = width_of(channels_, block);
-  if (memory_.empty()) take_memory();
+  make_filters(block);
   for (std::size_t i = 0; i < sum_.terms.size(); ++i) {
     const LatticeView view = lattice(i).view();
-    filters_.push_back(std::make_unique<BlockFilter>(
-        lattice(i), width, sum_.blur, memory_[i].data() + begin_of(lattice(i), block)));
-    results_.push_back(filters_.back()->splat_and_blur(
+    results_.push_back(filters_[results_.size()]->splat_and_blur(
         [&](float* vertices, std::int64_t begin, std::int64_t end) {
           splat(view, width, vertices, begin, end);
         },
@@ -88,6 +94,36 @@ void BlurredLattices::splat_labels(const std::int32_t* channel, Team& team) {
                          if (c >= 0 && c < width) vertices[(v - begin) * width + c] += weight;
                        });
                    });
+}
+
+bool BlurredLattices::can_add() const {
+  for (const auto& term : sum_.terms)
+    if (!term.lattice->same_weights) return false;
+  return true;
+}
+
+void BlurredLattices::begin_adding() {
+  for (int b = 0; filters_.size() < sum_.terms.size() * blocks_of(channels_); ++b) make_filters(b);
+  results_.resize(filters_.size());
+  added_.clear();
+  for (const auto& filter : filters_) added_.push_back(filter->next_rows());
+}
+
+void BlurredLattices::add(const float* planes, std::int64_t stride, std::int64_t begin,
+                          std::int64_t end) {
+  float pixel_rows[kTile * kBlock];
+  for (int b = 0; b < blocks_of(channels_); ++b) {
+    const int width = width_of(channels_, b);
+    row_kernels().to_rows(planes + b * kBlock * stride, stride, channels_in(b), width, pixel_rows,
+                          end - begin);
+    for (std::size_t i = 0; i < sum_.terms.size(); ++i)
+      row_kernels().add(lattice(i).view(), pixel_rows, added_[b * sum_.terms.size() + i], width,
+                        begin, end);
+  }
+}
+
+void BlurredLattices::blur_added(Team& team) {
+  for (std::size_t f = 0; f < filters_.size(); ++f) results_[f] = filters_[f]->blur_next(team);
 }
 
 void BlurredLattices::slice(std::int64_t begin, std::int64_t end, float* tile) const {

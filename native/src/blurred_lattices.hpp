@@ -28,6 +28,14 @@ class BlurredLattices {
   void splat_planes(const float* in, Team& team);
   void splat_labels(const std::int32_t* channel, Team& team);
 
+  // Or the values come tile by tile, and are blurred when all pixels' are added, by one thread and
+  // in ascending order: the same bits. After the first time, what was splatted before can be sliced
+  // meanwhile. Needs lattices whose rows and columns have the same weights.
+  bool can_add() const;
+  void begin_adding();
+  void add(const float* planes, std::int64_t stride, std::int64_t begin, std::int64_t end);
+  void blur_added(Team& team);
+
   // The filters' sum at pixels [begin, end), at most a tile, as planes kTile apart.
   void slice(std::int64_t begin, std::int64_t end, float* tile) const;
 
@@ -53,6 +61,7 @@ class BlurredLattices {
   void take_memory();
 
   // splat(lattice, width, rows, begin, end) fills the rows of some vertices.
+  void make_filters(int block);
   template <class Splat>
   void splat_and_blur(int block, Team& team, const Splat& splat);
 
@@ -62,6 +71,7 @@ class BlurredLattices {
   std::vector<Buffer<float>> memory_;                  // by term, for all blocks
   std::vector<std::unique_ptr<BlockFilter>> filters_;  // by block and term
   std::vector<VertexRows> results_;
+  std::vector<float*> added_;  // by block and term: the rows that values are added to
 };
 
 }  // namespace densecrf

@@ -19,7 +19,7 @@ template <int D>
 class PassingLattice {
  public:
   PassingLattice(int d, std::function<void()> checkpoint)
-      : any_(d), simplex_(d), checkpoint_(std::move(checkpoint)) {}
+      : any_(d), simplices_(d), checkpoint_(std::move(checkpoint)) {}
 
   // Filters values, n rows of two, in place.
   void filter(const float* features, std::int64_t n, float* values, Blur blur) {
@@ -52,11 +52,14 @@ class PassingLattice {
     std::int32_t key[D > 0 ? D : kMaxDimension];
     for (std::int64_t a = 0; a < n; ++a) {
       if (a % kCheckEvery == kCheckEvery - 1) checkpoint_();
-      simplex_.locate(features + a * d());
+      if (a % simplices_.kBlock == 0)
+        simplices_.locate(features + a * d(),
+                          static_cast<int>(std::min<std::int64_t>(simplices_.kBlock, n - a)));
+      const auto simplex = simplices_[static_cast<int>(a % simplices_.kBlock)];
       for (int k = 0; k <= d(); ++k) {
-        simplex_.key(k, key);
+        simplex.key(k, key);
         corner_[a * (d() + 1) + k] = table.insert(key);
-        weight_[a * (d() + 1) + k] = static_cast<float>(simplex_.weight(k));
+        weight_[a * (d() + 1) + k] = simplex.weight(k);
       }
     }
     vertices_ = static_cast<std::int32_t>(table.size());
@@ -108,7 +111,7 @@ class PassingLattice {
   int d() const { return D > 0 ? D : any_; }
 
   int any_;
-  Simplex<double, D> simplex_;
+  Simplices<double> simplices_;
   std::function<void()> checkpoint_;
   std::int32_t vertices_ = 0;
   std::vector<std::int32_t> corner_, neighbour_;  // (pixel, corner); (axis, vertex, 2)

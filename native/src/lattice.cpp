@@ -1,11 +1,12 @@
 #include "densecrf/lattice.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
 
-#include "key_table.hpp"
 #include "simplex.hpp"
+#include "vertex_table.hpp"
 
 namespace densecrf {
 
@@ -13,132 +14,90 @@ namespace {
 
 constexpr std::int64_t kChunk = 8192;  // pixels whose keys are made unique together
 
-// The corners of simplices met before: pixels near each other often share one.
-template <int D>
-class KnownSimplices {
- public:
-  explicit KnownSimplices(int d)
-      : corners_(d + 1), entries_(static_cast<std::size_t>(kPlaces * 2 * corners_), kNone) {}
-
-  // Copies the corners and returns true, or makes room for them: see store().
-  template <class Enclosing>
-  bool recall(const Enclosing& simplex, std::int32_t* corner) {
-    std::uint32_t hash = 0;
-    for (int i = 0; i < corners(); ++i)
-      hash = (hash ^ static_cast<std::uint32_t>(simplex.signature(i))) * 0x9E3779B1u;
-    entry_ = entries_.data() + static_cast<std::size_t>(hash >> (32 - kBits)) * 2 * corners();
-    bool same = true;
-    for (int i = 0; i < corners(); ++i) {
-      same = same && entry_[i] == simplex.signature(i);
-      entry_[i] = simplex.signature(i);
-    }
-    if (same) std::copy_n(entry_ + corners(), corners(), corner);
-    return same;
-  }
-
-  void store(const std::int32_t* corner) { std::copy_n(corner, corners(), entry_ + corners()); }
-
- private:
-  static constexpr int kBits = 12, kPlaces = 1 << kBits;
-  static constexpr std::int32_t kNone = INT32_MAX;  // farther than any coordinate
-
-  int corners() const { return D > 0 ? D + 1 : corners_; }
-
-  int corners_;
-  std::vector<std::int32_t> entries_;  // signature and corners of each
-  std::int32_t* entry_ = nullptr;
-};
-
 // Corners, ranks and weights of the pixels of one chunk; corners number the chunk's own keys.
-template <class Scalar, int D, class Real>
-std::vector<std::int32_t> locate_chunk(const Real* features, std::int64_t begin, std::int64_t end,
-                                       Topology& topology, float* weights) {
+template <class Vertices, class Scalar, int D, class Real>
+typename Vertices::Keys locate_chunk(const Real* features, std::int64_t begin, std::int64_t end,
+                                     Topology& topology, float* weights) {
   const int d = D > 0 ? D : topology.dimension;
   const std::int64_t n = topology.pixels;
-  KeyTable<D> table(d, static_cast<std::size_t>(end - begin) / 2);
-  KnownSimplices<D> known(d);
-  Simplex<Scalar, D> simplex(d);
-  std::int32_t key[kMaxDimension], corner[kMaxDimension + 1];
-  for (std::int64_t a = begin; a < end; ++a) {
-    simplex.locate(features + a * d);
-    if (!known.recall(simplex, corner)) {
-      for (int k = 0; k <= d; ++k) {
-        simplex.key(k, key);
-        corner[k] = table.insert(key);
+  Vertices vertices(d, static_cast<std::size_t>(end - begin) / 8);
+  Simplices<Scalar> simplices(d);
+  std::int32_t corner[kMaxDimension + 1];
+  for (std::int64_t first = begin; first < end; first += simplices.kBlock) {
+    const auto count = static_cast<int>(std::min<std::int64_t>(simplices.kBlock, end - first));
+    simplices.locate(features + first * d, count);
+    for (int p = 0; p < count; ++p) {
+      vertices.number(simplices[p], corner);
+      for (int k = 0; k <= d; ++k) topology.corner[k * n + first + p] = corner[k];
+    }
+    for (int k = 0; k <= d; ++k)
+      for (int p = 0; p < count; ++p) {
+        weights[k * n + first + p] = simplices[p].weight(k);
+        topology.rank[k * n + first + p] = static_cast<std::uint8_t>(simplices[p].rank(k));
       }
-      known.store(corner);
-    }
-    for (int k = 0; k <= d; ++k) {
-      topology.corner[k * n + a] = corner[k];
-      weights[k * n + a] = static_cast<float>(simplex.weight(k));
-      topology.rank[k * n + a] = static_cast<std::uint8_t>(simplex.rank(k));
-    }
   }
-  return table.keys();
+  return vertices.keys();
 }
 
-// Numbers all keys in order of first appearance; returns each chunk's map from its own numbers.
-template <int D>
-std::vector<std::vector<std::int32_t>> merge_keys(std::vector<std::vector<std::int32_t>>& chunks,
-                                                  int d, KeyTable<D>& table, Team& team) {
-  std::vector<std::vector<std::int32_t>> maps(chunks.size());
-  for (std::size_t c = 0; c < chunks.size(); ++c) {
-    team.run(1, 1, [&](std::int64_t, std::int64_t, int) {
-      const std::size_t count = chunks[c].size() / d;
-      maps[c].resize(count);
-      for (std::size_t i = 0; i < count; ++i) maps[c][i] = table.insert(chunks[c].data() + i * d);
-      std::vector<std::int32_t>().swap(chunks[c]);
-    });
-  }
-  return maps;
-}
-
-template <int D>
-void link_neighbours(Topology& topology, const KeyTable<D>& table, Team& team) {
-  const int d = D > 0 ? D : topology.dimension;
-  const std::int32_t vertices = topology.vertices;
+template <class Vertices>
+void link_neighbours(Topology& topology, const Vertices& table, Team& team) {
   topology.reset_neighbours();
-  team.run(static_cast<std::int64_t>(vertices), 4096,
-           [&](std::int64_t begin, std::int64_t end, int) {
-             std::int32_t key[kMaxDimension];
-             for (std::int64_t v = begin; v < end; ++v) {
-               for (int j = 0; j <= d; ++j) {
-                 const std::int32_t* own = table.key(static_cast<std::size_t>(v));
-                 for (int i = 0; i < d; ++i) key[i] = own[i] - 1;
-                 if (j < d) key[j] += d + 1;
-                 const std::int32_t next = table.find(key, vertices);
-                 std::int32_t* axis = topology.axis(j);
-                 axis[2 * v] = next;
-                 if (next != vertices)
-                   axis[2 * static_cast<std::int64_t>(next) + 1] = static_cast<std::int32_t>(v);
-               }
-             }
-           });
+  team.run(topology.vertices, 4096, [&](std::int64_t begin, std::int64_t end, int) {
+    for (int j = 0; j <= topology.dimension; ++j) {
+      std::int32_t* axis = topology.axis(j);
+      for (std::int64_t v = begin; v < end; ++v) {
+        const std::int32_t next = table.next(static_cast<std::int32_t>(v), j);
+        axis[2 * v] = next;
+        if (next != topology.vertices)
+          axis[2 * static_cast<std::int64_t>(next) + 1] = static_cast<std::int32_t>(v);
+      }
+    }
+  });
 }
 
-// Vertices, their neighbours, and where the pixels lie among them.
-template <class Scalar, int D, class Real>
-void locate_pixels(const Real* features, Topology& topology, float* weights, Team& team) {
+// Vertices, numbered in order of first appearance, their neighbours, and where the pixels lie among
+// them. Chunks number their own vertices first; `numbers` are those that they have among all.
+template <class Vertices, class Scalar, int D, class Real>
+void locate_with(const Real* features, Topology& topology, float* weights, Team& team) {
   const std::int64_t n = topology.pixels;
   const int d = topology.dimension;
-  std::vector<std::vector<std::int32_t>> chunks(
-      static_cast<std::size_t>((n + kChunk - 1) / kChunk));
+  const auto chunks = static_cast<std::size_t>((n + kChunk - 1) / kChunk);
+  std::vector<typename Vertices::Keys> keys(chunks);
   team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
-    chunks[static_cast<std::size_t>(begin / kChunk)] =
-        locate_chunk<Scalar, D>(features, begin, end, topology, weights);
+    keys[static_cast<std::size_t>(begin / kChunk)] =
+        locate_chunk<Vertices, Scalar, D>(features, begin, end, topology, weights);
   });
-  KeyTable<D> table(d, static_cast<std::size_t>(n / 8));
-  const auto maps = merge_keys(chunks, d, table, team);
-  topology.vertices = static_cast<std::int32_t>(table.size());
+  Vertices table(d, static_cast<std::size_t>(n / 8));
+  std::vector<std::vector<std::int32_t>> numbers(chunks);
+  for (std::size_t c = 0; c < chunks; ++c)
+    team.run(1, 1, [&](std::int64_t, std::int64_t, int) {
+      numbers[c] = table.number(keys[c]);
+      typename Vertices::Keys().swap(keys[c]);
+    });
+  topology.vertices = table.size();
   team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
-    const auto& map = maps[static_cast<std::size_t>(begin / kChunk)];
+    const auto& number = numbers[static_cast<std::size_t>(begin / kChunk)];
     for (int k = 0; k <= d; ++k)
       for (std::int64_t a = begin; a < end; ++a) {
         std::int32_t& corner = topology.corner[k * n + a];
-        corner = map[static_cast<std::size_t>(corner)];
+        corner = number[static_cast<std::size_t>(corner)];
       }
   });
   link_neighbours(topology, table, team);
+}
+
+template <class Scalar, int D, class Real>
+void locate_pixels(const Real* features, Topology& topology, float* weights, Team& team) {
+  auto* locate = locate_with<AnyVertices<D>, Scalar, D, Real>;
+  if constexpr (D > 0) {
+    double largest[D] = {};
+    for (std::int64_t a = 0; a < topology.pixels; ++a)
+      for (int i = 0; i < D; ++i)
+        largest[i] = std::max(largest[i], std::fabs(static_cast<double>(features[a * D + i])));
+    if (PackedVertices<D>::hold(Simplices<double>(D).largest_coordinate(largest)))
+      locate = locate_with<PackedVertices<D>, Scalar, D, Real>;
+  }
+  locate(features, topology, weights, team);
 }
 
 template <class Scalar, class Real>
@@ -153,7 +112,8 @@ auto locator(int d) {
 //
 // Each thread takes a part of the pixels: it counts their entries by vertex, learns from the counts
 // of the parts before where its own belong, and puts them there. The outcome does not depend on how
-// many parts there are.
+// many parts there are. Place counts entries.
+template <class Place>
 void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
                          Buffer<float>& entry_weight, Team& team) {
   const std::int64_t n = topology.pixels, vertices = topology.vertices;
@@ -162,9 +122,9 @@ void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
   topology.entry_pixel.reset(entries);
   entry_weight.reset(entries);
   const std::int64_t parts = std::min<std::int64_t>(team.size(), 1 + n / kChunk);
-  std::vector<std::vector<std::int64_t>> cursor(static_cast<std::size_t>(parts));
+  std::vector<std::vector<Place>> cursor(static_cast<std::size_t>(parts));
   const auto each_entry = [&](std::int64_t part, int thread, auto&& body) {
-    std::int64_t* at = cursor[static_cast<std::size_t>(part)].data();
+    Place* at = cursor[static_cast<std::size_t>(part)].data();
     const std::int64_t stop = n * (part + 1) / parts;
     for (std::int64_t a = n * part / parts; a < stop; ++a) {
       if (a % kChunk == 0) team.checkpoint(thread);
@@ -174,7 +134,7 @@ void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
   };
   team.run(parts, 1, [&](std::int64_t part, std::int64_t, int thread) {
     cursor[static_cast<std::size_t>(part)].assign(static_cast<std::size_t>(vertices), 0);
-    each_entry(part, thread, [](std::int64_t, std::int64_t, std::int64_t& count) { ++count; });
+    each_entry(part, thread, [](std::int64_t, std::int64_t, Place& count) { ++count; });
   });
   std::vector<std::int64_t> before(static_cast<std::size_t>(1 + (vertices + kChunk - 1) / kChunk),
                                    0);
@@ -189,15 +149,15 @@ void transpose_incidence(Topology& topology, const Buffer<float>& corner_weight,
     for (std::int64_t v = begin; v < end; ++v) {
       topology.row_begin[v] = at;
       for (auto& part : cursor) {
-        const std::int64_t count = part[static_cast<std::size_t>(v)];
-        part[static_cast<std::size_t>(v)] = at;
+        const Place count = part[static_cast<std::size_t>(v)];
+        part[static_cast<std::size_t>(v)] = static_cast<Place>(at);
         at += count;
       }
     }
   });
   topology.row_begin[vertices] = before.back();
   team.run(parts, 1, [&](std::int64_t part, std::int64_t, int thread) {
-    each_entry(part, thread, [&](std::int64_t a, std::int64_t slot, std::int64_t& place) {
+    each_entry(part, thread, [&](std::int64_t a, std::int64_t slot, Place& place) {
       topology.entry_pixel[place] = static_cast<std::int32_t>(a);
       entry_weight[place] = corner_weight[slot];
       ++place;
@@ -222,7 +182,9 @@ Lattice build_lattice(const Real* features, std::int64_t n, int d, Team& team,
   const auto locate =
       arithmetic == Arithmetic::kDouble ? locator<double, Real>(d) : locator<float, Real>(d);
   locate(features, *topology, lattice.corner_weight.data(), team);
-  transpose_incidence(*topology, lattice.corner_weight, lattice.entry_weight, team);
+  const auto transpose = n * (d + 1) <= UINT32_MAX ? transpose_incidence<std::uint32_t>
+                                                   : transpose_incidence<std::uint64_t>;
+  transpose(*topology, lattice.corner_weight, lattice.entry_weight, team);
   topology->prepare(team);
   lattice.topology = std::move(topology);
   return lattice;
@@ -254,6 +216,7 @@ void scale_weights(const Topology& t, const Lattice& from, const float* columns,
                    Lattice& to, Team& team) {
   const std::int64_t n = t.pixels;
   const int corners = t.dimension + 1;
+  to.same_weights = from.same_weights && columns == rows;
   team.run(n, kChunk, [&](std::int64_t begin, std::int64_t end, int) {
     for (int k = 0; k < corners; ++k)
       for (std::int64_t a = begin; a < end; ++a)

@@ -17,23 +17,6 @@ bool at_once(const LatticeSum& sum, Planes planes) {
   return BlurredLattices::fits(sum, planes.labels, planes.labels * planes.n);
 }
 
-// Calls use(tile, begin, end, scratch) with the sum at each tile of pixels.
-template <class Use>
-void for_each_tile(const LatticeSum& sum, Planes planes, const float* in, Team& team,
-                   const Use& use) {
-  BlurredLattices blurred(sum, planes.labels);
-  blurred.splat_planes(in, team);
-  team.run(planes.n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    const auto size = static_cast<std::size_t>(planes.labels) * kTile;
-    std::vector<float> tile(size), scratch(size);
-    for (std::int64_t a = begin; a < end; a += kTile) {
-      const std::int64_t stop = std::min(end, a + kTile);
-      blurred.slice(a, stop, tile.data());
-      use(tile.data(), a, stop, scratch.data());
-    }
-  });
-}
-
 // The labels that carry anything at all, ascending: those with a number other than 0 in one of the
 // two, of which the second may be null.
 std::vector<std::int64_t> carrying(Planes planes, const float* y, const float* before, Team& team) {
@@ -96,28 +79,53 @@ void filter_sum(const LatticeSum& sum, Planes planes, const float* in, float* ou
     filter_one_by_one(sum, planes, in, out, team);
     return;
   }
-  for_each_tile(sum, planes, in, team,
-                [&](const float* tile, std::int64_t begin, std::int64_t end, float*) {
-                  for (int i = 0; i < planes.labels; ++i)
-                    std::copy_n(tile + i * kTile, end - begin, out + i * planes.n + begin);
-                });
+  BlurredLattices blurred(sum, planes.labels);
+  blurred.splat_planes(in, team);
+  team.run(planes.n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    std::vector<float> tile(static_cast<std::size_t>(planes.labels) * kTile);
+    for (std::int64_t a = begin; a < end; a += kTile) {
+      const std::int64_t stop = std::min(end, a + kTile);
+      blurred.slice(a, stop, tile.data());
+      for (int i = 0; i < planes.labels; ++i)
+        std::copy_n(tile.data() + i * kTile, stop - a, out + i * planes.n + a);
+    }
+  });
 }
 
-void mean_field_step(const LatticeSum& sum, Planes planes, const float* phi, const float* y,
-                     const float* own, float* out, Team& team) {
-  if (!at_once(sum, planes)) {
-    Buffer<float> filtered(planes.labels * planes.n);
-    filter_one_by_one(sum, planes, y, filtered.data(), team);
-    mean_field_update(planes, phi, filtered.data(), own ? y : nullptr, own, out, team);
-    return;
+MeanField::MeanField(const LatticeSum& sum, Planes planes, const float* phi, const float* own)
+    : sum_(sum), planes_(planes), phi_(phi), own_(own) {}
+
+MeanField::~MeanField() = default;
+
+void MeanField::step(const float* y, float* out, bool more, Team& team) {
+  const auto [labels, n] = planes_;
+  std::unique_ptr<BlurredLattices> blurred = std::move(blurred_);
+  if (!blurred) {
+    blurred = std::make_unique<BlurredLattices>(sum_, labels);
+    if (!at_once(sum_, planes_)) {
+      Buffer<float> filtered(labels * n);
+      filter_one_by_one(sum_, planes_, y, filtered.data(), team);
+      mean_field_update(planes_, phi_, filtered.data(), own_ ? y : nullptr, own_, out, team);
+      return;
+    }
+    blurred->splat_planes(y, team);
   }
-  for_each_tile(sum, planes, y, team,
-                [&](const float* tile, std::int64_t begin, std::int64_t end, float* scratch) {
-                  const Tile at{planes.n, planes.labels, static_cast<int>(end - begin), scratch};
-                  pixel_kernels().mean_field_update(at, phi + begin, tile, kTile,
-                                                    own ? y + begin : nullptr,
-                                                    own ? own + begin : nullptr, out + begin);
-                });
+  more = more && team.size() == 1 && blurred->can_add();
+  if (more) blurred->begin_adding();
+  team.run(n, kGrain, [&, labels = labels, n = n](std::int64_t begin, std::int64_t end, int) {
+    std::vector<float> tile(static_cast<std::size_t>(labels) * kTile), scratch(tile.size());
+    for (std::int64_t a = begin; a < end; a += kTile) {
+      const std::int64_t stop = std::min(end, a + kTile);
+      blurred->slice(a, stop, tile.data());
+      pixel_kernels().mean_field_update({n, labels, static_cast<int>(stop - a), scratch.data()},
+                                        phi_ + a, tile.data(), kTile, own_ ? y + a : nullptr,
+                                        own_ ? own_ + a : nullptr, out + a);
+      if (more) blurred->add(out + a, n, a, stop);
+    }
+  });
+  if (!more) return;
+  blurred->blur_added(team);
+  blurred_ = std::move(blurred);
 }
 
 std::array<double, 3> quadratic_step(const LatticeSum& sum, Planes planes, const float* phi,

@@ -137,6 +137,7 @@ void copy_entries(const Lattice& whole, const Ids& kept, const Ids& pixel_number
 Lattice Lattice::restricted(const std::int32_t* pixels, std::int64_t count, Team& team) const {
   auto part = std::make_shared<Topology>();
   Lattice out;
+  out.same_weights = same_weights;
   Ids kept;
   team.run(1, 1, [&](std::int64_t, std::int64_t, int) {
     kept = between(*topology, touched_by(*topology, pixels, count));

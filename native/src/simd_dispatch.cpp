@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "simd/pixel_kernels.hpp"
+#include "simd/simplex_kernels.hpp"
 
 #if defined(_MSC_VER)
 #include <windows.h>
@@ -14,17 +15,21 @@ namespace densecrf {
 #if defined(DENSECRF_HAVE_SSE2)
 extern const RowKernels row_kernels_sse2;
 extern const PixelKernels pixel_kernels_sse2;
+extern const SimplexKernels simplex_kernels_sse2;
 #else
 extern const RowKernels row_kernels_base;
 extern const PixelKernels pixel_kernels_base;
+extern const SimplexKernels simplex_kernels_base;
 #endif
 #if defined(DENSECRF_HAVE_AVX2)
 extern const RowKernels row_kernels_avx2;
 extern const PixelKernels pixel_kernels_avx2;
+extern const SimplexKernels simplex_kernels_avx2;
 #endif
 #if defined(DENSECRF_HAVE_AVX512)
 extern const RowKernels row_kernels_avx512;
 extern const PixelKernels pixel_kernels_avx512;
+extern const SimplexKernels simplex_kernels_avx512;
 #endif
 
 namespace {
@@ -50,18 +55,19 @@ bool has_avx512() {
 struct Kernels {
   const RowKernels& rows;
   const PixelKernels& pixels;
+  const SimplexKernels& simplices;
 };
 
 #if defined(DENSECRF_HAVE_SSE2)
-constexpr Kernels kEverywhere{row_kernels_sse2, pixel_kernels_sse2};
+constexpr Kernels kEverywhere{row_kernels_sse2, pixel_kernels_sse2, simplex_kernels_sse2};
 #else
-constexpr Kernels kEverywhere{row_kernels_base, pixel_kernels_base};
+constexpr Kernels kEverywhere{row_kernels_base, pixel_kernels_base, simplex_kernels_base};
 #endif
 #if defined(DENSECRF_HAVE_AVX2)
-constexpr Kernels kAvx2{row_kernels_avx2, pixel_kernels_avx2};
+constexpr Kernels kAvx2{row_kernels_avx2, pixel_kernels_avx2, simplex_kernels_avx2};
 #endif
 #if defined(DENSECRF_HAVE_AVX512)
-constexpr Kernels kAvx512{row_kernels_avx512, pixel_kernels_avx512};
+constexpr Kernels kAvx512{row_kernels_avx512, pixel_kernels_avx512, simplex_kernels_avx512};
 #endif
 
 const Kernels* supported(const char* wanted) {
@@ -93,6 +99,10 @@ const RowKernels& row_kernels() {
 
 const PixelKernels& pixel_kernels() {
   return kernels().pixels;
+}
+
+const SimplexKernels& simplex_kernels() {
+  return kernels().simplices;
 }
 
 bool select_isa(const char* isa) {

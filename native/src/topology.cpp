@@ -71,19 +71,21 @@ void Topology::measure_reach(Team& team) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t tile = i % tiles;
       const std::int32_t* neighbours = axis(static_cast<int>(i / tiles));
-      reach[i] = static_cast<std::int32_t>(tile);
       const std::int64_t stop = std::min<std::int64_t>(vertices, (tile + 1) * kTile);
+      auto last = static_cast<std::int32_t>(tile * kTile);
       for (std::int64_t v = 2 * tile * kTile; v < 2 * stop; ++v)
-        if (neighbours[v] != vertices) raise(reach[i], neighbours[v]);
+        last = std::max(last, neighbours[v] == vertices ? 0 : neighbours[v]);
+      reach[i] = static_cast<std::int32_t>(last / kTile);
     }
   });
   team.run(pixel_tiles, 256, [&](std::int64_t begin, std::int64_t end, int) {
     for (std::int64_t tile = begin; tile < end; ++tile) {
-      pixel_reach[tile] = 0;
       const std::int64_t stop = std::min(pixels, (tile + 1) * kTile);
+      std::int32_t last = 0;
       for (int k = 0; k <= dimension; ++k)
         for (std::int64_t a = tile * kTile; a < stop; ++a)
-          raise(pixel_reach[tile], corner[k * pixels + a]);
+          last = std::max(last, corner[k * pixels + a]);
+      pixel_reach[tile] = static_cast<std::int32_t>(last / kTile);
     }
   });
   for (std::int64_t tile = 0; tile < tiles; ++tile) {

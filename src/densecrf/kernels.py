@@ -27,7 +27,7 @@ from densecrf.validation import (
     warn,
 )
 
-__all__ = ["Bilateral", "Features", "Kernel", "Spatial"]
+__all__ = ["Bilateral", "Features", "Kernel", "Spatial", "color_range", "without_alpha"]
 
 
 class Kernel(Protocol):
@@ -261,6 +261,59 @@ class Features:
         self.check(shape)
         values: npt.NDArray[np.floating[Any]] = self.values
         return values
+
+
+def color_range(
+    image: npt.NDArray[Any], image_range: tuple[float, float] | None
+) -> tuple[npt.NDArray[Any], float]:
+    """Return an image with black at 0 and white at 255, and its largest absolute value."""
+    low, high = check_finite("image", image)
+    if image_range is not None:
+        black, white = image_range if np.shape(image_range) == (2,) else (0.0, 0.0)
+        if not white > black:
+            raise ArgumentError("image_range", image_range, "give (black, white), black lower")
+    elif image.dtype == bool or (image.dtype.kind == "f" and low >= 0 and high <= 1):
+        black, white = 0.0, 1.0
+    elif low >= 0 and high <= 255:
+        return image, high
+    elif image.dtype == np.uint16 and high >= 2**15:
+        black, white = 0.0, 65535.0
+    else:
+        remedy = (
+            f"values from {low:g} to {high:g}; colour standard deviations are for 0 to 255. Say "
+            "which values are black and white, for example "
+        )
+        if image.dtype == np.uint16:
+            full = 2 ** int(high).bit_length() - 1
+            remedy += (
+                f"{mention('image_range', (0, full))}, or {mention('image_range', (0, 65535))} "
+            )
+            remedy += "for a dark image of 16 bits"
+        else:
+            remedy += f"{mention('image_range', (low, high))}, or undo a network's normalisation"
+        raise ArgumentError("image", ..., remedy)
+    scale = 255.0 / (white - black)
+    pixels = np.asarray((image - np.float64(black)) * scale, np.float32)
+    return pixels, max(abs(low - black), abs(high - black)) * scale
+
+
+def without_alpha(image: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Return an image over the grid without its alpha channel, where that is opaque.
+
+    Files are read without alpha, and a constant channel contributes nothing to a Gaussian kernel.
+    """
+    if image.shape != (*grid, 4):
+        return image
+    alpha = image[..., 3]
+    if (alpha != alpha.flat[0]).any():
+        raise ArgumentError(
+            "image",
+            ...,
+            f"shape {image.shape} can be read in 2 ways: colours and an alpha channel that "
+            "varies (leave it out: image[..., :3]); or four channels "
+            f"({mention('channel_axis', -1)}). Say which",
+        )
+    return image[..., :3]
 
 
 def _positions(shape: tuple[int, ...], scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from densecrf import unaries
 from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree, compatibility_matrix
+from densecrf.hard_labels import from_labels
 from densecrf.kernels import Bilateral, Kernel
 from densecrf.pairwise import Pairwise, build_filter
 from densecrf.unaries import check_shape, looks_like_probabilities
@@ -243,7 +244,7 @@ class DenseCRF:
         **options
             Passed to the constructor.
         """
-        unary = unaries.from_labels(labels, n_labels, confidence=confidence, void=void)
+        unary = from_labels(labels, n_labels, confidence=confidence, void=void)
         return cls.from_checked(unary, kernels, **options)
 
     def with_unary(self, unary: Any) -> "DenseCRF":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.layouts import color_range, without_alpha
+from densecrf.kernels import color_range, without_alpha
 from densecrf.presets import PRESETS, get_model
 from densecrf.scribbles import scribble_unary
 from densecrf.validation import ArgumentError, as_real_array

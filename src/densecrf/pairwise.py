@@ -1,5 +1,6 @@
 r"""The matrix K of pairwise weights, never formed: :math:`K = \sum_c w_c \tilde k_c`."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -105,25 +106,31 @@ class Pairwise:
             out += np.float32(weight) * part.apply_planes(y, None, threads)
         return out
 
-    def respond(
+    def responses(
         self,
         phi: FloatArray,
         y: FloatArray,
         own: FloatArray | None,
+        count: int,
         threads: int = 0,
         out: FloatArray | None = None,
-    ) -> FloatArray:
-        r"""Return softmax(K y - own · y - phi), mean field's update of `y` in the Potts model.
+    ) -> Iterator[FloatArray]:
+        r"""Yield mean field's updates of `y` in the Potts model, `count` of them.
 
-        `own` is None where the pixel's own term counts, too; `out` may be `y` itself.
+        Each is softmax(K y - own · y - phi) of the one before, which is not to be changed
+        meanwhile. `own` is None where the pixel's own term counts, too. All are written to `out`,
+        which may be `y` itself, or each to an array of its own.
         """
-        out = np.empty_like(phi) if out is None else out
-        if self.lattice_sum is not None:
-            self.lattice_sum.mean_field_step(phi, y, own, out, threads)
-        else:
-            filtered = self.apply(y, threads)
-            core().mean_field_update(phi, filtered, None if own is None else y, own, out, threads)
-        return out
+        steps = None if self.lattice_sum is None else core().MeanField(self.lattice_sum, phi, own)
+        for left in reversed(range(count)):
+            answer = np.empty_like(phi) if out is None else out
+            if steps is not None:
+                steps.step(y, answer, left > 0, threads)
+            else:
+                kept = None if own is None else y
+                core().mean_field_update(phi, self.apply(y, threads), kept, own, answer, threads)
+            y = answer
+            yield y
 
     def quadratic_step(
         self, phi: FloatArray, y: FloatArray, **given: Any

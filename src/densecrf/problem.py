@@ -1,5 +1,6 @@
 r"""The problem on NumPy arrays, by the filters of a model and the compiled core."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -250,9 +251,20 @@ class Problem(ProblemBase):
         if not self.potts:
             messages = self.costs(self.apply(y)) if self_term else self.messages(y)
             return self._response(_floats(self.unary + messages))
-        self.calls.plain += 1
+        return next(self.responses(y, 1, self_term=self_term))
+
+    def responses(
+        self, y: FloatArray, count: int, *, self_term: bool = False
+    ) -> Iterator[FloatArray]:
+        """Yield mean field's updates of `y`; see `ProblemBase.responses`."""
+        if not self.potts:
+            yield from super().responses(y, count, self_term=self_term)
+            return
         own = None if self_term else self.diagonal
-        return self.pairwise.respond(self.unary, _floats(y), own, self.threads)
+        updates = self.pairwise.responses(self.unary, _floats(y), own, count, self.threads)
+        for _ in range(count):
+            self.calls.plain += 1
+            yield next(updates)
 
     def _response(self, phi: FloatArray) -> FloatArray:
         out = np.empty_like(phi)

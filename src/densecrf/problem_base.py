@@ -1,22 +1,40 @@
-r"""What solvers ask of a problem: the steps of the relaxations, energies, bounds.
+r"""What solvers ask of a problem: beside `densecrf.problem_energy`, steps of the other relaxations.
 
-Energies and bounds are in double precision. The operator K is the real-arithmetic one over the
-weights that the filters store; what float64 rounds is bounded in docs/mathematics.md and given away
-by `densecrf.certificates.lower_bound`.
+These are the subgradients of the paper's linear program, the steps of the quadratic relaxations and
+of mean field, the moves of iterated conditional modes, and the problems of some pixels.
 """
 
+import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from densecrf.cached import cached_property
-from densecrf.certificates import Potentials, gamma
-from densecrf.filters.base import Levels
-from densecrf.problem_steps import Calls, Moves, ProblemSteps
+from densecrf.certificates import gamma
+from densecrf.filters.base import Levels, ordered_by_ramps
+from densecrf.problem_energy import Calls, ProblemEnergy
 
 __all__ = ["Calls", "Moves", "ProblemBase", "QuadraticStep"]
+
+
+class Moves(NamedTuple):
+    """The moves of iterated conditional modes (ICM) from a labelling.
+
+    Attributes
+    ----------
+    labels : array, (n,)
+        Each pixel's best label given all others', or its own where that is no worse.
+    gain : array, (n,)
+        By how much this single move lowers the energy.
+    movers : int
+        How many pixels gain.
+    energy : float
+        The labelling's energy.
+    """
+
+    labels: Any
+    gain: Any
+    movers: int
+    energy: float
 
 
 class QuadraticStep(NamedTuple):
@@ -40,38 +58,62 @@ class QuadraticStep(NamedTuple):
     moved: float
 
 
-class ProblemBase(ProblemSteps):
-    """A model's energy and its relaxations; see `ProblemSteps` for its attributes."""
+class ProblemBase(ProblemEnergy):
+    """A model's energy and its relaxations; see `ProblemEnergy` for its attributes."""
 
     #: Labels whose costs in double precision are made at once.
     labels_at_once = 4
 
-    @cached_property
-    def costs_double(self) -> Any:
-        r"""The costs of pairs of labels in double precision, NumPy's, or None for Potts.
+    # --- the paper's linear program ---------------------------------------------------------
 
-        Of a tree they are :math:`\tfrac12 \sum_T \ell_T |[i \in T] - [j \in T]|` without rounding,
-        since bounds are computed with the lengths.
+    def dual_point(
+        self, y: Any, levels: int = 10, order: str = "soft", rescale: bool = True
+    ) -> Any:
+        r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(y_{ai}, y_{bi})`.
+
+        Half the ordered filter's output: a subgradient of the LP's pairwise term (Eq. 13 of the
+        paper: :math:`A s = -r`), exact or smoothed by the levels, and in any case dual feasible:
+        see `densecrf.certificates`.
         """
-        if self.compatibility is None:
-            return None
-        if self._members is None:
-            return self.to_numpy(self.compatibility).astype(np.float64)
-        members, lengths = self._tree_arrays
-        apart = abs(members[:, :, None] - members[:, None, :])
-        return np.ascontiguousarray(0.5 * np.einsum("t,tij->ij", lengths, apart))
+        nodes = self.nodes(y)
+        extents = self._extents(nodes, None)
+        hard = order == "hard"
+        scale = Levels(levels, 0.0, float(levels - 1), hard)
+        if rescale:
+            scale = Levels.spanning(extents, levels, hard=hard)
+        return self._ordered(nodes, None, extents, scale, order)
 
-    @cached_property
-    def reach(self) -> float:
-        """The largest sum of the lengths of a label's nodes; 1 for Potts."""
-        members, lengths = self._tree_arrays
-        return float((members.T @ lengths).max())
+    def relaxed_energy(self, y: Any) -> float:
+        r"""Return the LP's objective at `y`, :math:`\langle\phi + r, y\rangle` with exact order."""
+        return self.inner(self.unary + self.dual_point(y, order="adaptive"), y)
 
-    # --- steps made of others; back ends may fuse them ---------------------------------------
+    @abstractmethod
+    def project(self, z: Any) -> Any:
+        """Return the nearest point in the product of simplices."""
 
     def projected_step(self, centre: Any, r: Any, step: float) -> Any:
         r"""Return :math:`P_\Delta(\text{centre} - \text{step}\,(\phi + r))`."""
         return self.project(centre - step * (self.unary + r))
+
+    # --- quadratic relaxations and mean field -----------------------------------------------
+
+    @abstractmethod
+    def unary_marginals(self) -> Any:
+        """Return softmax(-unary), the marginals without pairwise terms."""
+
+    @abstractmethod
+    def response(self, y: Any, *, self_term: bool = False) -> Any:
+        r"""Return mean field's update of `y`, :math:`\propto \exp(-\phi - \text{messages})`.
+
+        With `self_term`, messages include the pixel's own. For the Potts model they are, up to a
+        number that all labels share, what the other pixels send to the label itself.
+        """
+
+    def responses(self, y: Any, count: int, *, self_term: bool = False) -> Iterator[Any]:
+        """Yield mean field's updates of `y`, `count` of them, each of the one before."""
+        for _ in range(count):
+            y = self.response(y, self_term=self_term)
+            yield y
 
     def quadratic_step(
         self, y: Any, strength: Any, c: Any = None, before: Any = None, share: float = 0.0
@@ -93,66 +135,35 @@ class ProblemBase(ProblemSteps):
         objective = 0.5 * (self.inner(self.unary, v) + along)
         return QuadraticStep(moved, objective, uphill, self.difference(moved, y)[0])
 
-    # --- energies and bounds, in double precision ---------------------------------------------
+    @abstractmethod
+    def inner(self, u: Any, v: Any) -> float:
+        """Return the inner product, summed in double."""
+
+    def difference(self, u: Any, v: Any) -> tuple[float, float]:
+        """Return the sum and the largest of the absolute differences."""
+        distance = abs(u - v)
+        return float(distance.sum()), float(distance.max())
+
+    def lmo(self, linear: Any, received: Any, diagonal: Any, y: Any) -> tuple[Any, float, float]:
+        r"""Linear minimisation oracle: the vertex that minimises the gradient of a quadratic.
+
+        For :math:`F(y) = \langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`
+        with :math:`Hy` = `received`: its labels, the Frank-Wolfe gap, and F(y).
+        """
+        product = received + diagonal * y
+        gradient = linear + product
+        least = self.xp.amin(gradient, 0).sum(dtype=self.xp.float64)
+        gap = self.inner(gradient, y) - float(least)
+        objective = self.inner(linear, y) + 0.5 * self.inner(product, y)
+        return gradient.argmin(0), gap, objective
+
+    def step_to_vertex(self, labels: Any, y: Any, step: float) -> Any:
+        """Return `y` moved by `step` of the way to a vertex."""
+        return y + step * (self.indicator(labels) - y)
 
     @abstractmethod
     def apply_double(self, y: Any) -> Any:
         """Return Ky in double precision, for the symmetrised K."""
-
-    @abstractmethod
-    def _ordered_double(self, nodes: Any, offsets: Any, extents: Any, levels: Levels) -> Any:
-        r"""Return :math:`\sum_b K_{ab}\, s(u_a, u_b)` in double precision, K symmetrised."""
-
-    @abstractmethod
-    def pairs_double(self, labels: Any) -> float:
-        r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)`, b = a too, in double precision."""
-
-    @property
-    @abstractmethod
-    def mass_double(self) -> Any:
-        """Row sums of the symmetrised K in double precision, (n,)."""
-
-    @property
-    @abstractmethod
-    def diagonal_double(self) -> Any:
-        """Self terms :math:`K_{aa}` in double precision, (n,)."""
-
-    @cached_property
-    def total_mass_double(self) -> float:
-        """No less than the sum of all of K."""
-        return float(self.mass_double.sum()) * (1 + gamma(self.n))
-
-    def levels_of(self, nodes: Any, potentials: Potentials) -> tuple[Any, Levels]:
-        """Return the extents of a dual point's potentials, and their levels."""
-        extents = self._extents(nodes, potentials.offsets)
-        if potentials.cells is not None:
-            return extents, Levels.by_cells(extents, potentials.cells)
-        return extents, Levels.spanning(extents, potentials.levels, hard=potentials.hard)
-
-    def dual_point_double(self, potentials: Potentials) -> Any:
-        """Return the dual point r of potentials, (labels, n), in double precision."""
-        scores, offsets = potentials.scores, potentials.offsets
-        summed = potentials.labels is not None or potentials.of_nodes
-        nodes = scores if summed else self.nodes(scores)
-        extents, levels = self.levels_of(nodes, potentials)
-        if potentials.labels is None and not levels.hard and self._mirrored(nodes):
-            some = None if offsets is None else offsets[:1]
-            r = 0.5 * self._ordered_double(nodes[:1], some, extents[:1], levels)
-            return self.xp.concatenate([r, -r])
-        r = self._ordered_double(nodes, offsets, extents, levels)
-        r *= 0.5
-        if potentials.labels is not None:
-            return self.embed_labels(r, potentials.labels)
-        if self._members is None:
-            return r
-        members, lengths = (self.double_from_numpy(array) for array in self._tree_arrays)
-        return members.T @ (lengths[:, None] * r)
-
-    def embed_labels(self, rows: Any, labels: Any) -> Any:
-        """Return rows of some labels among zeros for the others."""
-        out = self.zeros_like(rows, self.n_labels)
-        out[labels] = rows
-        return out
 
     def tangent(self, y: Any) -> tuple[Any, float, float]:
         r"""Return r and c with :math:`E(x) \ge \langle\phi + r, x\rangle + c` by convexity at `y`.
@@ -182,50 +193,54 @@ class ProblemBase(ProblemSteps):
         constant = -0.5 * float((y * product).sum())
         return r, constant, 16 * size * self.total_mass_double
 
-    def energy(self, labels: Any) -> float:
-        """Return the energy of a labelling (n,), in double precision."""
-        self.calls.plain += 1
-        energy = self.sum_at(self.unary, labels) + 0.5 * self.pairs_double(labels)
-        if not self.tree:  # what K counts of a pixel with itself
-            own = self.double(self.compatibility.diagonal()[labels]) * self.diagonal_double
-            energy -= 0.5 * float(own.sum())
-        return energy
+    # --- iterated conditional modes ---------------------------------------------------------
 
-    def same(self, labels: Any, others: Any) -> bool:
-        """Whether two labellings are the same."""
-        return bool((labels == others).all())
+    @abstractmethod
+    def icm_moves(self, labels: Any) -> Moves:
+        r"""Return the ICM move of every pixel, with one filter call.
 
-    def compare(self, y: Any, labels: Any, others: Any) -> tuple[Any, bool]:
-        """Return `undecided` of `y`, and whether two labellings (the second may be None) agree."""
-        return self.undecided(y), others is not None and self.same(labels, others)
+        It is :math:`\arg\min_i \phi_a(i) + \sum_{b \ne a} K_{ab}\, \mu(i, x_b)`.
+        """
 
-    def estimates(self, labellings: Sequence[Any]) -> list[float]:
-        """Return the `estimate` of each labelling."""
-        return [self.estimate(labels) for labels in labellings]
+    @abstractmethod
+    def apply_moves(self, labels: Any, moves: Moves, most: int) -> Any:
+        """Return `labels` after the `most` moves that gain most."""
 
-    def estimate(self, labels: Any) -> float:
-        """Return the energy, or what is cheaper and close to it: to tell candidates apart."""
-        return self.energy(labels)
+    # --- among some pixels ------------------------------------------------------------------
 
-    def _own_unary(self, labels: Any) -> Any:
-        return self.double(self.unary[labels, self.xp.arange(self.n, **self._where)])
+    _pixels: Any = None
+    _parent: Any = None
 
-    def energy_rounding(self, labels: Any) -> float:
-        """Return how far `energy` may be from its exact value."""
-        costs = 1.0 if self.costs_double is None else 2 * float(abs(self.costs_double).max())
-        size = float(abs(self._own_unary(labels)).sum()) + costs * self.total_mass_double
-        return 2 * gamma(self.n) * size
+    def on_pixels(self, pixels: Any) -> Any:
+        """Return the problem of some pixels, for steps and `apply_inside`, `ordered_inside`."""
+        part = copy.copy(self)
+        part._parent, part._pixels = self, pixels
+        part.n = len(pixels)
+        part.unary = self.contiguous(self.unary[:, pixels])
+        return part
 
-    def constant_energies(self) -> Any:
-        """Return the energy of each constant labelling, (labels,), NumPy's."""
-        sums = self.to_numpy(self.unary.sum(1, dtype=self.xp.float64))
-        own = None if self.tree else np.diag(self.costs_double)
-        if own is None or not own.any():
-            return sums
-        return sums + 0.5 * own * (self.total_mass_double - float(self.diagonal_double.sum()))
+    def _among_all(self, y: Any) -> Any:
+        """Return zeros at all other pixels."""
+        out = self._parent.zeros_like(y, len(y))
+        out[:, self._pixels] = y
+        return out
 
-    def best_constant(self) -> tuple[int, float]:
-        """Return the best constant labelling's label and energy."""
-        energies = self.constant_energies()
-        best = int(energies.argmin())
-        return best, float(energies[best])
+    def apply_inside(self, y: Any) -> Any:
+        """Return the sums over b in the set of K_ab y_b, for a in the set."""
+        return self._parent.apply(self._among_all(y))[:, self._pixels]
+
+    def ordered_inside(self, nodes: Any, levels: Levels, order: str) -> Any:  # noqa: ARG002
+        """Return the sums over b in the set of K_ab s(u_a, u_b), for a in the set."""
+        self.calls.ordered += 1
+        ones = self.floats(self.xp.ones((1, self.n), **self._where))
+        u = levels.of(nodes, self.xp)
+        whole = Levels(levels.count, 0.0, 1.0, levels.hard)
+        return ordered_by_ramps(self.xp, self.apply_inside, self.apply_inside(ones)[0], u, whole)
+
+    @abstractmethod
+    def contiguous(self, array: Any) -> Any:
+        """Return the array, row after row in memory."""
+
+    @abstractmethod
+    def copy(self, array: Any) -> Any:
+        """Return a copy."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.layouts import color_range, read, without_alpha
+from densecrf.hard_labels import plant
+from densecrf.kernels import color_range, without_alpha
 from densecrf.model import DenseCRF
 from densecrf.presets import Model, get_model
-from densecrf.unaries import Kind, energies, plant
+from densecrf.unaries import Kind, energies, read
 from densecrf.validation import ArgumentError, check_integer, warn
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.changes import Changes, compare
-from densecrf.label_prior import given_unary
+from densecrf.label_prior import without_label_offsets
 from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
@@ -151,9 +151,12 @@ class Result:
     @cached_property
     def changes(self) -> Changes:
         """How the labelling differs from the argmin of the unaries."""
-        if self.crf is None:
+        crf = self.crf
+        if crf is None:
             raise ArgumentError("result", ..., "has no model to compare with; solve it again")
-        return compare(given_unary(self.crf), self.labels)
+        offsets = crf.label_offsets
+        given = crf.unary if offsets is None else without_label_offsets(crf, offsets)
+        return compare(given, self.labels)
 
     @property
     def gap(self) -> float | None:

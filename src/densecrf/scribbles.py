@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.layouts import color_range, without_alpha
-from densecrf.unaries import FORBIDDEN
+from densecrf.hard_labels import FORBIDDEN
+from densecrf.kernels import color_range, without_alpha
 from densecrf.validation import (
     ArgumentError,
     FloatArray,

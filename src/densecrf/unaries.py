@@ -1,19 +1,25 @@
-"""Unary energies from what people have: probabilities, logits, labels.
+"""Unary energies from what people have: scores or labels, in whatever layout.
 
-Each array is scanned once, by `check_finite`, which also gives its range.
+Which axis holds the labels, which the colours: all readings that fit are found; where more than one
+fits the shapes and the values, the input is refused and all are spelled out. Each array is scanned
+once, by `check_finite`, which also gives its range.
 """
 
 import math
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.hard_labels import from_marked_labels
 from densecrf.resample import resize_bilinear
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
     as_real_array,
+    check_choice,
     check_finite,
     check_fits,
     check_fraction,
@@ -22,25 +28,189 @@ from densecrf.validation import (
     mention,
 )
 
-if TYPE_CHECKING:
-    from densecrf.layouts import Reading
-
-__all__ = ["FORBIDDEN", "KINDS", "Kind", "check_shape", "energies", "from_labels", "from_logits"]
-__all__ += [
-    "from_probabilities",
-    "looks_like_probabilities",
-    "negative_log_softmax",
-    "plant",
-    "sums_to_one",
-    "whole_numbers",
-]
+__all__ = ["COLOR_CHANNELS", "KINDS", "SUM_TOLERANCE", "Kind", "Reading", "check_shape"]
+__all__ += ["energies", "from_logits", "from_probabilities", "looks_like_probabilities"]
+__all__ += ["negative_log_softmax", "read", "sums_to_one"]
 
 Kind: TypeAlias = Literal["probabilities", "logits", "energies", "labels"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Array: TypeAlias = npt.NDArray[Any]
 
 SUM_TOLERANCE = 0.02  # half floats and steps of 0.001 miss a sum of one by half a step per label
-FORBIDDEN = 1000.0  # energy of a label that is ruled out: more than all other pixels can outweigh
+COLOR_CHANNELS = (1, 3, 4)  # of an image whose channels come first
+
+
+class _Image(NamedTuple):
+    pixels: Array
+    grid: tuple[int, ...]
+    words: str
+    usual: bool
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One way to read an image and what is known of its pixels.
+
+    Attributes
+    ----------
+    content : {"scores", "labels", "map"}
+        A score for each label, one label, or one label's score (foreground) for each pixel.
+    values : ndarray
+        Scores (labels, *grid), or (*grid) for labels and maps.
+    image : _Image
+        The image, (*grid) or (*grid, channels).
+    words : str
+        The reading in words, with the arguments that choose it.
+    """
+
+    content: Literal["scores", "labels", "map"]
+    values: Array
+    image: _Image
+    words: str
+
+
+def read(
+    image: Any, given: Any, *, kind: str | None, axis: int | None, channel_axis: int | None
+) -> tuple[Reading, float, float]:
+    """Return the only reading that fits with the range of its values, or refuse.
+
+    The parameters are those of `refine`.
+    """
+    picture = as_real_array("image", image.cpu() if hasattr(image, "cpu") else image)
+    array = as_real_array("probabilities", given.cpu() if hasattr(given, "cpu") else given)
+    for name, some, which in (("axis", array, axis), ("channel_axis", picture, channel_axis)):
+        if some.size == 0:
+            what = "image" if some is picture else "probabilities"
+            raise ArgumentError(what, ..., f"shape {some.shape} holds no values")
+        if which is not None and not -some.ndim <= which < some.ndim:
+            raise ArgumentError(name, which, f"the array of shape {some.shape} has no such axis")
+    if kind is not None:
+        check_choice("kind", kind, KINDS)
+    low, high = check_finite("probabilities", array)
+    shapes = f"shape {array.shape} with an image of shape {picture.shape}"
+    if _is_batch_of_one(picture, array):
+        picture, channel_axis = _first_item(picture, channel_axis)
+        if array.ndim == 4:
+            array, axis = _first_item(array, axis)
+    images = list(_images(picture, channel_axis))
+    readings = [reading for some in images for reading in _readings(some, array, kind, axis)]
+    if len(readings) > 1:
+        readings = [r for r in readings if r.content == "scores" and sums_to_one(r.values)] or (
+            readings
+        )
+    if len(readings) > 1 and array.dtype.kind == "f":
+        readings = [reading for reading in readings if reading.image.usual] or readings
+    if not readings and axis is not None and kind != "labels":
+        readings = list(_resized(images, array, axis))
+    if not readings:
+        raise ArgumentError("probabilities", ..., _no_reading(array, picture, kind))
+    if len(readings) > 1:
+        ways = "; or ".join(reading.words for reading in readings)
+        remedy = f"can be read in {len(readings)} ways: {ways}. Say which by the arguments named"
+        raise ArgumentError("probabilities", ..., f"{shapes} {remedy}")
+    return readings[0], low, high
+
+
+def _is_batch_of_one(image: Array, array: Array) -> bool:
+    """Whether an image of 4 axes is PyTorch's (1, channels, H, W), or both are batches of one."""
+    if image.ndim != 4 or image.shape[0] != 1:
+        return False
+    if array.ndim == 4:
+        return bool(array.shape[0] == 1)
+    return image.shape[1] in COLOR_CHANNELS and array.shape[-2:] == image.shape[2:]
+
+
+def _first_item(array: Array, axis: int | None) -> tuple[Array, int | None]:
+    return array[0], None if axis is None else axis % array.ndim - 1
+
+
+def _images(image: Array, channel_axis: int | None) -> Iterator[_Image]:
+    """Yield the readings of the image: grey, channels last, channels first."""
+    if channel_axis is not None:
+        moved = np.moveaxis(image, channel_axis, -1)
+        yield _Image(moved, moved.shape[:-1], mention("channel_axis", channel_axis), True)
+        return
+    first, last = image.shape[0] in COLOR_CHANNELS, image.shape[-1] in COLOR_CHANNELS
+    colored = image.ndim >= 3 and (first or last)
+    yield _Image(image, image.shape, "an image without channels", not colored)
+    if image.ndim >= 3:
+        words = f"an image with channels last ({mention('channel_axis', image.ndim - 1)})"
+        yield _Image(image, image.shape[:-1], words, last)
+    if image.ndim >= 3 and first:
+        moved = np.moveaxis(image, 0, -1)
+        words = f"an image with channels first ({mention('channel_axis', 0)})"
+        yield _Image(moved, moved.shape[:-1], words, True)
+
+
+def _readings(image: _Image, array: Array, kind: str | None, axis: int | None) -> Iterator[Reading]:
+    """Yield the readings of the other array for one reading of the image."""
+    if kind != "labels":
+        yield from _scores(image, array, axis)
+    flat = _without_singletons(array, image.grid)
+    if flat is None or axis is not None:
+        return
+    over = f"{image.grid} pixels, {image.words}"
+    if kind == "labels" or (kind is None and array.dtype.kind in "bui"):
+        words = f"one label ({mention('kind', 'labels')}) for each of {over}"
+        yield Reading("labels", flat, image, words)
+    elif kind is not None or (flat != np.rint(flat)).any():
+        words = f"probabilities of the foreground (stack [1 - p, p] to say so) over {over}"
+        yield Reading("map", flat, image, words)
+    else:
+        words = f"whole numbers as labels ({mention('kind', 'labels')}) over {over}"
+        yield Reading("labels", flat, image, words)
+        words = f"certain foreground ({mention('kind', 'probabilities')}) over {over}"
+        yield Reading("map", flat, image, words)
+
+
+def _scores(image: _Image, array: Array, axis: int | None) -> Iterator[Reading]:
+    """Yield the readings as scores: labels first, last, or behind a batch axis of one."""
+    candidates = {axis % array.ndim} if axis is not None else {0, array.ndim - 1}
+    if axis is None and array.ndim > 2 and array.shape[0] == 1:
+        candidates.add(1)
+    for where in sorted(candidates):
+        moved = _labels_first(array, where)
+        if moved.shape[1:] == image.grid and moved.shape[0] > 1:
+            words = f"{moved.shape[0]} labels on {mention('axis', where)} over {image.grid} pixels"
+            yield Reading("scores", moved, image, f"{words}, {image.words}")
+
+
+def _resized(images: list[_Image], array: Array, axis: int) -> Iterator[Reading]:
+    """Yield scores brought to the size of a plane image."""
+    moved = _labels_first(array, axis)
+    plane = [image for image in images if len(image.grid) == 2]
+    if moved.ndim != 3 or moved.shape[0] < 2 or len(plane) != 1:
+        return
+    grid = plane[0].grid
+    if moved.shape[:0:-1] != grid:  # else height and width are swapped
+        yield Reading("scores", resize_bilinear(moved, grid), plane[0], "resized")
+
+
+def _labels_first(array: Array, axis: int) -> Array:
+    """Return the array with its label axis in front, without a batch axis of one."""
+    moved = np.moveaxis(array, axis, 0)
+    return moved[:, 0] if moved.ndim > 2 and array.shape[0] == 1 and moved.shape[1] == 1 else moved
+
+
+def _without_singletons(array: Array, grid: tuple[int, ...]) -> Array | None:
+    """Return the array on the grid, without a batch or channel axis of one; None if it is not."""
+    shapes = (grid, (1, *grid), (*grid, 1), (1, 1, *grid))
+    return array.reshape(grid) if array.shape in shapes else None
+
+
+def _no_reading(array: Array, image: Array, kind: str | None) -> str:
+    message = f"shape {array.shape} does not fit an image of shape {image.shape}; give "
+    message += "" if kind == "labels" else "(labels, *pixels), (*pixels, labels), or "
+    message += "one label per pixel, of the image's shape"
+    if any(next(_scores(some, image, None), None) for some in _images(array, None)):
+        return message + ": the arguments look swapped, the image comes first"
+    sizes = {image.shape[:2], image.shape[-2:]}  # of channels last and first
+    if not sizes.isdisjoint({array.shape[:-3:-1], array.shape[1::-1]}):
+        return message + ": height and width look swapped (numpy.swapaxes)"
+    if kind != "labels" and array.ndim >= 3:
+        message += ". A network's output of lower resolution is resized when you name its label "
+        message += f"axis, for example {mention('axis', 0)}"
+    return message
 
 
 def sums_to_one(scores: Array, tolerance: float = SUM_TOLERANCE, total: float = 1.0) -> bool:
@@ -51,7 +221,7 @@ def sums_to_one(scores: Array, tolerance: float = SUM_TOLERANCE, total: float = 
     return bool(np.abs(sums - total).max() <= tolerance * total)
 
 
-def _settled(reading: "Reading", kind: str | None, low: float, high: float) -> str:
+def _settled(reading: Reading, kind: str | None, low: float, high: float) -> str:
     """Return what the values are: as named, or as they show beyond doubt.
 
     Probabilities add up to 1; energies of such are -log p; scores below zero are logits. Anything
@@ -101,7 +271,7 @@ def _settled(reading: "Reading", kind: str | None, low: float, high: float) -> s
 
 
 def energies(
-    reading: "Reading",
+    reading: Reading,
     low: float,
     high: float,
     *,
@@ -116,7 +286,7 @@ def energies(
     check_fits("probabilities", values.shape)
     kind = _settled(reading, kind, low, high)
     if kind == "labels":
-        return _from_marked_labels(values, n_labels, void, confidence)
+        return from_marked_labels(values, n_labels, void, confidence)
     if reading.content == "map":
         if kind == "energies":
             raise ArgumentError("probabilities", ..., "energies need one map per label")
@@ -186,99 +356,6 @@ def negative_log_softmax(z: Array) -> FloatArray:
     return np.asarray(np.log(np.exp(z).sum(0)) - z, np.float32)
 
 
-def from_labels(
-    labels: Any, n_labels: int, *, confidence: float = 0.7, void: int | None = 255
-) -> FloatArray:
-    """Return energies of hard labels held right with probability `confidence`.
-
-    Examples
-    --------
-    >>> from_labels([0, 1, 255], 2, confidence=0.9).round(3)
-    array([[0.105, 2.303, 0.   ],
-           [2.303, 0.105, 0.   ]], dtype=float32)
-    """
-    count = check_integer("n_labels", n_labels, at_least=2)
-    array = as_real_array("labels", labels)
-    if array.size == 0:
-        raise ArgumentError("labels", ..., f"shape {array.shape} holds no pixels")
-    check_fraction("confidence", confidence)
-    if void is not None:
-        check_integer("void", void, at_least=-(2**62))
-    check_fits("n_labels", (count, *array.shape))
-    check_finite("labels", array)
-    x = whole_numbers("labels", array)
-    empty: npt.NDArray[np.bool_] = np.zeros(x.shape, bool) if void is None else x == void
-    wrong = ~empty & ((x < 0) | (x >= count))
-    if wrong.any():
-        remedy = f"value {int(x[wrong][0])} is neither a label 0 … {count - 1} nor "
-        raise ArgumentError("labels", ..., remedy + mention("void", void))
-    unary = np.full((count, *x.shape), -np.log((1 - confidence) / (count - 1)), np.float32)
-    np.put_along_axis(unary, np.where(empty, 0, x)[None], np.float32(-np.log(confidence)), 0)
-    unary[:, empty] = 0
-    return unary
-
-
-def _from_marked_labels(
-    values: Array, n_labels: int | None, void: Any, confidence: Any
-) -> FloatArray:
-    """Return the energies of labels of which some values mean "could be anything"."""
-    labels = whole_numbers("probabilities", values)
-    empty = [] if void is None else [int(value) for value in np.atleast_1d(void)]
-    unsure = np.isin(labels, empty)
-    if unsure.all():
-        raise ArgumentError(
-            "probabilities", ..., f"every pixel is void ({empty}); nothing is known"
-        )
-    largest = int(labels[~unsure].max())
-    count = check_integer("n_labels", n_labels or largest + 1, at_least=1)
-    if count < 2:
-        remedy = f"only label {largest} occurs; give {mention('n_labels')}, the number of labels"
-        raise ArgumentError("probabilities", ..., remedy)
-    wrong = ~unsure & ((labels < 0) | (labels >= count))
-    if wrong.any():
-        remedy = f"value {labels[wrong][0]} is neither a label 0 … {count - 1} nor "
-        raise ArgumentError("probabilities", ..., remedy + mention("void", void))
-    unary = from_labels(np.where(unsure, -1, labels), count, confidence=confidence, void=-1)
-    unary[[value for value in empty if 0 <= value < count]] = FORBIDDEN
-    return unary
-
-
-def whole_numbers(name: str, array: Array) -> npt.NDArray[np.int64]:
-    """Return finite labels as integers, or refuse fractions."""
-    with np.errstate(invalid="ignore"):
-        x = array.astype(np.int64)
-    if (x != array).any():
-        raise ArgumentError(name, ..., "not whole numbers; give one label index per pixel")
-    return x
-
-
-def plant(unary: FloatArray, seeds: Any) -> None:
-    """Forbid, in place, every label but the seed's at the pixels that have one."""
-    planted = as_real_array("seeds", seeds)
-    if planted.shape != unary.shape[1:]:
-        remedy = f"shape {planted.shape} for {unary.shape[1:]} pixels"
-        raise ArgumentError("seeds", ..., remedy)
-    labels = len(unary)
-    if planted.dtype == bool:
-        if labels != 2:
-            raise ArgumentError(
-                "seeds",
-                ...,
-                f"a mask says 'foreground', but there are {labels} labels; give the label of each "
-                "seed, and -1 elsewhere",
-            )
-        planted = np.where(planted, 1, -1)
-    check_finite("seeds", planted)
-    index = whole_numbers("seeds", planted)
-    free = (index == -1) | (index == 255)
-    wrong = ~free & ((index < 0) | (index >= labels))
-    if wrong.any():
-        remedy = f"value {index[wrong][0]} is neither a label 0 … {labels - 1} nor -1 or 255"
-        raise ArgumentError("seeds", ..., f"{remedy} (no seed)")
-    other = np.arange(labels).reshape(-1, *([1] * index.ndim)) != index
-    unary[other & ~free] = FORBIDDEN
-
-
 def _checked_scores(name: str, value: Any, axis: int) -> tuple[Array, float, float]:
     """Return a finite array with the label axis moved to the front, and its range."""
     array = as_real_array(name, value)
@@ -311,6 +388,7 @@ def check_shape(shape: tuple[int, ...]) -> None:
 
 def looks_like_probabilities(unary: FloatArray) -> bool:
     """Whether energies lie in [0, 1] and add up to 1, neither all equal nor all 0 or 1."""
-    if not 0 <= unary.min() < unary.max() <= 1:
+    first = unary.reshape(len(unary), -1)[:, :1]  # nearly always enough to tell
+    if not sums_to_one(first, 1e-3) or not 0 <= unary.min() < unary.max() <= 1:
         return False
     return bool(((unary > 0) & (unary < 1)).any()) and sums_to_one(unary, 1e-3)

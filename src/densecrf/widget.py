@@ -21,7 +21,7 @@ from densecrf.app.live import Live
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import MAX_LABELS, Stroke
 from densecrf.display import png
-from densecrf.layouts import color_range
+from densecrf.kernels import color_range
 from densecrf.presets import Model, get_model
 from densecrf.validation import ArgumentError, as_real_array
 

@@ -56,7 +56,7 @@ def test_more_pixels_than_pillow_opens_are_welcome(tmp_path, inputs, monkeypatch
         (("--method", "qp"), "lp or mf5"),
         (("--device", "cpu"), "--device"),
         (("--scheduler", "tcp://127.0.0.1:1"), "no scheduler"),
-        (("--scribbles", "strokes.png"), "--scribbles"),
+        (("--scribbles", "strokes.png"), "grow the strokes on a reduced copy"),
     ],
 )
 def test_what_tiles_cannot_do_is_said(tmp_path, inputs, options, message):

@@ -7,6 +7,7 @@ import pytest
 
 from densecrf.filters import ExactFilter, GridFilter, LatticeFilter
 from densecrf.kernels import Spatial
+from densecrf.native import core
 from operators import DIMENSIONS, ENGINES, FEW_ENGINES, build, matrix_of, random_features
 
 
@@ -32,10 +33,47 @@ def test_diagonal_is_that_of_the_matrix(engine):
     np.testing.assert_allclose(operator.diagonal(), np.diag(matrix_of(operator)), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("d", "spread"), [(1, 1), (2, 0.5), (3, 0.5), (5, 0.3), (6, 0.1), (7, 0.05)]
+)
+def test_diagonal_where_many_pixels_share_few_vertices(d, spread):
+    """Then the paths between the vertices are stored."""
+    operator = LatticeFilter(spread * random_features(1200, d))
+    assert operator.vertices <= 64 * 1200 >> (d + 1)
+    np.testing.assert_allclose(operator.diagonal(), np.diag(matrix_of(operator)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("d", [2, 3, 5])
+def test_a_pixel_far_away_changes_nothing(d):
+    """Coordinates that are too large for short keys are looked up in another table."""
+    near = random_features(300, d)
+    far = np.concatenate([near, np.full((1, d), 9e5)])
+    expected, matrix = (matrix_of(LatticeFilter(points)) for points in (near, far))
+    np.testing.assert_array_equal(matrix[:-1, :-1], expected)
+    assert not matrix[-1, :-1].any()
+
+
 @pytest.mark.parametrize("engine", FEW_ENGINES)
 def test_mass_is_the_row_sum(engine):
     operator = build(engine)
     np.testing.assert_allclose(operator.mass, matrix_of(operator).sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "forward-2", "forward-5"])
+def test_row_sums_are_those_of_the_matrix(engine):
+    operator = build(engine)
+    np.testing.assert_allclose(operator.row_sums(), matrix_of(operator).sum(1), rtol=1e-5)
+
+
+@pytest.mark.usefixtures("many_threads")
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_row_sums_have_the_same_bits_for_any_number_of_threads(symmetric):
+    lattice = core().Lattice.build(5 * random_features(9000, 3), 0)
+    total = core().LatticeSum((lattice,), [0.7], symmetric)
+    found = [np.empty(9000) for _ in range(3)]
+    for out, threads in zip(found, (1, 2, 3), strict=True):
+        total.row_sums(out, threads)
+        np.testing.assert_array_equal(out, found[0])
 
 
 @pytest.mark.parametrize("engine", FEW_ENGINES)

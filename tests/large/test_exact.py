@@ -47,6 +47,8 @@ def evaluated(job, y, z, labels, cells):
     """Energy and bound of given labels and potentials, by tiles."""
     for task in range(len(job.tiling.tiles(0))):
         visits.masses(job, task)
+    marginals, kept = visits.stored_rows(job)
+    y, z = y[:marginals], z[:kept]
     job.store.write("given", whole(job), np.concatenate([y, z]).astype(np.float32))
     job.store.write("labels", whole(job), labels[None].astype(np.uint16))
     top = z.reshape(len(z), -1).max(1)
@@ -55,9 +57,7 @@ def evaluated(job, y, z, labels, cells):
     totals = []
     for turn in (0, 1):
         tasks = range(len(job.tiling.tiles(turn)))
-        records = [
-            visits.certificate(job, turn, task, before, ("labels", 0), extents) for task in tasks
-        ]
+        records = [visits.certificate(job, turn, task, before, "labels", extents) for task in tasks]
         totals.append([sum(each[key] for each in records) for key in ("energy", "bound")])
     assert totals[0] == pytest.approx(totals[1], rel=1e-12)
     return totals[0]

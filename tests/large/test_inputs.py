@@ -61,6 +61,27 @@ def test_nodata_pixels_are_not_part_of_the_model(tmp_path, scene):
     assert found.energy == expected.energy
 
 
+def test_rasters_of_one_band_and_tiles_without_labels(tmp_path, scene):
+    image, p, _ = scene
+    rasterio = pytest.importorskip("rasterio")
+    labels = p.argmax(0).astype(np.uint8)
+    labels[:, 30:] = 255  # nothing is known of whole tiles
+    held = np.ones(labels.shape, np.uint8)
+    held[:5] = 0
+    profile = {"driver": "GTiff", "height": 44, "width": 56, "count": 1, "dtype": "uint8"}
+    for name, values in (("labels", labels), ("mask", held)):
+        with rasterio.open(tmp_path / f"{name}.tif", "w", **profile) as raster:
+            raster.write(values, 1)
+    given = {"n_labels": len(p), "gap": 0.05, "tile": 20, "model": MODEL}
+    files = tmp_path / "labels.tif", tmp_path / "mask.tif"
+    found = refine(image, files[0], mask=files[1], kind="labels", **given)
+    expected = refine(image, labels, mask=held, **given)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert (found.labels[:5] == 255).all()
+    with pytest.raises(ValueError, match="every pixel is void"):
+        refine(image, np.full_like(labels, 255), **given)
+
+
 def test_hdf5_and_nifti(tmp_path):
     h5py, nibabel = pytest.importorskip("h5py"), pytest.importorskip("nibabel")
     image, p = crowd((8, 20, 18), 2)

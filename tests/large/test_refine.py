@@ -153,7 +153,7 @@ def test_record_is_json():
     assert "20 × 24" in repr(result)
 
 
-def test_nothing_is_certified_before_labels_are_evaluated():
+def test_nothing_is_certified_before_there_are_labels():
     image, p = crowd()
     stages = []
     refine(

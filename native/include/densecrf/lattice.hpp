@@ -105,7 +105,8 @@ struct LatticeView {
 struct Lattice {
   std::shared_ptr<const Topology> topology;
   Buffer<float> corner_weight;  // (d+1, pixels): barycentric weights
-  Buffer<float> entry_weight;   // the same numbers in the order of entry_pixel
+  Buffer<float> entry_weight;   // in the order of entry_pixel: the same numbers, unless
+  bool same_weights = true;     // rows and columns were weighed differently
 
   std::int64_t pixels() const { return topology->pixels; }
   int dimension() const { return topology->dimension; }

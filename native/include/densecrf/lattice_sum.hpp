@@ -2,12 +2,15 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "densecrf/filter.hpp"
 #include "densecrf/pixelwise.hpp"
 
 namespace densecrf {
+
+class BlurredLattices;
 
 struct LatticeSum {
   struct Term {
@@ -27,10 +30,25 @@ void filter_sum(const LatticeSum& sum, Planes planes, const float* in, float* ou
 void filter_one_by_one(const LatticeSum& sum, Planes planes, const float* in, float* out,
                        Team& team);
 
-// Filter and update: out = softmax(filter_sum(y) - own · y - phi), without the second term where
-// own is null; in place where out == y. The filtered planes are never stored.
-void mean_field_step(const LatticeSum& sum, Planes planes, const float* phi, const float* y,
-                     const float* own, float* out, Team& team);
+// Mean field's iterations: filter and update in one. The filtered planes are never stored where the
+// lattices are small beside the planes.
+class MeanField {
+ public:
+  // phi, (labels, n), and own, which may be null, must outlive this; so must the sum.
+  MeanField(const LatticeSum& sum, Planes planes, const float* phi, const float* own);
+  ~MeanField();
+
+  // out = softmax(filter_sum(y) - own · y - phi), without the second term where own is null; in
+  // place where out == y. With `more`, this step's `out`, unchanged, is the next one's `y`: a
+  // single thread splats each tile of it at once.
+  void step(const float* y, float* out, bool more, Team& team);
+
+ private:
+  const LatticeSum& sum_;
+  Planes planes_;
+  const float *phi_, *own_;
+  std::unique_ptr<BlurredLattices> blurred_;  // of the next step's y, where there are any
+};
 
 // A projected gradient step of the quadratic relaxation in the Potts model, with one filter call
 // for the labels that carry anything: see PixelKernels::quadratic_step. It is taken at v = y +

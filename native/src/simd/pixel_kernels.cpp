@@ -6,16 +6,6 @@
 
 #include "simd/isa.hpp"
 
-// A loop over pixels, whose iterations do not depend on each other, whatever the pointers.
-#if defined(__clang__)
-#define DENSECRF_EACH(a, count) \
-  _Pragma("clang loop vectorize(assume_safety)") for (int a = 0; a < (count); ++a)
-#elif defined(__GNUC__)
-#define DENSECRF_EACH(a, count) _Pragma("GCC ivdep") for (int a = 0; a < (count); ++a)
-#else
-#define DENSECRF_EACH(a, count) for (int a = 0; a < (count); ++a)
-#endif
-
 namespace densecrf {
 namespace {
 

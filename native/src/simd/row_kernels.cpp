@@ -15,63 +15,6 @@ inline void prefetch(const void* p) {
 
 constexpr std::int64_t kAhead = 16;  // entries whose pixels are fetched beforehand
 
-template <int Width>
-void to_rows_width(const float* planes, std::int64_t stride, int channels, float* out,
-                   std::int64_t count) {
-  std::int64_t a = 0;
-  for (; a + kWide <= count; a += kWide) {
-    Wide v[Width];
-    for (int c = 0; c < Width; ++c)
-      v[c] = c < channels ? Wide::load(planes + c * stride + a) : Wide::fill(0);
-    planes_to_rows<Width>(v);
-    for (int c = 0; c < Width; ++c) v[c].store(out + a * Width + c * kWide);
-  }
-  for (; a < count; ++a)
-    for (int c = 0; c < Width; ++c)
-      out[a * Width + c] = c < channels ? planes[c * stride + a] : 0.0f;
-}
-
-template <int Width>
-void to_planes_width(const float* rows, int channels, float factor, bool accumulate, float* planes,
-                     std::int64_t stride, std::int64_t count) {
-  std::int64_t a = 0;
-  for (; a + kWide <= count; a += kWide) {
-    Wide v[Width];
-    for (int c = 0; c < Width; ++c) v[c] = Wide::load(rows + a * Width + c * kWide);
-    rows_to_planes<Width>(v);
-    for (int c = 0; c < channels; ++c) {
-      float* to = planes + c * stride + a;
-      const Wide value = Wide::fill(factor) * v[c];
-      (accumulate ? Wide::load(to) + value : value).store(to);
-    }
-  }
-  for (; a < count; ++a)
-    for (int c = 0; c < channels; ++c) {
-      float& to = planes[c * stride + a];
-      to = (accumulate ? to : 0.0f) + factor * rows[a * Width + c];
-    }
-}
-
-void to_rows(const float* planes, std::int64_t stride, int channels, int width, float* out,
-             std::int64_t count) {
-  auto* chosen = width == 1   ? to_rows_width<1>
-                 : width == 2 ? to_rows_width<2>
-                 : width == 4 ? to_rows_width<4>
-                 : width == 8 ? to_rows_width<8>
-                              : to_rows_width<16>;
-  chosen(planes, stride, channels, out, count);
-}
-
-void to_planes(const float* rows, int channels, int width, float factor, bool accumulate,
-               float* planes, std::int64_t stride, std::int64_t count) {
-  auto* chosen = width == 1   ? to_planes_width<1>
-                 : width == 2 ? to_planes_width<2>
-                 : width == 4 ? to_planes_width<4>
-                 : width == 8 ? to_planes_width<8>
-                              : to_planes_width<16>;
-  chosen(rows, channels, factor, accumulate, planes, stride, count);
-}
-
 template <int W, class Real>
 void splat_blocks(const LatticeView& t, const Real* in, Real* out, int width, std::int64_t begin,
                   std::int64_t end) {
@@ -90,6 +33,32 @@ void splat_blocks(const LatticeView& t, const Real* in, Real* out, int width, st
       sum.store(out + (v - begin) * width + at);
     }
   }
+}
+
+template <int W, int Corners>
+void add_corners(const LatticeView& t, const float* in, float* rows, int width, std::int64_t begin,
+                 std::int64_t end) {
+  using Columns = Vec<W>;
+  const std::int64_t n = t.pixels;
+  const int corners = Corners ? Corners : t.dimension + 1;
+  for (std::int64_t a = begin; a < end; ++a)
+    for (int at = 0; at < width; at += W) {
+      const Columns own = Columns::load(in + (a - begin) * width + at);
+      for (int k = 0; k < corners; ++k) {
+        float* row = rows + static_cast<std::int64_t>(t.corner[k * n + a]) * width + at;
+        (Columns::load(row) + Columns::fill(t.corner_weight[k * n + a]) * own).store(row);
+      }
+    }
+}
+
+template <int W>
+void add_blocks(const LatticeView& t, const float* in, float* rows, int width, std::int64_t begin,
+                std::int64_t end) {
+  auto* unrolled = add_corners<W, 0>;
+  if (t.dimension == 2) unrolled = add_corners<W, 3>;
+  if (t.dimension == 3) unrolled = add_corners<W, 4>;
+  if (t.dimension == 5) unrolled = add_corners<W, 6>;
+  unrolled(t, in, rows, width, begin, end);
 }
 
 // `Count` vectors of a row at a time, as many as there are registers for.
@@ -303,6 +272,11 @@ void splat(const LatticeView& t, const float* in, float* out, int width, std::in
       t, in, out, width, begin, end);
 }
 
+void add(const LatticeView& t, const float* in, float* rows, int width, std::int64_t begin,
+         std::int64_t end) {
+  by_width(width, add_blocks<4>, add_blocks<8>, add_blocks<16>)(t, in, rows, width, begin, end);
+}
+
 template <class Function>
 Function* by_lanes(int lanes, Function* one, Function* two, Function* four, Function* eight,
                    Function* sixteen) {
@@ -373,6 +347,7 @@ const RowKernels DENSECRF_CONCAT(row_kernels_, DENSECRF_ISA) = {DENSECRF_STRING(
                                                                 to_rows,
                                                                 to_planes,
                                                                 splat,
+                                                                add,
                                                                 splat_levels,
                                                                 blur,
                                                                 blur_lines,

@@ -40,6 +40,11 @@ struct RowKernels {
   void (*splat)(const LatticeView&, const float* in, float* out, int width, std::int64_t begin,
                 std::int64_t end);
 
+  // The same sums in another order of loops: adds w_k · in_a to the rows of the corners k of pixels
+  // [begin, end), the first of them at `in`. Rows and columns must have the same weights.
+  void (*add)(const LatticeView&, const float* in, float* rows, int width, std::int64_t begin,
+              std::int64_t end);
+
   // For `lanes` labels (1, 2, 4, 8 or 16) side by side, slot l of label i is the sum of
   // w_e · clamp(t_pixel(e)[i] - l, 0, 1), the mass at or above level l + 1, where a pixel of
   // fractional level t belongs to the two nearest levels in linear proportion. A row is some

@@ -199,5 +199,62 @@ DENSECRF_INLINE void rows_to_planes(Wide* v) {
   }
 }
 
+template <int Width>
+void to_rows_width(const float* planes, std::int64_t stride, int channels, float* out,
+                   std::int64_t count) {
+  std::int64_t a = 0;
+  for (; a + kWide <= count; a += kWide) {
+    Wide v[Width];
+    for (int c = 0; c < Width; ++c)
+      v[c] = c < channels ? Wide::load(planes + c * stride + a) : Wide::fill(0);
+    planes_to_rows<Width>(v);
+    for (int c = 0; c < Width; ++c) v[c].store(out + a * Width + c * kWide);
+  }
+  for (; a < count; ++a)
+    for (int c = 0; c < Width; ++c)
+      out[a * Width + c] = c < channels ? planes[c * stride + a] : 0.0f;
+}
+
+template <int Width>
+void to_planes_width(const float* rows, int channels, float factor, bool accumulate, float* planes,
+                     std::int64_t stride, std::int64_t count) {
+  std::int64_t a = 0;
+  for (; a + kWide <= count; a += kWide) {
+    Wide v[Width];
+    for (int c = 0; c < Width; ++c) v[c] = Wide::load(rows + a * Width + c * kWide);
+    rows_to_planes<Width>(v);
+    for (int c = 0; c < channels; ++c) {
+      float* to = planes + c * stride + a;
+      const Wide value = Wide::fill(factor) * v[c];
+      (accumulate ? Wide::load(to) + value : value).store(to);
+    }
+  }
+  for (; a < count; ++a)
+    for (int c = 0; c < channels; ++c) {
+      float& to = planes[c * stride + a];
+      to = (accumulate ? to : 0.0f) + factor * rows[a * Width + c];
+    }
+}
+
+void to_rows(const float* planes, std::int64_t stride, int channels, int width, float* out,
+             std::int64_t count) {
+  auto* chosen = width == 1   ? to_rows_width<1>
+                 : width == 2 ? to_rows_width<2>
+                 : width == 4 ? to_rows_width<4>
+                 : width == 8 ? to_rows_width<8>
+                              : to_rows_width<16>;
+  chosen(planes, stride, channels, out, count);
+}
+
+void to_planes(const float* rows, int channels, int width, float factor, bool accumulate,
+               float* planes, std::int64_t stride, std::int64_t count) {
+  auto* chosen = width == 1   ? to_planes_width<1>
+                 : width == 2 ? to_planes_width<2>
+                 : width == 4 ? to_planes_width<4>
+                 : width == 8 ? to_planes_width<8>
+                              : to_planes_width<16>;
+  chosen(rows, channels, factor, accumulate, planes, stride, count);
+}
+
 }  // namespace
 }  // namespace densecrf

@@ -9,11 +9,11 @@ import numpy.typing as npt
 from densecrf.app.document import Document, Settings
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import VOID, Raster, rasterise
-from densecrf.label_costs import with_label_costs
+from densecrf.compatibility import with_label_costs
+from densecrf.hard_labels import plant
 from densecrf.model import DenseCRF
 from densecrf.presets import PRESETS, Model
 from densecrf.scribbles import scribble_unary
-from densecrf.unaries import plant
 
 __all__ = ["Energies", "Question", "chosen_model"]
 

@@ -23,12 +23,13 @@ from densecrf.io import (
     write_json,
     write_labels,
 )
-from densecrf.io.opening import open_regular
+from densecrf.io.images import IMAGE_SUFFIXES
+from densecrf.io.opening import by_numbers, open_regular
+from densecrf.io.unaries import SCORE_SUFFIXES
 
-__all__ = ["IMAGE_SUFFIXES", "STATE", "ChangedElsewhere", "Stamp", "Store"]
+__all__ = ["STATE", "ChangedElsewhere", "Stamp", "Store"]
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".npy")
-SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
+PICTURE_SUFFIXES = (*IMAGE_SUFFIXES, ".npy")
 STATE = "densecrf-app"  # the folder of strokes and uploads, inside the one that is opened
 MAX_LISTED = 10_000
 MAX_UPLOAD = 64 * 2**20  # bytes
@@ -67,19 +68,19 @@ class Store:
         if self.only is not None:
             found[self.only.name] = self.only
         elif self.listed:
-            for path in sorted(self.root.rglob("*"), key=_by_numbers):
+            for path in sorted(self.root.rglob("*"), key=by_numbers):
                 if len(found) >= MAX_LISTED:
                     break
                 if self._is_image(path) and self.state not in path.parents:
                     found[path.relative_to(self.root).as_posix()] = path
-        for path in sorted(self.uploads.glob("*"), key=_by_numbers):
+        for path in sorted(self.uploads.glob("*"), key=by_numbers):
             if self._is_image(path):
                 found.setdefault(path.name, path)
         return found
 
     def _is_image(self, path: Path) -> bool:
         inside = path.resolve().is_relative_to(self.root)  # links may lead elsewhere
-        return path.suffix.lower() in IMAGE_SUFFIXES and inside and path.is_file()
+        return path.suffix.lower() in PICTURE_SUFFIXES and inside and path.is_file()
 
     def path(self, name: str) -> Path:
         """Return the file of a listed image."""
@@ -173,8 +174,8 @@ class Store:
     def upload(self, name: str, data: bytes) -> str:
         """Keep a dropped or pasted image; return its name in the listing."""
         stem, suffix = Path(_safe(name)).stem, Path(_safe(name)).suffix.lower()
-        if suffix not in IMAGE_SUFFIXES:
-            raise ValueError(f"{name}: not one of {', '.join(IMAGE_SUFFIXES)}")
+        if suffix not in PICTURE_SUFFIXES:
+            raise ValueError(f"{name}: not one of {', '.join(PICTURE_SUFFIXES)}")
         self.uploads.mkdir(parents=True, exist_ok=True)
         taken = set(self.listing())
         number = 1
@@ -194,9 +195,3 @@ def _safe(name: str) -> str:
     """Return a file name without folders and without characters that mean something somewhere."""
     base = name.replace("\\", "/").rsplit("/", 1)[-1]
     return re.sub(r"[^\w. -]", "_", base)[-120:].lstrip(". ") or "image.png"
-
-
-def _by_numbers(path: Path) -> list[tuple[int, str]]:
-    """Return a key that puts image2 before image10."""
-    parts = re.split(r"(\d+)", str(path))
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]

@@ -23,10 +23,9 @@ ENOUGH = 5
 
 Adapt = Annotated[
     bool | None,
-    typer.Option(
+    o.model_option(
         "--adapt/--no-adapt",
         help=f"Take label costs from all images together first; by default for {ENOUGH} or more.",
-        rich_help_panel=o.MODEL,
     ),
 ]
 

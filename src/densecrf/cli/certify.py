@@ -15,9 +15,9 @@ from densecrf.cli.inputs import Job, Sources, find_job, load, read_labelling
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import describe, fail, output, print_json, print_notes
+from densecrf.hard_labels import FORBIDDEN
 from densecrf.model import DenseCRF
 from densecrf.result import Result
-from densecrf.unaries import FORBIDDEN
 
 __all__ = ["certify"]
 
@@ -27,35 +27,28 @@ def certify(
     image: o.Image,
     labels: Annotated[
         Path | None,
-        typer.Option(
+        o.input_option(
             help="The labelling in question: .png or .npy. With --verify, that of the certificate "
-            "by default.",
-            rich_help_panel=o.INPUT,
+            "by default."
         ),
     ] = None,
     probs: o.Probs = None,
     scribbles: o.Scribbles = None,
     budget: Annotated[
         int,
-        typer.Option(
-            help="Filter calls to spend on the bound; more make it sharper.",
-            min=1,
-            rich_help_panel=o.SOLVER,
-        ),
+        o.solver_option(help="Filter calls to spend on the bound; more make it sharper.", min=1),
     ] = 50,
     save: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the certificate, with the dual potentials that prove it, to this .npz.",
-            rich_help_panel=o.OUTPUT,
+        o.output_option(
+            help="Write the certificate, with the dual potentials that prove it, to this .npz."
         ),
     ] = None,
     verify: Annotated[
         Path | None,
-        typer.Option(
+        o.input_option(
             help="Check a certificate of --save (or of Result.save) instead of making one: energy "
-            "and bound are computed again in plain NumPy and float64.",
-            rich_help_panel=o.INPUT,
+            "and bound are computed again in plain NumPy and float64."
         ),
     ] = None,
     *,

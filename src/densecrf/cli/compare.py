@@ -37,17 +37,12 @@ def compare(
     scribbles: o.Scribbles = None,
     methods: Annotated[
         str,
-        typer.Option(
-            help=f"Methods, separated by commas: {', '.join(METHODS)}.",
-            show_default="all",
-            rich_help_panel=o.SOLVER,
+        o.solver_option(
+            help=f"Methods, separated by commas: {', '.join(METHODS)}.", show_default="all"
         ),
     ] = ",".join(METHODS),
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Picture of all labellings (.png).", rich_help_panel=o.OUTPUT
-        ),
+        Path | None, o.output_option("--out", "-o", help="Picture of all labellings (.png).")
     ] = None,
     *,
     model: o.ModelOptions,

@@ -60,11 +60,7 @@ Classes = Annotated[
 ]
 Gap = Annotated[
     float | None,
-    typer.Option(
-        help="Stop within this fraction of the optimum.",
-        callback=o.check_gap,
-        rich_help_panel=o.SOLVER,
-    ),
+    o.solver_option(help="Stop within this fraction of the optimum.", callback=o.check_gap),
 ]
 
 

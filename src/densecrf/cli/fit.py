@@ -121,7 +121,8 @@ def _learn(
                 advance(passes, None, told)
             else:
                 told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
-                advance(passes, chosen.passes, told)
+                whole = None if stage.endswith("cooccurrence") else chosen.passes
+                advance(passes, whole, told)
 
         return fit_examples(
             examples,

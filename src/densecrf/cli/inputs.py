@@ -1,7 +1,6 @@
 """Find the images and what belongs to each, and make their models."""
 
 import glob
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +13,16 @@ import typer
 from densecrf.cli.options import ModelOptions
 from densecrf.cli.reports import describe
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
-from densecrf.io.opening import open_regular
-from densecrf.io.unaries import KEYS
-from densecrf.layouts import color_range
+from densecrf.io.images import IMAGE_SUFFIXES
+from densecrf.io.opening import by_numbers, open_regular
+from densecrf.io.unaries import KEYS, SCORE_SUFFIXES
+from densecrf.kernels import color_range
 from densecrf.model import DenseCRF
 from densecrf.refinement import build
 from densecrf.scribbles import scribble_unary
 
 __all__ = ["Job", "Loaded", "Sources", "find_job", "find_jobs", "load", "read_labelling"]
 
-IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
-SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
 LABEL_SUFFIXES = (".png", ".npy", ".tif", ".tiff", ".bmp")
 
 
@@ -108,7 +106,7 @@ def _expand(images: Sequence[str]) -> list[tuple[Path, str]]:
         path = Path(given)
         if path.is_dir():
             images_below = (p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
-            inside = sorted(images_below, key=_by_numbers)
+            inside = sorted(images_below, key=by_numbers)
             if not inside:
                 raise typer.BadParameter(f"no images in folder {given}", param_hint="IMAGE")
             found += [(p, p.relative_to(path).with_suffix("").as_posix()) for p in inside]
@@ -116,19 +114,13 @@ def _expand(images: Sequence[str]) -> list[tuple[Path, str]]:
             found.append((path, path.stem))
         else:
             matching = glob.glob(given, recursive=True)  # noqa: PTH207
-            matches = sorted((Path(match) for match in matching), key=_by_numbers)
+            matches = sorted((Path(match) for match in matching), key=by_numbers)
             if not matches:
                 raise typer.BadParameter(
                     f"no such file, folder or match: {given}", param_hint="IMAGE"
                 )
             found += [(p, p.stem) for p in matches if p.is_file()]
     return found
-
-
-def _by_numbers(path: Path) -> list[tuple[int, str]]:
-    """Return a key that puts image2 before image10."""
-    parts = re.split(r"(\d+)", str(path))
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]
 
 
 def find_job(image: Path, sources: Sources) -> Job:

@@ -1,17 +1,15 @@
 """``densecrf segment`` for an image larger than memory: tile by tile, here or on a cluster."""
 
-import json
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from densecrf import __version__, large
+from densecrf import large
 from densecrf.cli.inputs import Sources
-from densecrf.cli.options import OUTPUT, SOLVER, ModelOptions, SolveOptions
-from densecrf.cli.outputs import check_outputs
+from densecrf.cli.options import ModelOptions, SolveOptions, output_option, solver_option
+from densecrf.cli.outputs import check_outputs, done_before, run_settings
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, percent, print_json, print_table, solved_columns
 from densecrf.io import write_json
@@ -27,19 +25,17 @@ SIDE = 2048  # of a tile
 
 Tile = Annotated[
     int | None,
-    typer.Option(
+    output_option(
         help="Cut the image into tiles of this side, so that it need not fit into memory; by "
         f"itself from {LARGE >> 20} megapixels on, with {SIDE}. The bound is the whole image's.",
         min=64,
-        rich_help_panel=OUTPUT,
     ),
 ]
 Scheduler = Annotated[
     str | None,
-    typer.Option(
+    solver_option(
         help="Address of a Dask scheduler whose workers do the work, such as tcp://host:8786.",
         metavar="ADDRESS",
-        rich_help_panel=SOLVER,
     ),
 ]
 
@@ -88,7 +84,11 @@ def segment_large(
     """Solve one image tile by tile; the parameters are those of ``densecrf segment``."""
     sources.check()
     if sources.scribbles is not None:
-        raise typer.BadParameter("--scribbles: not for images that are cut into tiles")
+        raise typer.BadParameter(
+            "--scribbles: colours are learned from the whole image, which is not for images that "
+            "are cut into tiles; grow the strokes on a reduced copy of the image, and give its "
+            "result, enlarged, by --labels or --probs"
+        )
     if solver.method not in ("lp", "mf5"):
         raise typer.BadParameter(f"--method {solver.method}: tiles are solved by lp or mf5")
     if solver.device is not None or solver.time_limit is not None:
@@ -98,11 +98,13 @@ def segment_large(
     record_path = labels.with_name(labels.name + ".json")
     inputs = [Path(image), Path(known)]
     check_outputs([(path, Path(image)) for path in (labels, record_path)], inputs, "choose another")
-    settings = _settings(inputs, model, solver, tile)
+    # Files by size and time, as they are large.
+    stamps = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in inputs}
+    settings = run_settings(model, solver, inputs=stamps, tile=tile)
     most: dict[str, Any] = (
         {} if solver.max_iterations is None else {"max_iterations": solver.max_iterations}
     )
-    record = None if force else _done_before(labels, record_path, settings)
+    record = None if force else done_before([labels], record_path, settings)
     if record is None:
         with (
             connected(scheduler) as client,
@@ -134,30 +136,6 @@ def segment_large(
         print_json({"results": [{"name": Path(image).stem, **record}], "failures": {}})
     elif not quiet:
         _print(image, record)
-
-
-def _settings(
-    inputs: list[Path], model: ModelOptions, solver: SolveOptions, tile: int | None
-) -> dict[str, Any]:
-    """Return all that the result depends on; files by size and time, as they are large."""
-    stamps = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in inputs}
-    own = {key: value for key, value in asdict(solver).items() if key != "threads"}
-    settings = {"version": __version__, "inputs": stamps, "solver": own, "tile": tile}
-    settings["model"] = asdict(replace(model, params=None))
-    return cast("dict[str, Any]", json.loads(json.dumps(settings)))
-
-
-def _done_before(
-    labels: Path, record_path: Path, settings: dict[str, Any]
-) -> dict[str, Any] | None:
-    if not (labels.exists() and record_path.is_file()):
-        return None
-    try:
-        record = json.loads(record_path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    same = isinstance(record, dict) and record.pop("settings", None) == settings
-    return cast("dict[str, Any]", record) if same else None
 
 
 @contextmanager

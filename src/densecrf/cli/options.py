@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +20,10 @@ from densecrf.validation import check_choice
 
 __all__ = ["ModelOptions", "SolveOptions", "check_gap", "with_model", "with_options"]
 
-INPUT, MODEL, SOLVER, OUTPUT = "Input", "Model", "Solver", "Output"
+#: `typer.Option` in one of the panels of the help.
+input_option, model_option, solver_option, output_option = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Input", "Model", "Solver", "Output")
+)
 
 
 def _one_of(name: str, text: str, choices: tuple[str, ...]) -> dict[str, Any]:
@@ -54,198 +57,135 @@ Images = Annotated[
 Image = Annotated[Path, typer.Argument(help="The image.")]
 Probs = Annotated[
     str | None,
-    typer.Option(
+    input_option(
         help="Probabilities, logits or energies: a .npy, .npz (probs, logits or unary) or .unary "
         "file; for several images a folder with a file of the same name for each, or a pattern "
-        "with {name}.",
-        rich_help_panel=INPUT,
+        "with {name}."
     ),
 ]
 Labels = Annotated[
     str | None,
-    typer.Option(
+    input_option(
         help="Hard labels to start from, in place of --probs: .png or .npy; file, folder or "
-        "pattern.",
-        rich_help_panel=INPUT,
+        "pattern."
     ),
 ]
 Scribbles = Annotated[
     str | None,
-    typer.Option(
+    input_option(
         help="Strokes (labels, --void elsewhere): they fix pixels of --probs, or stand alone with "
-        "a colour model for the rest; file, folder or pattern.",
-        rich_help_panel=INPUT,
+        "a colour model for the rest; file, folder or pattern."
     ),
 ]
 Kind = Annotated[
     str | None,
-    typer.Option(
-        rich_help_panel=INPUT,
+    input_option(
         **_one_of(
             "kind",
             "What --probs holds, where it does not show",
             tuple(kind for kind in KINDS if kind != "labels"),
-        ),
+        )
     ),
 ]
 Axis = Annotated[
     str | None,
-    typer.Option(
+    input_option(
         help="Label axis of --probs: first, last or a number. Needed for lower resolutions, which "
-        "are resized.",
-        rich_help_panel=INPUT,
+        "are resized."
     ),
 ]
-NLabels = Annotated[
-    int | None, typer.Option(help="Number of labels.", min=2, rich_help_panel=INPUT)
-]
+NLabels = Annotated[int | None, input_option(help="Number of labels.", min=2)]
 Void = Annotated[
     list[int] | None,
-    typer.Option(
+    input_option(
         help="Values of --labels and --scribbles that mean nothing is known (255; for scribbles 0 "
-        "with --void 0). May be repeated.",
-        rich_help_panel=INPUT,
+        "with --void 0). May be repeated."
     ),
 ]
 ImageRange = Annotated[
     tuple[float, float] | None,
-    typer.Option(
-        help="Values of black and white, where they are not 0 and 255.",
-        metavar="BLACK WHITE",
-        rich_help_panel=INPUT,
+    input_option(
+        help="Values of black and white, where they are not 0 and 255.", metavar="BLACK WHITE"
     ),
 ]
-Page = Annotated[
-    int | None,
-    typer.Option(help="Page of a TIFF with several, from 0.", min=0, rich_help_panel=INPUT),
-]
+Page = Annotated[int | None, input_option(help="Page of a TIFF with several, from 0.", min=0)]
 PaletteOption = Annotated[
     str | None,
-    typer.Option(
-        "--palette",
-        rich_help_panel=INPUT,
-        **_one_of("palette", "Classes and colours of label files", tuple(PALETTES)),
+    input_option(
+        "--palette", **_one_of("palette", "Classes and colours of label files", tuple(PALETTES))
     ),
 ]
 PresetOption = Annotated[
-    str,
-    typer.Option(
-        "--preset",
-        rich_help_panel=MODEL,
-        **_one_of("preset", "Kernel parameters", tuple(PRESETS)),
-    ),
+    str, model_option("--preset", **_one_of("preset", "Kernel parameters", tuple(PRESETS)))
 ]
 ParamsOption = Annotated[
     Path | None,
-    typer.Option(
+    model_option(
         "--model",
         "--params",
         help="A model's file (`densecrf adapt`, `fit`, `tune`), in place of --preset.",
-        rich_help_panel=MODEL,
     ),
 ]
 Sigma = Annotated[
-    float | None,
-    typer.Option(help="Standard deviation of the spatial kernel, pixels.", rich_help_panel=MODEL),
+    float | None, model_option(help="Standard deviation of the spatial kernel, pixels.")
 ]
-Weight = Annotated[
-    float | None, typer.Option(help="Weight of the spatial kernel.", rich_help_panel=MODEL)
-]
-SigmaXy = Annotated[
-    float | None, typer.Option(help="Position deviation, bilateral.", rich_help_panel=MODEL)
-]
-SigmaColor = Annotated[
-    float | None, typer.Option(help="Colour deviation (0 to 255).", rich_help_panel=MODEL)
-]
-BilateralWeight = Annotated[
-    float | None, typer.Option(help="Weight of the bilateral kernel.", rich_help_panel=MODEL)
-]
-Confidence = Annotated[
-    float | None,
-    typer.Option(help="Probability that a hard label is right.", rich_help_panel=MODEL),
-]
-Strength = Annotated[
-    float, typer.Option(help="Factor of the weights; 0: none.", min=0, rich_help_panel=MODEL)
-]
+Weight = Annotated[float | None, model_option(help="Weight of the spatial kernel.")]
+SigmaXy = Annotated[float | None, model_option(help="Position deviation, bilateral.")]
+SigmaColor = Annotated[float | None, model_option(help="Colour deviation (0 to 255).")]
+BilateralWeight = Annotated[float | None, model_option(help="Weight of the bilateral kernel.")]
+Confidence = Annotated[float | None, model_option(help="Probability that a hard label is right.")]
+Strength = Annotated[float, model_option(help="Factor of the weights; 0: none.", min=0)]
 ScaleSigmas = Annotated[
     bool | None,
-    typer.Option(
+    model_option(
         "--scale-sigmas/--fixed-sigmas",
         help="Position deviations by the image's size, or in pixels; the model's choice without.",
-        rich_help_panel=MODEL,
     ),
 ]
 
 MethodOption = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        rich_help_panel=SOLVER,
-        **_one_of("method", "How to minimise the energy", METHODS),
-    ),
+    str, solver_option("--method", **_one_of("method", "How to minimise the energy", METHODS))
 ]
 Gap = Annotated[
     float | None,
-    typer.Option(
+    solver_option(
         help="Stop when proven to be within this fraction of the optimum; 0 for the method's own "
         f"end. Without it {LP_GAP:g} for lp, and the end for the others.",
         callback=check_gap,
-        rich_help_panel=SOLVER,
     ),
 ]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(
-        help="Seconds per image and method after which the best so far is taken.",
-        rich_help_panel=SOLVER,
-    ),
+    solver_option(help="Seconds per image and method after which the best so far is taken."),
 ]
-MaxIterations = Annotated[
-    int | None, typer.Option(help="Most iterations.", min=0, rich_help_panel=SOLVER)
-]
-Threads = Annotated[
-    int | None,
-    typer.Option(help="Most threads per image.", min=1, rich_help_panel=SOLVER),
-]
+MaxIterations = Annotated[int | None, solver_option(help="Most iterations.", min=0)]
+Threads = Annotated[int | None, solver_option(help="Most threads per image.", min=1)]
 Device = Annotated[
     str | None,
-    typer.Option(
+    solver_option(
         help="Where to solve: a device of PyTorch such as cpu or cuda; by default the compiled "
-        "core. `segment` takes several, as cuda:0,cuda:1, with a process for each.",
-        rich_help_panel=SOLVER,
+        "core. `segment` takes several, as cuda:0,cuda:1, with a process for each."
     ),
 ]
 Out = Annotated[
     Path,
-    typer.Option(
+    output_option(
         "--out",
         "-o",
         help="Folder for the results; for one image also the name of the label map (.png).",
-        rich_help_panel=OUTPUT,
     ),
 ]
 Overlays = Annotated[
     bool,
-    typer.Option(
-        "--overlay/--no-overlay",
-        help="Write the labels over the image, NAME.overlay.png.",
-        rich_help_panel=OUTPUT,
+    output_option(
+        "--overlay/--no-overlay", help="Write the labels over the image, NAME.overlay.png."
     ),
 ]
-Marginals = Annotated[
-    bool, typer.Option("--marginals", help="Write NAME.npz.", rich_help_panel=OUTPUT)
-]
-Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", help="Images at a time.", min=1, rich_help_panel=OUTPUT)
-]
-Force = Annotated[
-    bool, typer.Option("--force", help="Do again what is done already.", rich_help_panel=OUTPUT)
-]
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print JSON on standard output.", rich_help_panel=OUTPUT),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.", rich_help_panel=OUTPUT)]
+Marginals = Annotated[bool, output_option("--marginals", help="Write NAME.npz.")]
+Jobs = Annotated[int, output_option("--jobs", "-j", help="Images at a time.", min=1)]
+Force = Annotated[bool, output_option("--force", help="Do again what is done already.")]
+Json = Annotated[bool, output_option("--json", help="Print JSON on standard output.")]
+Quiet = Annotated[bool, output_option("--quiet", "-q", help="No progress.")]
 
 
 def _parse_axis(axis: str | None) -> int | None:

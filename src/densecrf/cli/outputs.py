@@ -1,13 +1,18 @@
-"""The files that a command will write, checked as a whole before it does any work."""
+"""The files that a command will write, checked before it works, and those of earlier runs."""
 
+import json
 from collections.abc import Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, cast
 
 import typer
 
+from densecrf import __version__
+from densecrf.cli.options import ModelOptions, SolveOptions
 from densecrf.io.opening import identities, kind_of_file
 
-__all__ = ["check_outputs"]
+__all__ = ["check_outputs", "done_before", "read_record", "run_settings"]
 
 
 def check_outputs(
@@ -51,3 +56,30 @@ def _obstacle(path: Path) -> str | None:
     except OSError:
         return None
     return kind and f"it is {kind}"
+
+
+def run_settings(model: ModelOptions, solver: SolveOptions, **more: Any) -> dict[str, Any]:
+    """Return all that a result depends on, as JSON holds it; equal settings need no second run."""
+    settings = {
+        "version": __version__,
+        "model": asdict(replace(model, params=None)),  # whose numbers are in the others
+        "solver": {key: value for key, value in asdict(solver).items() if key != "threads"},
+    }
+    return cast("dict[str, Any]", json.loads(json.dumps({**settings, **more})))
+
+
+def done_before(
+    files: Iterable[Path], record: Path, settings: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return the record of an earlier run with these settings, where its files are there."""
+    found = read_record(record) if all(path.exists() for path in files) else None
+    return found if found is not None and found.pop("settings") == settings else None
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """Return what an earlier run wrote beside its label map; None where it is something else."""
+    try:
+        record = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and {"settings", "files"} <= record.keys() else None

@@ -1,18 +1,16 @@
 """``densecrf segment``: images and what is known of them, to label maps."""
 
 import hashlib
-import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import typer
 
-from densecrf import __version__
 from densecrf.changes import warning_of_many
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
@@ -20,7 +18,7 @@ from densecrf.cli.batch import Watch, run_batch
 from densecrf.cli.devices import OnDevices, listed
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
 from densecrf.cli.large import Scheduler, Tile, connected, is_large, segment_large
-from densecrf.cli.outputs import check_outputs
+from densecrf.cli.outputs import check_outputs, done_before, read_record, run_settings
 from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
     console,
@@ -185,9 +183,11 @@ class _Segment:
 
     def __call__(self, job: Job, watch: Watch) -> dict[str, Any]:
         """Solve and write, unless the same was done before; return what the table shows."""
-        settings = self._settings(job)
+        files = {str(path): _digest(path) for path in job.files}
+        settings = run_settings(self.model, self.solver, inputs=files)
         paths = self._paths(job.name)
-        if not self.force and (before := _done_before(paths, settings)) is not None:
+        before = None if self.force else done_before(paths.values(), paths["result"], settings)
+        if before is not None:
             return {**before, "skipped": True}
         watch.report(f"{job.name}: reading")
         with ExitStack() as stack:
@@ -229,14 +229,6 @@ class _Segment:
             paths["marginals"] = stem.with_name(stem.name + ".npz")
         return {**paths, "result": stem.with_name(stem.name + ".json")}
 
-    def _settings(self, job: Job) -> dict[str, Any]:
-        """Return all that the result depends on; equal settings need no second run."""
-        solver = {key: value for key, value in asdict(self.solver).items() if key != "threads"}
-        files = {str(path): _digest(path) for path in job.files}
-        model = asdict(replace(self.model, params=None))  # whose numbers are in the others
-        settings = {"version": __version__, "model": model, "solver": solver}
-        return cast("dict[str, Any]", json.loads(json.dumps({**settings, "inputs": files})))
-
 
 def _digest(path: Path) -> str:
     digest = hashlib.sha256()
@@ -246,25 +238,9 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _done_before(paths: dict[str, Path], settings: dict[str, Any]) -> dict[str, Any] | None:
-    if not all(path.is_file() for path in paths.values()):
-        return None
-    record = _read_record(paths["result"])
-    return record if record is not None and record.pop("settings") == settings else None
-
-
-def _read_record(path: Path) -> dict[str, Any] | None:
-    """Return what an earlier run wrote beside its label map; None where it is something else."""
-    try:
-        record = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) and {"settings", "files"} <= record.keys() else None
-
-
 def _earlier_results(out: Path) -> set[Path]:
     """Return the pictures of earlier runs in the folder, which may lie below that of the images."""
-    records = [path for path in out.rglob("*.json") if path.is_file() and _read_record(path)]
+    records = [path for path in out.rglob("*.json") if path.is_file() and read_record(path)]
     return {path.with_suffix(end) for path in records for end in (".png", ".overlay.png")}
 
 

@@ -197,12 +197,12 @@ class Filter(ABC):
 
         It may take what it needs from this one, which is not to be used any more.
         """
-        mass = self._row_sums().astype(np.float32)
+        mass = self.row_sums().astype(np.float32)
         scale = 1 / np.sqrt(np.maximum(mass, np.float32(SMALLEST_MASS)))
         return self.rescaled(scale)
 
-    def _row_sums(self) -> npt.NDArray[np.floating[Any]]:
-        """Return the mass that the filter is normalised by, in double precision if it can be."""
+    def row_sums(self) -> Doubles:
+        """Return the mass in double precision, in which the filter is normalised by it."""
         return np.asarray(self.apply_double(np.ones((1, self.n)))[0])
 
     def rescaled(self, scale: FloatArray) -> "Filter":

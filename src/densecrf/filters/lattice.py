@@ -146,8 +146,11 @@ class LatticeFilter(Filter):
         rows = ones if rows is None else rows
         return self._sibling(self._lattice.scaled(columns, rows, 0), columns, rows)
 
-    def _row_sums(self) -> npt.NDArray[np.floating[Any]]:
-        return super()._row_sums() if self.symmetric else self.mass
+    def row_sums(self) -> Doubles:
+        """Return the mass in double precision."""
+        out = np.empty(self.n)
+        core().LatticeSum((self._lattice,), [1.0], self.symmetric).row_sums(out, 0)
+        return out
 
     def rescaled(self, scale: FloatArray) -> "LatticeFilter":
         """Return a filter on this lattice, whose weights change."""

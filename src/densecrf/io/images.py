@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["overlay", "read_image", "read_labels", "write_image", "write_labels"]
+__all__ = ["IMAGE_SUFFIXES", "overlay", "read_image", "read_labels", "write_image", "write_labels"]
 
 PathLike = str | os.PathLike[str]
+
+#: Of the files that are taken for images in a folder.
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 
 # What each Pillow mode becomes. Alpha is dropped, never composited: the colours under it are
 # what the camera or the annotator stored, and any background would be an invention.

@@ -1,8 +1,9 @@
-"""Open regular files only, so that no reader waits for a pipe; tell whether two are the same."""
+"""Regular files: open no others, tell whether two are the same, sort them by their numbers."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import unicodedata
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import IO
 
 from densecrf.io.errors import FileFormatError
 
-__all__ = ["identities", "kind_of_file", "open_regular"]
+__all__ = ["by_numbers", "identities", "kind_of_file", "open_regular"]
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -53,3 +54,9 @@ def identities(path: Path) -> list[object]:
     except OSError:
         return [name]
     return [name, (found.st_dev, found.st_ino)]
+
+
+def by_numbers(path: Path) -> list[tuple[int, str]]:
+    """Return a key that puts image2 before image10."""
+    parts = re.split(r"(\d+)", str(path))
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts]

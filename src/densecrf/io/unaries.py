@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["KEYS", "Kind", "Scores", "read_c_unary", "read_scores", "read_unary"]
+__all__ = ["KEYS", "SCORE_SUFFIXES", "Kind", "Scores", "read_c_unary", "read_scores", "read_unary"]
 
 PathLike = str | os.PathLike[str]
 Kind = Literal["energies", "probabilities", "logits"]
@@ -35,6 +35,8 @@ ByteOrder = Literal["big", "little"]
 #: Names of arrays in ``.npz`` files, and what each holds.
 KEYS: dict[str, Kind] = {"logits": "logits", "probs": "probabilities", "unary": "energies"}
 
+#: Of the files that `read_scores` reads.
+SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
 _AXES = {"first": 0, "last": -1}
 
 

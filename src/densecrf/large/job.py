@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from densecrf.compatibility import LabelTree
 from densecrf.filters import LatticeFilter
+from densecrf.kernels import color_range
 from densecrf.large.reach import lattice_reach
 from densecrf.large.sources import Source
 from densecrf.large.store import Store
 from densecrf.large.tiles import Box, Tiling, around, flat, shape_of
-from densecrf.layouts import Reading, color_range
 from densecrf.model import DenseCRF
 from densecrf.pairwise import Pairwise
-from densecrf.unaries import energies
+from densecrf.unaries import Reading, energies
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -29,7 +29,12 @@ from densecrf.validation import (
     sigmas,
 )
 
-__all__ = ["Job", "Kernel", "Local"]
+__all__ = ["Job", "Kernel", "Local", "label_dtype"]
+
+
+def label_dtype(n_labels: int) -> np.dtype[Any]:
+    """Return the smallest dtype that holds all labels and the value of pixels without one."""
+    return np.dtype(np.uint8 if n_labels < 255 else np.uint16)
 
 
 class Kernel(NamedTuple):
@@ -80,13 +85,21 @@ class Local(NamedTuple):
     pixels: IntArray
     core: IntArray
 
+    @property
+    def whole(self) -> bool:
+        """Whether all pixels belong to the model."""
+        return len(self.pixels) == math.prod(shape_of(self.outer))
+
     def gather(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return an array (channels, *outer) at the model's pixels, (channels, n)."""
-        return np.ascontiguousarray(values.reshape(len(values), -1)[:, self.pixels])
+        rows = np.ascontiguousarray(values.reshape(len(values), -1))
+        return rows if self.whole else np.ascontiguousarray(rows[:, self.pixels])
 
     def scatter(self, values: npt.NDArray[Any], fill: float = 0) -> npt.NDArray[Any]:
         """Return values (channels, core) as an array (channels, *box); `fill` outside the mask."""
         sides = shape_of(self.box)
+        if self.whole:
+            return values.reshape(len(values), *sides)
         out = np.full((len(values), math.prod(sides)), fill, values.dtype)
         whole = flat(self.box, self.outer)
         out[:, np.searchsorted(whole, self.pixels[self.core])] = values
@@ -110,7 +123,7 @@ class Job:
     mask : Source or None
         Which pixels belong to the model.
     content, kind
-        As for `densecrf.layouts.Reading` and `densecrf.unaries.energies`.
+        As for `densecrf.unaries.Reading` and `densecrf.unaries.energies`.
     n_labels : int
         Number of labels.
     kernels : tuple of Kernel
@@ -177,13 +190,16 @@ class Job:
         colors = None
         if any(kernel.colors is not None for kernel in self.kernels):
             colors = self._colors(local)
-        where = np.unravel_index(local.pixels, shape_of(local.outer))
+        sides, d = shape_of(local.outer), len(local.outer)
         out = []
         for kernel in self.kernels:
-            d, channels = len(where), 0 if kernel.colors is None else len(kernel.colors)
-            features = np.empty((len(local.pixels), d + channels))
+            channels = 0 if kernel.colors is None else len(kernel.colors)
+            grid = np.empty((*sides, d + channels))
             for axis, (part, sigma) in enumerate(zip(local.outer, kernel.positions, strict=True)):
-                features[:, d - 1 - axis] = (part.start + where[axis]) / sigma
+                line = np.arange(part.start, part.stop) / sigma
+                grid[..., d - 1 - axis] = line.reshape(-1, *[1] * (d - 1 - axis))
+            features = grid.reshape(-1, d + channels)
+            features = features if local.whole else features[local.pixels]
             if kernel.colors is not None and colors is not None:
                 features[:, d:] = (colors / kernel.colors).astype(np.float32)
             out.append(features)
@@ -193,7 +209,8 @@ class Job:
         if self.image is None:
             raise ArgumentError("image", ..., "is needed by a kernel of colours")
         values = self.image.read((*local.outer, slice(0, self.image.shape[-1])))
-        given = values.reshape(-1, values.shape[-1])[local.pixels]
+        given = values.reshape(-1, values.shape[-1])
+        given = given if local.whole else given[local.pixels]
         return np.asarray(color_range(given, self.image_range)[0], np.float64)
 
     def filters(self, local: Local) -> list[LatticeFilter]:
@@ -204,14 +221,17 @@ class Job:
         """Return the energies (labels, n) of the model's pixels in tile and margin."""
         named = (slice(0, self.n_labels),) if self.content == "scores" else ()
         values = self.scores.read((*named, *local.outer))
-        values = values.reshape(*values.shape[: len(named)], -1)[..., local.pixels]
+        values = values.reshape(*values.shape[: len(named)], -1)
+        values = values if local.whole else values[..., local.pixels]
         if values.size == 0:
             return np.zeros((self.n_labels, 0), np.float32)
+        if self.content == "labels" and np.isin(values, self.settings["void"]).all():
+            return np.zeros((self.n_labels, values.shape[-1]), np.float32)
         low, high = check_finite("probabilities", values)
         reading = Reading(self.content, values, None, "")  # type: ignore[arg-type]
         return energies(reading, low, high, kind=self.kind, n_labels=self.n_labels, **self.settings)
 
-    def crf(self, local: Local, filters: Sequence[LatticeFilter] | None = None) -> DenseCRF:
+    def crf(self, local: Local) -> DenseCRF:
         """Return the model of tile and margin, normalised as in the whole image."""
         unary = self.unary(local)
         costs, factor = self.label_costs, 1.0
@@ -219,14 +239,14 @@ class Job:
             factor, costs = sum(costs) / 2, None
         tree = None if costs is None else LabelTree(self.n_labels, leaf=costs)
         crf = DenseCRF.from_checked(unary, (), compatibility=tree)
-        parts = list(filters or self.filters(local))
+        parts = self.filters(local)
+        *scales, own = local.gather(self.store.read("masses", local.outer))
         if self.normalization == "symmetric":
-            scales = local.gather(self.store.read("scales", local.outer))
             parts = [part.rescaled(scale) for part, scale in zip(parts, scales, strict=True)]
         weights = [factor * kernel.weight for kernel in self.kernels]
-        vars(crf)["pairwise"] = Pairwise(
-            list(zip(weights, parts, strict=True)), len(local.pixels), "none"
-        )
+        pairwise = Pairwise(list(zip(weights, parts, strict=True)), len(local.pixels), "none")
+        vars(pairwise)["diagonal_double"] = factor * own.astype(np.float64)
+        vars(crf)["pairwise"] = pairwise
         return crf
 
     def with_costs(self, costs: Sequence[float] | None) -> "Job":

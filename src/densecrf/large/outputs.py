@@ -15,23 +15,19 @@ from numpy.lib import format as npy
 
 from densecrf.io.atomic import atomic_writer
 from densecrf.io.opening import identities, kind_of_file
+from densecrf.large.job import label_dtype
 from densecrf.large.ome import ARRAY, check_image, image_of, list_label, write_labels
 from densecrf.large.sources import Source, needs, open_raster, open_source
 from densecrf.large.tiles import Box, Tiling
 from densecrf.validation import ArgumentError
 
-__all__ = ["SUFFIXES", "checked_output", "label_dtype", "open_output", "write_output"]
+__all__ = ["SUFFIXES", "checked_output", "open_output", "write_output"]
 
 SUFFIXES = (".npy", ".zarr", ".tif", ".tiff")
 OURS = "densecrf labels"  # attribute of the Zarr arrays that are written here
 OVERVIEWS = 512  # pixels of a side that the smallest overview may have
 
 Block = Callable[[Box], npt.NDArray[Any]]
-
-
-def label_dtype(n_labels: int) -> np.dtype[Any]:
-    """Return the smallest dtype that holds all labels and the value of pixels without one."""
-    return np.dtype(np.uint8 if n_labels < 255 else np.uint16)
 
 
 def checked_output(out: Any, *inputs: Any) -> Path | None:

@@ -11,9 +11,8 @@ from densecrf.large.job import Job, Kernel
 from densecrf.large.ome import image_of
 from densecrf.large.sources import Moved, Source, Valid, open_source
 from densecrf.large.tiles import Tiling
-from densecrf.layouts import COLOR_CHANNELS
 from densecrf.presets import Model
-from densecrf.unaries import KINDS, sums_to_one
+from densecrf.unaries import COLOR_CHANNELS, KINDS, sums_to_one
 from densecrf.validation import (
     ArgumentError,
     check_choice,
@@ -143,9 +142,22 @@ class _Grey(Moved):
         return self.source.read(box[:-1])[..., None]
 
 
+class _Band(Moved):
+    """A source without its last axis, which is of one."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source, tuple(range(len(source.shape) - 1)))
+
+    def read(self, box: Any) -> Any:
+        """Return a window."""
+        return self.source.read((*box, slice(0, 1)))[..., 0]
+
+
 def _scores(
     scores: Source, grid: tuple[int, ...], kind: str | None, axis: int | None
 ) -> list[tuple[Source, str]]:
+    if scores.shape == (*grid, 1):  # a raster of one band
+        scores, axis = _Band(scores), None
     axes = tuple(range(len(scores.shape)))
     if scores.shape == grid and axis is None:
         whole = kind == "labels" or (kind is None and scores.dtype.kind in "bui")
@@ -194,8 +206,8 @@ def label_count(scores: Source, content: str, n_labels: int | None) -> int:
 def _mask(mask: Any, grid: tuple[int, ...]) -> Source:
     held = open_source("mask", mask)
     if held.shape == (*grid, 1):
-        held = Moved(held, tuple(range(len(grid) + 1)))
-    elif held.shape != grid:
+        return _Band(held)
+    if held.shape != grid:
         raise ArgumentError("mask", ..., f"shape {held.shape} for a grid of {grid} pixels")
     return held
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.io.atomic import atomic_writer
-from densecrf.large.job import Job, Kernel, Local
-from densecrf.large.outputs import checked_output, label_dtype
+from densecrf.large.job import Job, Kernel, Local, label_dtype
+from densecrf.large.outputs import checked_output
 from densecrf.large.planning import kind_of, label_count, scratch_of, settings_of
 from densecrf.large.reach import SLACK
 from densecrf.large.result import LargeResult
@@ -105,7 +105,7 @@ def refine_points(
     normalization: str = "symmetric",
     method: str = "lp",
     max_iterations: int = 500,
-    inner: int = 5,
+    inner: int = 8,
     client: Any = None,
     threads: int | None = None,
     scratch: Any = None,

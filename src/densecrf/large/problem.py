@@ -67,7 +67,10 @@ class TileProblem(Problem):
         self._y = y[:, self._margin]
 
     def _extents(self, nodes: FloatArray, offsets: FloatArray | None) -> FloatArray:
-        return in_whole_cells(super()._extents(nodes, offsets), self.cells)
+        found = super()._extents(nodes, offsets)
+        if self._mirrored(nodes):  # the second one's order is the first one's reversed
+            found[1] = found[0]
+        return in_whole_cells(found, self.cells)
 
     def update_multipliers(
         self,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.large.job import Kernel
-from densecrf.large.outputs import checked_output, label_dtype, open_output, write_output
+from densecrf.large.job import Kernel, label_dtype
+from densecrf.large.outputs import checked_output, open_output, write_output
 from densecrf.large.planning import plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.run import Progress, Run
@@ -48,7 +48,7 @@ def refine(
     image_range: tuple[float, float] | None = None,
     method: str = "lp",
     max_iterations: int = 500,
-    inner: int = 5,
+    inner: int = 8,
     client: Any = None,
     threads: int | None = None,
     scratch: Any = None,

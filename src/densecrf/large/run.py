@@ -2,8 +2,7 @@ r"""The rounds of a run: the whole image's energy and certificate, tile by tile.
 
 Row masses come first, as the kernels are normalised by them. Then rounds over all tiles: each makes
 some iterations of `lp` with its neighbours held fixed, and tiles of every second round are moved by
-half a tile, so that errors at their borders do not stay. Where the bound has stalled, all restart
-from the average of a round's iterations. Where the sums of the tiles' own bounds
+half a tile, so that errors at their borders do not stay. Where the sums of the tiles' own bounds
 and energies promise the asked gap, energy and bound of the whole image are evaluated in double
 precision, with margins as wide as the filters reach: they are those that `DenseCRF.solve` would
 report for the same labels and potentials.
@@ -16,18 +15,15 @@ from typing import Any, cast
 import numpy as np
 
 from densecrf.certificates import checked_bound, gamma
-from densecrf.label_costs import BorderStatistics
+from densecrf.compatibility import BorderStatistics
 from densecrf.large import visits
 from densecrf.large.engines import run_tasks
-from densecrf.large.job import Job
-from densecrf.large.outputs import label_dtype
+from densecrf.large.job import Job, label_dtype
+from densecrf.large.pace import Pace
 from densecrf.large.result import LargeResult
 from densecrf.large.tiles import Box
-from densecrf.large.visits import REACHES, Before
+from densecrf.large.visits import REACHES, Before, Plan
 from densecrf.presets import Model
-from densecrf.rounding import BIASES
-from densecrf.solvers.lp import CELLS
-from densecrf.solvers.primal_dual import DAMPED, SLOW
 from densecrf.validation import ArgumentError
 
 __all__ = ["Progress", "Run"]
@@ -50,7 +46,7 @@ class Run:
 
     def __init__(self, job: Job, client: Any, progress: Progress | None) -> None:
         self.job, self.client, self.progress = job, client, progress
-        self.labels: tuple[str, int] | None = None  # the stage of the best ones, and its row
+        self.labels: str | None = None  # the stage of the best ones
         self.constant: int | None = None  # the only label, where that is better
 
     def check_client(self) -> None:
@@ -115,6 +111,8 @@ class Run:
         if not self.pixels:
             raise ArgumentError("mask", ..., "no pixel is inside")
         self.constants = np.sum([record["unary"] for record in records], 0)
+        if self.job.content == "labels" and not self.constants.any():
+            raise ArgumentError("probabilities", ..., "every pixel is void; nothing is known")
         costs = model.label_costs
         if costs == "image" and self.job.kernels:
             records = self.stage("prices", visits.prices, 0)
@@ -136,18 +134,17 @@ class Run:
 
     def linear_program(self, gap: float, limit: int) -> LargeResult:
         """Iterate `lp` in rounds over all tiles until the gap is proven."""
-        before, turn, pace = None, 0, _Pace(self.job.inner)
-        best, last = -math.inf, False
+        before, turn, pace = None, 0, Pace(self.job.inner, gap, limit)
+        bound = -math.inf
         while True:
-            name, cells = f"iterates-{turn}", pace.cells
-            records = self.stage(name, visits.iterate, turn, (turn, before, *pace.following))
-            smooth = pace.smooth
-            self._keep(turn, pace.take(records))
-            before = _before(name, records, pace.cells, cells / pace.cells)
+            name, plan = f"iterates-{turn}", pace.plan()
+            records = self.stage(name, visits.iterate, turn, (turn, before, plan))
+            self._keep(turn, plan, pace.take(plan, records))
             last = pace.done >= limit
-            if last or pace.promises(gap) or (smooth and not pace.smooth):
-                result = self._certified(turn, before, best, pace.done)
-                best = result.lower_bound or best
+            if last or pace.promises(gap) or pace.changes(plan):
+                now = _before(name, records, plan.cells, plan.cells)
+                result = self._certified(turn, now, bound, pace.done)
+                bound = result.lower_bound or bound
                 proven = result.gap or 0.0
                 result.trace = pace.trace
                 result.converged = proven <= gap
@@ -155,7 +152,8 @@ class Run:
                     reason = "within" if result.converged else "at the last iteration, above"
                     result.message = f"gap {proven:.2e} is {reason} the asked {gap:g}"
                     return result
-                pace.disappointed(proven)
+                pace.correct(result.energy, bound)
+            before = _before(name, records, plan.cells, pace.cells)
             turn += 1
 
     def mean_field(self) -> LargeResult:
@@ -169,8 +167,8 @@ class Run:
         before = None
         for turn in range(MEAN_FIELD // inner):
             name = f"iterates-{turn}"
-            self.stage(name, visits.iterate, turn, (turn, before, 1.0, inner))
-            self.labels = (f"labels-{turn}", 0)
+            self.stage(name, visits.iterate, turn, (turn, before, Plan(inner=inner)))
+            self.labels = f"labels-{turn}"
             self._forget(f"iterates-{turn - 1}", f"labels-{turn - 1}")
             before = Before(name, (), (), 1.0)
         assert before is not None
@@ -178,16 +176,14 @@ class Run:
         result.converged, result.message = True, "the method's last iteration"
         return result
 
-    def _keep(self, turn: int, better: int | None) -> None:
-        """Keep the last round's labelling that is better; remove what only earlier rounds read."""
+    def _keep(self, turn: int, plan: Plan, better: bool) -> None:
+        """Keep the round's labels where they are better; remove what only earlier rounds read."""
         self._forget(f"iterates-{turn - 1}", f"certificate-{turn - 1}")
-        if visits.rounds(turn):
-            self.labels = self.labels or (f"labels-{turn}", 0)
-        elif better is None:
-            self._forget(f"labels-{turn - 1}")
-        else:
-            old, self.labels = self.labels, (f"labels-{turn - 1}", better)
-            self._forget(*{old[0]} - {self.labels[0]} if old else ())
+        if better:
+            old, self.labels = self.labels, f"labels-{turn}"
+            self._forget(*([old] if old else []))
+        elif plan.roundings:
+            self._forget(f"labels-{turn}")
 
     def _forget(self, *stages: str) -> None:
         for each in stages:
@@ -252,7 +248,7 @@ class Run:
     def block(self, box: Box) -> Any:
         """Return the labels of a block of the output."""
         if self.constant is None:
-            labels = visits.labels_of(self.job, cast("tuple[str, int]", self.labels), box)
+            labels = visits.labels_of(self.job, cast("str", self.labels), box)
         else:
             labels = np.full([part.stop - part.start for part in box], self.constant)
         labels = labels.astype(label_dtype(self.job.n_labels))
@@ -262,96 +258,9 @@ class Run:
         return labels
 
 
-class _Pace:
-    """How rounds go: iterations, energies, bounds, and what the next one is to do.
-
-    The first bound of a round is that of the whole image for the potentials it started from, as
-    all tiles see the same. Later ones are too high or too low, by what the neighbours would have
-    changed meanwhile; the next round's first bound tells by how much. Where the gap has stalled,
-    the other one of the two methods of `densecrf.solvers.lp` takes over.
-    """
-
-    STALLED = 0.8  # of the gap is left after so many iterations: the other method's turn
-    WINDOW, SMOOTH_WINDOW = 15, 60
-    NEAR = 0.01  # a relative gap below which level sets are tried, too
-    SMOOTH = 10  # iterations in a round of the method of multipliers
-
-    def __init__(self, inner: int) -> None:
-        self.inner, self.done, self.smooth = inner, 0, False
-        self.trace: Records = []
-        self._excess: list[float] = []  # of a round's last bound above the next one's first
-        self._gaps: list[tuple[int, float]] = []
-        self._energy, self._bound = math.inf, -math.inf
-        self._undecided: Any = None  # how undecided each label is
-
-    @property
-    def cells(self) -> float:
-        """Cells a unit of potential in the next round."""
-        if self.smooth:
-            return CELLS
-        return 1.0 if self.done < SLOW else DAMPED
-
-    @property
-    def following(self) -> tuple[float, int, bool, tuple[tuple[int, float], ...]]:
-        """Cells, iterations and method of the next round, and the level sets that it tries."""
-        inner = self.SMOOTH if self.smooth else self.inner
-        return self.cells, inner, self.smooth, self._level_sets()
-
-    def _level_sets(self) -> tuple[tuple[int, float], ...]:
-        """Return level sets of the two labels that are least decided, where the gap is small."""
-        if self._undecided is None or not self.promises(self.NEAR):
-            return ()
-        bias = BIASES[len(self.trace) // 2 % len(BIASES)]
-        order = np.argsort(-self._undecided, kind="stable")[:2]
-        return tuple((int(label), bias) for label in order if self._undecided[label] > 0)
-
-    def take(self, records: Records) -> int | None:
-        """Take a round's records in; return the last one's labelling that is the best so far."""
-        bounds = [sum(each) for each in zip(*(r["bounds"] for r in records), strict=True)]
-        known = np.sum([each["energies"] for each in records if "energies" in each], 0)
-        found = float(np.min(known)) if np.ndim(known) else math.inf
-        updated = self.smooth and not visits.rounds(len(self.trace))
-        exact = -math.inf if updated else bounds[0]
-        if self.trace and not updated:
-            before = self.trace[-1]
-            self._excess.append(before["bound"] - exact)
-            self._gaps.append((self.done, self._energy - exact))
-            before["bound"] = exact
-        undecided = [each["undecided"] for each in records if "undecided" in each]
-        self._undecided = np.sum(undecided, 0) if undecided else self._undecided
-        better = int(np.argmin(known)) if found < self._energy else None
-        self._energy = min(self._energy, found)
-        self.done += len(bounds)
-        energy = None if self._energy == math.inf else self._energy
-        self.trace.append({"iterations": self.done, "energy": energy, "bound": bounds[-1]})
-        self._bound = max(exact, bounds[-1] - max(0.0, *self._excess[-2:], 0.0))
-        if self._stalled():
-            self.smooth = not self.smooth
-            self._gaps.clear()
-        return better
-
-    def _stalled(self) -> bool:
-        if not self._gaps:
-            return False
-        done, gap = self._gaps[-1]
-        window = self.SMOOTH_WINDOW if self.smooth else self.WINDOW
-        earlier = [each for when, each in self._gaps if when <= done - window]
-        return bool(earlier) and gap > self.STALLED * earlier[-1]
-
-    def promises(self, gap: float) -> bool:
-        """Return whether the whole image's gap is likely to be within the asked one."""
-        known = self._energy < math.inf
-        return known and self._energy - self._bound <= gap * max(1.0, abs(self._energy))
-
-    def disappointed(self, proven: float) -> None:
-        """Take in that a promise was not kept."""
-        missed = proven * max(1.0, abs(self._energy)) - (self._energy - self.trace[-1]["bound"])
-        self._excess.append(missed)
-
-
-def _before(name: str, records: Records, cells: float, factor: float) -> Before:
-    """Return how the next round reads this one's potentials."""
+def _before(name: str, records: Records, cells: float, following: float) -> Before:
+    """Return how a visit with some cells a unit reads the potentials of a round with others."""
     used = [each for each in records if "low" in each]
     low = np.min([each["low"] for each in used], 0)
     top = np.max([each["high"] for each in used], 0) - low
-    return Before(name, tuple(low.tolist()), tuple(top.tolist()), cells, factor)
+    return Before(name, tuple(low.tolist()), tuple(top.tolist()), following, cells / following)

@@ -13,17 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.certificates import Potentials
+from densecrf.compatibility import BorderStatistics, border_statistics
 from densecrf.filters.base import SMALLEST_MASS
-from densecrf.label_costs import BorderStatistics, border_statistics
-from densecrf.large.job import Job, Local
+from densecrf.large.job import Job, Local, label_dtype
 from densecrf.large.problem import TileProblem, Unrounded, in_whole_cells
 from densecrf.large.tiles import Box
 from densecrf.problem import Problem
 from densecrf.projections import compressed
 from densecrf.rounding import icm
-from densecrf.solvers.lp import lp_start
-from densecrf.solvers.multipliers import multipliers
-from densecrf.solvers.primal_dual import primal_dual
+from densecrf.solvers.lp import multipliers, primal_dual
 from densecrf.validation import FloatArray, IntArray
 
 SWEEPS = 3  # of iterated conditional modes for each rounding
@@ -33,13 +31,14 @@ SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is ke
 __all__ = [
     "REACHES",
     "Before",
+    "Plan",
     "certificate",
     "iterate",
     "labels_of",
     "masses",
     "prices",
-    "rounds",
     "several",
+    "stored_rows",
 ]
 
 
@@ -88,14 +87,19 @@ def several(
 
 
 def masses(job: Job, task: int) -> dict[str, Any]:
-    r"""Store :math:`1 / \sqrt{m_a}` of each kernel; record the unaries' sums."""
+    r"""Store :math:`1 / \sqrt{m_a}` of each kernel and the self terms; record the unaries' sums."""
     local = job.local(job.tiling.tiles(0)[task])
-    if job.normalization == "symmetric":
-        scales = np.zeros((len(job.kernels), len(local.core)), np.float32)
-        if len(local.core):
-            for row, each in zip(scales, job.filters(local), strict=True):
-                row[:] = 1 / np.sqrt(np.maximum(each.mass[local.core], np.float32(SMALLEST_MASS)))
-        job.store.write("scales", local.box, local.scatter(scales))
+    symmetric = job.normalization == "symmetric"
+    scales = np.ones((len(job.kernels), len(local.core)), np.float32)
+    own = np.zeros((1, len(local.core)), np.float32)
+    if len(local.core):
+        for row, kernel, each in zip(scales, job.kernels, job.filters(local), strict=True):
+            if symmetric:
+                mass = np.maximum(each.mass[local.core], np.float32(SMALLEST_MASS))
+                row[:] = 1 / np.sqrt(mass)
+            own += kernel.weight * row**2 * each.diagonal()[local.core]
+    rows = np.concatenate([scales, own] if symmetric else [own])
+    job.store.write("masses", local.box, local.scatter(rows))
     unary = job.unary(local)[:, local.core]
     return job.store.finish(
         "masses",
@@ -115,90 +119,101 @@ def prices(job: Job, task: int) -> dict[str, Any]:
     return job.store.finish("prices", task, record)
 
 
-def iterate(
-    job: Job,
-    turn: int,
-    task: int,
-    before: Before | None,
-    cells: float = 1.0,
-    inner: int = 1,
-    smooth: bool = False,
-    level_sets: tuple[tuple[int, float], ...] = (),
-) -> dict[str, Any]:
+class Plan(NamedTuple):
+    """What a round does in each tile.
+
+    Attributes
+    ----------
+    cells : float
+        Cells a unit of potential.
+    inner : int
+        Iterations.
+    smooth : bool
+        Of the method of multipliers instead of the primal-dual one.
+    update : bool
+        Whether multipliers are updated first.
+    roundings : tuple of (int, float)
+        Labels to try: those of the largest marginals after one label's were raised, and by how
+        much.
+    """
+
+    cells: float = 1.0
+    inner: int = 1
+    smooth: bool = False
+    update: bool = False
+    roundings: tuple[tuple[int, float], ...] = ()
+
+
+def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -> dict[str, Any]:
     """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels.
 
-    They are those of the primal-dual method, or, where `smooth`, of the method of multipliers.
-    Labels are those of the largest marginals, and those after one label's were raised: `level_sets`
-    names it, and by how much.
+    Labels are the best of some roundings; their energy is recorded as far as this tile knows its
+    neighbours' labels.
     """
-    several = job.method == "mf5" and inner > 1
+    several = job.method == "mf5" and plan.inner > 1
     local = job.local(job.tiling.tiles(turn)[task], REACHES if several else 1)
     stage, core = f"iterates-{turn}", local.core
-    record: dict[str, Any] = {"bounds": [0.0] * inner}
-    y, z = (np.zeros((rows, 0), np.float32) for rows in (job.n_labels, _nodes(job)))
-    labels = np.zeros((1 + len(level_sets), 0), np.uint16)
+    record: dict[str, Any] = {"bounds": [0.0] * plan.inner, "energy": 0.0}
+    y, z = (np.zeros((rows, 0), np.float32) for rows in stored_rows(job))
+    labels = np.zeros((1, 0), np.int64)
     if len(core):
-        problem = TileProblem(job.crf(local), core, cells, job.threads)
-        state: tuple[Any, Any] = (None, None)
+        problem = TileProblem(job.crf(local), core, plan.cells, job.threads)
+        marginals, given = problem.unary_marginals(), None
         if before is not None:
-            state = _state(job, local, before)
+            marginals, given = _state(job, local, before)
         if job.method == "lp":
-            y, z = _linear_program(problem, *state, inner, smooth, not rounds(turn))
-            record = {"bounds": problem.bounds}
-            record["low"], record["high"] = (each.tolist() for each in (z.min(1), z.max(1)))
-        else:
-            y = problem.unary_marginals() if state[0] is None else state[0]
-            for _ in range(inner):
-                y = problem.response(y)
-        if job.method != "lp":
-            labels = problem.argmax(y)[None, core].astype(np.uint16)
-        elif rounds(turn):
-            labels = _roundings(problem, y, level_sets)
+            y, z = _linear_program(problem, marginals, given, plan)
+            record["bounds"] = problem.bounds
             record["undecided"] = (y * (1 - y))[:, core].sum(1, dtype=np.float64).tolist()
+            if plan.roundings:
+                labels, record["energy"] = _rounded(problem, y, plan.roundings)
         else:
-            rounded = local.gather(job.store.read(f"labels-{turn - 1}", local.outer))
-            each = (energy_share(problem, x.astype(np.int64), core)[0] for x in rounded)
-            record["energies"] = list(each)
-        y = y[:, core]
-    job.store.write(stage, local.box, local.scatter(np.concatenate([y, z] if len(z) else [y])))
-    if rounds(turn) or job.method != "lp":
-        job.store.write(f"labels-{turn}", local.box, local.scatter(labels))
+            y, z = marginals, marginals[:0, core]
+            for _ in range(plan.inner):
+                y = problem.response(y)
+            labels = problem.argmax(y)[None, core]
+        y, z = (each[:rows] for each, rows in zip((y[:, core], z), stored_rows(job), strict=True))
+        if len(z):
+            record["low"], record["high"] = (each.tolist() for each in (z.min(1), z.max(1)))
+    if not several:  # which nobody reads
+        job.store.write(stage, local.box, local.scatter(np.concatenate([y, z])))
+    if plan.roundings or job.method != "lp":
+        kept = labels.astype(label_dtype(job.n_labels))
+        job.store.write(f"labels-{turn}", local.box, local.scatter(kept))
     return job.store.finish(stage, task, record)
 
 
-def rounds(turn: int) -> bool:
-    """Return whether visits of a turn round their marginals; those of the next evaluate that."""
-    return turn % 2 == 0
+def _rounded(
+    problem: TileProblem, y: FloatArray, wanted: tuple[tuple[int, float], ...]
+) -> tuple[IntArray, float]:
+    """Return the core's labels of the best rounding, polished, and its share of their energy.
 
-
-def _roundings(
-    problem: TileProblem, y: FloatArray, level_sets: tuple[tuple[int, float], ...]
-) -> npt.NDArray[np.uint16]:
-    """Return the core's labels of each rounding; the next turn evaluates them among all others."""
-    found = []
-    for label, bias in ((0, 0.0), *level_sets):
-        raised = y.copy()
-        raised[label] += np.float32(bias)
-        labels, _ = icm(problem, problem.argmax(raised), SWEEPS)
-        found.append(labels[problem.core].astype(np.uint16))
-    return np.stack(found)
+    The margin's are those of the largest marginals, whatever is tried inside.
+    """
+    plain, candidates = problem.argmax(y), []
+    for label, bias in wanted:
+        labels = plain.copy()
+        labels[problem.core] = problem.raised_argmax(y, label, np.float32(bias))[problem.core]
+        candidates.append(labels)
+    best = candidates[int(np.argmin(problem.estimates(candidates)))]
+    labels, _ = icm(problem, best, SWEEPS)
+    return labels[None, problem.core], energy_share(problem, labels, problem.core)[0]
 
 
 def _linear_program(
-    problem: TileProblem, y: Any, z: Any, inner: int, smooth: bool, update: bool
+    problem: TileProblem, y: FloatArray, z: FloatArray | None, plan: Plan
 ) -> tuple[FloatArray, FloatArray]:
     """Iterate the core from marginals and potentials; returns the tile's, and the core's."""
-    y = lp_start(Problem(problem.crf, problem.threads)).y if y is None else y
     problem.hold(y)
     cells, none = problem.cells, Unrounded(problem)
-    if smooth:
-        z = problem.update_multipliers(z, y, 0.0, 0.0) if update else z
-        settings: Any = {"cells": cells, "accuracy": 1.0, "least_inner": inner + 1}
-        for step in islice(multipliers(problem, y, z * cells, none, **settings), inner):
+    if plan.smooth and z is not None:
+        z = problem.update_multipliers(z, y, 0.0, 0.0) if plan.update else z
+        settings: Any = {"cells": cells, "accuracy": 1.0, "least_inner": plan.inner + 1}
+        for step in islice(multipliers(problem, y, z * cells, none, **settings), plan.inner):
             y = step.y
         return y, z[:, problem.core]
     previous = y
-    for step in islice(primal_dual(problem, y, none, z, cells=cells, restarts=False), inner):
+    for step in islice(primal_dual(problem, y, none, z, cells=cells, restarts=False), plan.inner):
         previous, y = y, step.y
         dual: Any = step.duals[0]
     z = problem.update_multipliers(dual.offsets, dual.scores, 0.0, 0.0)
@@ -211,7 +226,7 @@ def certificate(
     turn: int,
     task: int,
     before: Before,
-    labels: tuple[str, int],
+    labels: str,
     extents: list[list[float]] | None,
 ) -> dict[str, Any]:
     r"""Record the tile's share of the energy and of the bound, in double precision.
@@ -275,22 +290,29 @@ def energy_share(problem: Problem, labels: IntArray, core: IntArray) -> tuple[fl
     return float(unary.sum()) + 0.5 * pairs, float(abs(unary).sum())
 
 
-def labels_of(job: Job, labels: tuple[str, int], box: Box) -> npt.NDArray[np.uint16]:
-    """Read one of a stage's labellings."""
-    stage, row = labels
-    return np.asarray(job.store.read(stage, box, slice(row, row + 1))[0])
+def labels_of(job: Job, stage: str, box: Box) -> npt.NDArray[Any]:
+    """Read a stage's labels."""
+    return np.asarray(job.store.read(stage, box)[0])
 
 
-def _nodes(job: Job) -> int:
-    """Return how many rows potentials have."""
+def stored_rows(job: Job) -> tuple[int, int]:
+    """Return how many rows of marginals and of potentials are stored: of two labels, one each."""
     if job.method != "lp":
-        return 0
+        return job.n_labels, 0
+    if job.n_labels == 2:
+        return 1, 1
     costs = job.label_costs
-    return job.n_labels if costs is None or len(costs) == 2 else sum(cost > 0 for cost in costs)
+    return job.n_labels, job.n_labels if costs is None else sum(cost > 0 for cost in costs)
 
 
 def _state(job: Job, local: Local, before: Before) -> tuple[FloatArray, FloatArray]:
     """Read marginals and potentials of tile and margin."""
     stored = local.gather(job.store.read(before.stage, local.outer))
-    y, z = stored[: job.n_labels], stored[job.n_labels :]
-    return y, before.potentials(z) if len(z) else z
+    rows = stored_rows(job)
+    y, z = stored[: rows[0]], stored[rows[0] :]
+    if len(z):
+        z = before.potentials(z)
+    if len(y) < job.n_labels:
+        highest = np.float32(before.highest()[0] - 1)
+        return np.concatenate([y, 1 - y]), np.concatenate([z, highest - z])
+    return y, z

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.label_costs import (
+from densecrf.compatibility import (
     TOLERATED,
     BorderStatistics,
     border_statistics,
@@ -44,7 +44,7 @@ def adapt(
 
     Labels whose regions are thin or scattered in the network's own labelling pay less for their
     borders, and so do those that the network is not sure of, so that the refinement does not remove
-    them (`densecrf.label_costs`). Where most images
+    them (`densecrf.compatibility`). Where most images
     lack most labels, labels of which an image shows little become less probable there
     (`densecrf.label_prior`). Ten images or more of one data set give better numbers than each
     image's own, which the default model uses.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from densecrf.compatibility import with_label_costs
 from densecrf.deadline import Interrupted
 from densecrf.experiments.metrics import confusion_matrix
-from densecrf.label_costs import with_label_costs
 from densecrf.large.engines import run_tasks
 from densecrf.learning.adaptation import Seen, look_at
 from densecrf.learning.energy_features import energy_features

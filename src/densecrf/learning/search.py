@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from densecrf.compatibility import TOLERATED
 from densecrf.experiments.metrics import Interval, bootstrap
-from densecrf.label_costs import TOLERATED
 from densecrf.learning.adaptation import adapted, unadapted
 from densecrf.presets import PRESETS, Model
 

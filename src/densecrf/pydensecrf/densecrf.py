@@ -158,9 +158,8 @@ class DenseCRF:
     def inference(self, niter: Any) -> FloatArray:
         """Return the marginals (nlabels, nvar) after `niter` mean-field iterations."""
         iterations = check_integer("niter", as_whole("niter", niter), at_least=-(2**31))
-        q, first, second = self.startInference()
-        for _ in range(iterations):
-            self.stepInference(q, first, second)
+        q, *_ = self.startInference()
+        self._iterate(q, iterations)
         return q
 
     def startInference(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -182,13 +181,20 @@ class DenseCRF:
             Scratch arrays of `startInference`, not needed here.
         """
         q = self._marginals(Q)
-        if any(term.costs is not None for term in self._terms):
-            self._respond(self._received(q), q)
-        else:  # each term rewards equal labels alone: the Potts model
-            terms = [(term.weight, term.filter) for term in self._terms]
-            Pairwise(terms, self._n, "none").respond(self._energies, q, None, out=q)
+        self._iterate(q, 1)
         if q is not Q:
             Q[...] = q
+
+    def _iterate(self, q: FloatArray, count: int) -> None:
+        """Make so many mean-field iterations, in place."""
+        if any(term.costs is not None for term in self._terms):
+            for _ in range(count):
+                self._respond(self._received(q), q)
+            return
+        # Each term rewards equal labels alone: the Potts model.
+        pairwise = Pairwise([(term.weight, term.filter) for term in self._terms], self._n, "none")
+        for _ in pairwise.responses(self._energies, q, None, count, out=q):
+            pass
 
     def _received(self, q: FloatArray) -> FloatArray:
         received = np.zeros_like(q)

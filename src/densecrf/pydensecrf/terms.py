@@ -75,7 +75,7 @@ class Term:
         lattice = LatticeFilter(self.features, "forward", precision="single")
         if self.normalization is NO_NORMALIZATION:
             return lattice
-        mass = lattice.mass + np.float32(SMALLEST_MASS)
+        mass = lattice.row_sums().astype(np.float32) + np.float32(SMALLEST_MASS)
         if self.normalization is NORMALIZE_SYMMETRIC:
             root = 1 / np.sqrt(mass)
             return lattice.rescaled(root)

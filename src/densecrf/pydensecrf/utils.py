@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.hard_labels import from_labels, whole_numbers
 from densecrf.pydensecrf.scales import scales
-from densecrf.unaries import SUM_TOLERANCE, from_labels, whole_numbers
+from densecrf.unaries import SUM_TOLERANCE
 from densecrf.validation import (
     ArgumentError,
     FloatArray,

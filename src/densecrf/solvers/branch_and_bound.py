@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.certificates import Costs, checked_bound
+from densecrf.deadline import Limits
 from densecrf.problem import Problem
 from densecrf.result import Result, relative_gap
-from densecrf.solvers.limits import Limits
 from densecrf.solvers.loop import ROUNDING
 from densecrf.solvers.minimisation import minimise, solve
 from densecrf.validation import FloatArray, IntArray, check_integer, check_threads

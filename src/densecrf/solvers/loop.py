@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from densecrf.certificates import Costs, Dual, Mixture, checked_bound
-from densecrf.deadline import OutOfTime, check_deadline, deadline, now
+from densecrf.deadline import Calls, Limits, OutOfTime, check_deadline, deadline, now
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
-from densecrf.solvers.limits import Calls, Limits
 
 __all__ = ["ROUNDING", "Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 

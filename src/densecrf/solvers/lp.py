@@ -1,4 +1,4 @@
-r"""The certified linear program: the method of multipliers in potentials.
+r"""The certified linear program: primal-dual steps and multipliers in potentials.
 
 The pairwise term of the LP relaxation (Eq. 4) is a maximum over flows,
 
@@ -10,29 +10,53 @@ from potentials, :math:`\sigma_{abi} = s(u_{ai} - u_{bi})` with s a sign rounded
 *cell*, needs only u, and one ordered filter call computes :math:`r_{ai} = \tfrac12\sum_b K_{ab}
 \sigma_{abi}`. Whatever u is, :math:`\sum_a \min_i(\phi_{ai} + r_{ai})` is a lower bound.
 
-Two ways to find potentials alternate, each until its progress is slow: the primal-dual hybrid
-gradient method (`densecrf.solvers.primal_dual`), which is the faster one where flows saturate, and
-the method of multipliers with accelerated inner iterations (`densecrf.solvers.multipliers`), where
-they do not. Where pairwise weights dominate, as they do without normalisation, the latter is used
-alone.
+Two ways to find potentials alternate, each until its progress is slow.
+
+`primal_dual`, the primal-dual hybrid gradient method (Chambolle and Pock 2011), is the faster one
+where flows saturate. It approaches the saddle point of :math:`\langle\phi, y\rangle + \tfrac12
+\sum_{a<b} K_{ab} \sum_i \sigma_{abi}(y_{ai} - y_{bi})` over simplices and :math:`|\sigma| \le 1` by
+
+.. math:: \sigma_{abi} &\leftarrow \operatorname{clip}(\sigma_{abi} + \bar y_{ai} - \bar y_{bi}),
+          \qquad \bar y = 2y - y^\text{previous} \\
+          y &\leftarrow P_\Delta(y - \tau(\phi + r)),
+          \qquad r_{ai} = \tfrac12\sum_b K_{ab}\sigma_{abi} .
+
+If sums are clipped when they are used, instead of each time, they derive from potentials,
+:math:`z \leftarrow z + \bar y`. What exceeds the clip is forgotten by compressing z into a bounded
+range. Where the bound has stalled, iterates circle around the saddle point, and the method restarts
+from their average, if its bound is better. After 20 iterations the dual step is halved and the
+primal one doubled, which damps such circles.
+
+`multipliers`, the method of multipliers, is the faster one where they do not. For fixed z, minimise
+over y the LP smoothed with :math:`u = y + z` (projected gradients, Nesterov's momentum,
+restarts), then update the multipliers, :math:`z \leftarrow z + y`. The cells stay wide, so every
+inner problem is well conditioned, and yet their width leaves no bias: the multipliers build up the
+potential differences between neighbours that the flow needs to saturate. Where pairwise weights
+dominate, as they do without normalisation, hardly any flow saturates, and the inner problem is
+close to a linear system on the graph of the kernel, for which momentum is what counts: there this
+method is used alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
+from math import sqrt
 from typing import Any
 
+from densecrf.certificates import Potentials
 from densecrf.problem_base import ProblemBase
-from densecrf.rounding import SWEEPS, Incumbent, icm
+from densecrf.rounding import SWEEPS, Incumbent, Pace, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.multipliers import multipliers
-from densecrf.solvers.primal_dual import DAMPED, primal_dual
 from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
 
-__all__ = ["lp", "lp_finish", "lp_start"]
+__all__ = ["lp", "lp_finish", "lp_start", "multipliers", "primal_dual"]
 
 CELLS, MOST_CELLS = 4.0, 1000.0  # a unit of potential
 DOMINANT = 200.0  # pairwise mass for each unit of energy that the unaries can gain over a constant
+SPAN, EDGE = 48.0, 16.0  # levels of the potentials, and of each end that is kept exactly
+STEP = 1.3  # times 1 / L; below 4/3 (He, Ma, Li and Yuan 2022)
+SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and to what
+STALLED, LEAST = 3, 4  # iterations without a better bound, and in an average, before a restart
 
 
 def lp_start(problem: ProblemBase) -> Step:
@@ -125,3 +149,160 @@ def _dominant(problem: ProblemBase) -> bool:
 def lp_finish(problem: ProblemBase, labels: Any) -> tuple[Any, float]:
     """Return the labelling after some sweeps of iterated conditional modes, and its energy."""
     return icm(problem, labels, SWEEPS)
+
+
+def primal_dual(
+    problem: ProblemBase,
+    y: Any,
+    incumbent: Incumbent,
+    z: Any = None,
+    *,
+    cells: float = 1.0,
+    restarts: bool = True,
+) -> Generator[Step, None, tuple[Any, Any]]:
+    """Yield iterations of the primal-dual hybrid gradient method until they are slow.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    incumbent : Incumbent
+        The best labelling, updated by each iteration.
+    z : array, (nodes, n), optional
+        Potentials of earlier iterations, to go on from.
+    cells : float
+        Cells per unit of them.
+    restarts : bool
+        Whether to restart from averages; without, it goes on for ever.
+
+    Returns
+    -------
+    y, levels : array
+        The marginals, and the potentials in levels.
+    """
+    step: Any = STEP / (cells * problem.lipschitz)
+    v, best, stalled, average, pace = y, -float("inf"), 0, Average(problem), Pace(incumbent)
+    iteration = 0
+    while True:
+        iteration += 1
+        r: Any = problem.flow(v, z, cells)
+        dual: Any = Potentials(v, z, cells)
+        previous = y
+        y, bound, _, _ = problem.descend(y, r, step, y)
+        r = None  # large: let it go before the next one is made
+        incumbent.update(y, bound)
+        yield _step(y, bound, dual, incumbent)
+        z = problem.update_multipliers(z, v, SPAN / cells, EDGE / cells)
+        v = problem.extrapolate(y, previous, 1.0)
+        dual = previous = None
+        if restarts and pace.slow(bound):
+            return y, z * cells
+        average.add(y, z)
+        stalled = 0 if bound > best else stalled + 1
+        best = max(best, bound)
+        if restarts and stalled >= STALLED and average.count >= LEAST:
+            mean, dual = average.y, Potentials(0 * y, average.z, cells)
+            r = problem.flow(dual.scores, dual.offsets, cells)
+            mean, of_average, _, _ = problem.descend(mean, r, step, mean)
+            if of_average > bound:
+                y, z, v = mean, dual.offsets, mean
+            best, stalled, average = max(best, of_average), 0, Average(problem)
+            yield _step(y, of_average, dual, incumbent)
+            r = mean = dual = None
+        if iteration == SLOW and cells > DAMPED:  # the same flow, in longer potentials
+            cells, step, z = DAMPED, step / DAMPED, z / DAMPED
+            average = Average(problem)
+
+
+def _step(y: Any, bound: float, dual: Potentials, incumbent: Incumbent) -> Step:
+    labels, energy = incumbent.labels, incumbent.energy
+    return Step(y, bound=bound, duals=(dual,), labels=labels, energy=energy)
+
+
+class Average:
+    """The average of some iterates."""
+
+    def __init__(self, problem: ProblemBase) -> None:
+        self._problem = problem
+        self._y: Any = None
+        self._z: Any = None
+        self.count = 0
+
+    def add(self, y: Any, z: Any) -> None:
+        """Take an iterate in."""
+        if self._y is None:
+            self._y, self._z = y + 0, z + 0
+        else:
+            self._problem.accumulate(self._y, y)
+            self._problem.accumulate(self._z, z)
+        self.count += 1
+
+    @property
+    def y(self) -> Any:
+        """The average marginals."""
+        return self._y / self.count
+
+    @property
+    def z(self) -> Any:
+        """The average potentials."""
+        return self._z / self.count
+
+
+def multipliers(
+    problem: ProblemBase,
+    y: Any,
+    levels: Any,
+    incumbent: Incumbent,
+    *,
+    cells: float,
+    accuracy: float,
+    least_inner: int,
+    to_the_end: bool = False,
+) -> Generator[Step, None, tuple[Any, Any]]:
+    """Yield iterations of the method of multipliers until they are slow, or for ever.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    levels : array, (nodes, n), or None
+        Multipliers to start from, in levels.
+    incumbent : Incumbent
+        The best labelling.
+    cells, accuracy, least_inner
+        The parameters of `lp`.
+    to_the_end : bool
+        Whether to go on where progress is slow.
+
+    Returns
+    -------
+    y, levels : array
+        The marginals, and the potentials in levels.
+    """
+    step: Any = 1 / (cells * problem.lipschitz)
+    z: Any = None if levels is None else levels / cells
+    levels = None
+    v, momentum, inner, bound, pace = y, 1.0, 0, -float("inf"), Pace(incumbent)
+    while True:
+        r: Any = problem.flow(v, z, cells)
+        previous = y
+        y, estimate, value, uphill = problem.descend(v, r, step, previous, in_place=True)
+        duals: Any = (Potentials(y, z, cells), Potentials(v, z, cells))
+        r = v = None  # large: let them go before the next ones are made
+        bound = max(bound, estimate)
+        left = value - estimate  # duality gap of the inner problem
+        if uphill > 0:
+            momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
+        following = (1 + sqrt(1 + 4 * momentum**2)) / 2
+        incumbent.update(y, estimate)
+        v = problem.extrapolate(y, previous, (momentum - 1) / following)
+        previous = None
+        momentum, inner = following, inner + 1
+        slow = pace.slow(estimate) and not to_the_end
+        if slow or (inner >= least_inner and left <= accuracy * (incumbent.energy - bound)):
+            z = problem.update_multipliers(z, y, SPAN / cells, EDGE / cells)
+            v, momentum, inner = y, 1.0, 0
+        yield Step(y, bound=estimate, duals=duals, labels=incumbent.labels, energy=incumbent.energy)
+        duals = None
+        if slow:
+            return y, z * cells

@@ -31,8 +31,7 @@ def mean_field(
         Keep the pixel's own term b = a, as other software does (an approximation that it makes
         for speed); for parity with it.
     """
-    for _ in range(iterations):
-        answer = problem.response(y, self_term=self_term)
+    for answer in problem.responses(y, iterations, self_term=self_term):
         change = problem.difference(answer, y)[1] if tolerance > 0 else 1.0
         y = answer
         yield Step(y)

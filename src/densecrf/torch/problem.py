@@ -266,7 +266,7 @@ class TorchProblem(LabellingSteps):
         return raised_argmax(y.contiguous(), Spans.of([(0, self.n)], y.device, [(label, bias)]))
 
     def update_multipliers(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
-        """Return the potentials z + `y`, compressed; see `ProblemSteps.update_multipliers`."""
+        """Return the potentials z + `y`, compressed; see `ProblemBase.update_multipliers`."""
         if not self._triton:
             potentials: Tensor = super().update_multipliers(z, y, span, edge)
             return potentials

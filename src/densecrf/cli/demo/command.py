@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from densecrf.cli import options as o
 from densecrf.cli.demo.picture import write_picture
 from densecrf.cli.demo.proof import proven
@@ -12,14 +10,7 @@ from densecrf.cli.demo.scenes import SCENES, Comparison, Scene
 from densecrf.cli.demo.scenes import compare as compare_scene
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings, progress_bar
-from densecrf.cli.reports import (
-    describe,
-    fail,
-    output,
-    print_json,
-    print_table,
-    solved_columns,
-)
+from densecrf.cli.reports import describe, fail, output, print_json, print_table, solved_columns
 
 __all__ = ["demo"]
 
@@ -31,9 +22,9 @@ WORDS = {
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for the picture.", rich_help_panel=o.OUTPUT)
-    ] = Path("demo"),
+    out: Annotated[Path, o.output_option("--out", "-o", help="Folder for the picture.")] = Path(
+        "demo"
+    ),
     as_json: o.Json = False,
 ) -> None:
     """Segment two photographs from a few strokes: mean field against the certified LP.

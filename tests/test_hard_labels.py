@@ -1,0 +1,63 @@
+"""Annotations, void pixels and seeds: what is known of the pixels, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import densecrf
+from densecrf.hard_labels import FORBIDDEN
+from densecrf.refinement import build
+from scored_image import HARD, IMAGE, H, L, P, W
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        (np.zeros((H, W), int), {}, "only label 0 occurs; give n_labels="),
+        (np.full((H, W), 255), {}, "every pixel is void"),
+        (HARD, {"n_labels": 2}, "value . is neither a label 0 … 1"),
+        (HARD - 1, {}, "value -1 is neither a label"),
+        (HARD, {"confidence": 1.0}, "confidence=1.0"),
+    ],
+)
+def test_wrong_labels_say_what_to_do(labels, options, message):
+    with pytest.raises(ValueError, match=message):
+        build(IMAGE, labels, **options)
+
+
+def test_void_pixels_have_no_unary():
+    labels = HARD.astype(np.uint8)
+    labels[3:5] = 255
+    crf = build(IMAGE, labels, n_labels=L)
+    void = (labels == 255).ravel()
+    assert (crf.unary[:, void] == 0).all()
+    assert (crf.unary[:, ~void] > 0).all()
+
+
+def test_label_zero_as_unsure_is_never_an_answer():
+    scribbles = np.zeros((H, W), int)
+    scribbles[2:4, 2:8], scribbles[8:10, 9:15] = 1, 2
+    result = densecrf.refine(IMAGE, scribbles, void=0, method="mf")
+    assert set(np.unique(result.labels)) <= {1, 2}
+
+
+def test_ignored_pixels_have_no_unary():
+    mask = np.zeros((H, W), bool)
+    mask[4] = True
+    assert (build(IMAGE, P, ignore=mask).unary[:, mask.ravel()] == 0).all()
+
+
+def test_seeds_keep_their_labels():
+    seeds = np.full((H, W), -1)
+    seeds[5, 5:9] = (HARD[5, 5:9] + 1) % L
+    crf = build(IMAGE, P, seeds=seeds)
+    assert (np.sort(crf.unary.reshape(L, H, W)[:, 5, 6])[1:] == FORBIDDEN).all()
+    result = densecrf.refine(IMAGE, P, seeds=seeds, method="mf")
+    np.testing.assert_array_equal(result.labels[5, 5:9], seeds[5, 5:9])
+
+
+def test_a_mask_of_seeds_is_foreground():
+    mask = np.zeros((H, W), bool)
+    mask[5, 5] = True
+    assert densecrf.refine(IMAGE, P[1] * 0.5, seeds=mask, method="mf").labels[5, 5] == 1
