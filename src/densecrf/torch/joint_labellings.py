@@ -107,9 +107,13 @@ class JointLabellings:
                 for place, run in enumerate(left)
                 for plane in range(planes[run])
             ]
-            numbers = [(float(plane), 0.0) for _, _, plane in each]
-            spans = self._spans_of([run for run, _, _ in each], numbers)
-            own = own_unaries(self._unary, row[[place for _, place, _ in each]], labels, spans)
+            if len(each) == len(left):  # the first plane of each
+                spans, rows = self._spans_of(left), row
+            else:
+                numbers = [(float(plane), 0.0) for _, _, plane in each]
+                spans = self._spans_of([run for run, _, _ in each], numbers)
+                rows = row[[place for _, place, _ in each]]
+            own = own_unaries(self._unary, rows, labels, spans)
             given = [wanted[place]._replace(plane=plane) for _, place, plane in each]
             mass = [self.items[run]._pairs_in_all for run, _, _ in each]
             found = iter(potts_energies(own, *engine.overlaps(labels, given), mass))
