@@ -209,6 +209,7 @@ def test_a_sum_of_filters_is_the_sum(sigma, labels, symmetric):
     np.testing.assert_allclose(once, softmax(expected - phi), rtol=2e-5, atol=1e-7)
 
 
+@pytest.mark.usefixtures("many_threads")
 @pytest.mark.parametrize("weights", ["none", "same", "different"])
 @pytest.mark.parametrize("labels", [2, 21, 40])
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import oracles
-from densecrf import rounding
+from densecrf import DenseCRF, Spatial, rounding
 from densecrf.problem import Problem
 
 
@@ -134,3 +134,21 @@ def test_a_descent_can_be_continued():
     filterings = descent.problem.calls.plain
     assert descent.sweeps(1000) == 0  # it has settled, and knows
     assert descent.problem.calls.plain == filterings
+
+
+def test_a_candidate_is_not_considered_twice_in_a_row(monkeypatch):
+    unary = np.random.default_rng(0).uniform(0, 0.1, (2, 5, 6))
+    problem = Problem(DenseCRF(unary, [Spatial(3, weight=5)], filter="exact"))  # best: a constant
+    considered = []
+    plain = rounding.Incumbent.consider
+
+    def consider(self, labels):
+        considered.append(labels)
+        plain(self, labels)
+
+    monkeypatch.setattr(rounding.Incumbent, "consider", consider)
+    incumbent = rounding.Incumbent(problem)
+    y = np.full_like(problem.unary, 1 / problem.n_labels)  # rounded to constants, whatever the bias
+    for _ in range(4):
+        incumbent._round(y)
+    assert len(considered) == 1

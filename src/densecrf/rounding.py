@@ -196,6 +196,7 @@ class Incumbent:
         self._iteration = self._turn = self._latest = 0
         self._bound = -float("inf")
         self._rounded: Any = None
+        self._considered: float | None = None
         self._descent: Descent | None = None
 
     def update(self, y: Any, bound: float) -> None:
@@ -239,7 +240,9 @@ class Incumbent:
             energies = problem.estimates(tried)
             best = int(np.argmin(energies))
             energy, labels = energies[best], tried[best]
-            if energy <= self.energy + PROMISING * abs(self.energy):
+            promising = energy <= self.energy + PROMISING * abs(self.energy)
+            if promising and energy != self._considered:  # not the last one again
+                self._considered = energy
                 self.consider(labels)
 
     def consider(self, labels: Any) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from densecrf.filters import ExactFilter, GridFilter, LatticeFilter
 from densecrf.kernels import Spatial
+from densecrf.native import core
 from operators import DIMENSIONS, ENGINES, FEW_ENGINES, build, matrix_of, random_features
 
 
@@ -56,6 +57,23 @@ def test_a_pixel_far_away_changes_nothing(d):
 def test_mass_is_the_row_sum(engine):
     operator = build(engine)
     np.testing.assert_allclose(operator.mass, matrix_of(operator).sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("engine", [*ENGINES, "forward-2", "forward-5"])
+def test_row_sums_are_those_of_the_matrix(engine):
+    operator = build(engine)
+    np.testing.assert_allclose(operator.row_sums(), matrix_of(operator).sum(1), rtol=1e-5)
+
+
+@pytest.mark.usefixtures("many_threads")
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_row_sums_have_the_same_bits_for_any_number_of_threads(symmetric):
+    lattice = core().Lattice.build(5 * random_features(9000, 3), 0)
+    total = core().LatticeSum((lattice,), [0.7], symmetric)
+    found = [np.empty(9000) for _ in range(3)]
+    for out, threads in zip(found, (1, 2, 3), strict=True):
+        total.row_sums(out, threads)
+        np.testing.assert_array_equal(out, found[0])
 
 
 @pytest.mark.parametrize("engine", FEW_ENGINES)
