@@ -1,13 +1,11 @@
 """The correction of unaries by the labels' shares in an image."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import densecrf
-from densecrf.io.errors import FileFormatError
 from densecrf.label_prior import (
     LabelPrior,
     label_shares,
@@ -17,9 +15,8 @@ from densecrf.label_prior import (
 from densecrf.presets import Model
 
 PRIOR = LabelPrior((0.2, 0.3, 0.5), (0.5, 0.4, 0.3), (0.1, 0.0, -0.1))
-TOGETHER = replace(PRIOR, cooccurrence=((0.0, 0.6, -0.3), (0.2, 0.0, 0.0), (0.0, -0.5, 0.1)))
 PLAIN = Model(2, 1.0, 8, 30, 2.0)
-KNOWING = replace(PLAIN, prior=TOGETHER)
+KNOWING = replace(PLAIN, prior=PRIOR)
 
 
 def image_and_unary(seed: int = 0):
@@ -37,15 +34,6 @@ def test_bayes_rule_with_full_trust():
     np.testing.assert_allclose(corrected / corrected.sum(), expected / expected.sum(), rtol=1e-12)
 
 
-def test_labels_that_go_together_are_one_matrix():
-    shares = np.random.default_rng(0).dirichlet(np.ones(3), (2, 4))  # of a batch
-    z = np.log((shares / PRIOR.frequencies + 0.1) / 1.1)
-    seen = np.maximum(z, 0)  # what an image lacks says nothing of other labels
-    expected = PRIOR.energies(shares) - seen @ np.array(TOGETHER.cooccurrence).T
-    np.testing.assert_allclose(TOGETHER.energies(shares), expected, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(TOGETHER.scaled(0.3).energies(shares), 0.3 * expected, rtol=1e-12)
-
-
 def test_shares_are_mean_probabilities():
     _, unary = image_and_unary()
     flat = unary.reshape(3, -1)
@@ -60,7 +48,7 @@ def test_pixels_without_unaries_neither_count_nor_change():
     crf = KNOWING.crf(unary, image, ignore=ignore)
     assert not crf.unary[:, ignore.reshape(-1)].any()
     others = unary.reshape(3, -1)[:, ~ignore.reshape(-1)]
-    added = TOGETHER.energies(label_shares(others)).astype(np.float32)
+    added = PRIOR.energies(label_shares(others)).astype(np.float32)
     np.testing.assert_allclose(
         crf.unary[:, ~ignore.reshape(-1)], others + added[:, None], rtol=1e-5, atol=1e-6
     )
@@ -115,42 +103,6 @@ def test_two_labels(tmp_path):
     assert model.prior == prior
     result = densecrf.refine(image, unary[:2], model=file, kind="energies", axis=0)
     assert model.crf(unary[:2], image).energy(result.labels) == pytest.approx(result.energy)
-
-
-def test_a_file_keeps_what_goes_together_for_readers_that_know_it(tmp_path):
-    file = tmp_path / "m.json"
-    densecrf.presets.write_model(file, KNOWING)
-    assert densecrf.presets.read_model(file) == KNOWING
-    assert json.loads(file.read_text())["version"] == 2
-    densecrf.presets.write_model(file, replace(PLAIN, prior=PRIOR))
-    plain = json.loads(file.read_text())
-    assert plain["version"] == 1  # as before there were matrices
-    assert set(plain["parameters"]["prior"]) == {"frequencies", "trust", "offsets"}
-    assert densecrf.presets.read_model(file).prior == PRIOR
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        3,
-        [[0.0] * 3] * 2,
-        [[0.0] * 3, [0.0] * 3, [0.0] * 2],
-        [[0.0] * 3, [0.0] * 3, 1],
-        [[0.0] * 3, [0.0] * 3, [0.0, float("nan"), 0.0]],
-        [[0.0] * 3, [0.0] * 3, [0.0, float("inf"), 0.0]],
-        [[0.0] * 3, [0.0] * 3, [0.0, "1", 0.0]],
-        [[0.0] * 3, [0.0] * 3, [0.0, True, 0.0]],
-        None,
-    ],
-)
-def test_a_wrong_matrix_in_a_file_is_named(tmp_path, wrong):
-    file = tmp_path / "m.json"
-    densecrf.presets.write_model(file, KNOWING)
-    content = json.loads(file.read_text())
-    content["parameters"]["prior"]["cooccurrence"] = wrong
-    file.write_text(json.dumps(content))
-    with pytest.raises(FileFormatError, match=r"m\.json.*cooccurrence .* 3 lists of 3 numbers"):
-        densecrf.presets.read_model(file)
 
 
 def test_the_layer_has_the_same_energy():

@@ -16,6 +16,7 @@ operator, less a bound on all rounding errors: docs/mathematics.md derives it.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -140,7 +141,7 @@ class Costs:
     def __init__(
         self, problem: "ProblemBase", dual: Dual, another: Callable[[], bool] = lambda: True
     ) -> None:
-        self._unary, self.dual = problem.unary, dual
+        self._unary, self._at_once, self.dual = problem.unary, problem.labels_at_once, dual
         if isinstance(dual, Tangent):
             self._r, constant, mass = problem.tangent(dual.y)
         else:
@@ -150,10 +151,8 @@ class Costs:
             if evaluated < len(parts):
                 self.dual = Mixture(parts[:evaluated])
             mass = problem.reach * problem.total_mass_double
-        rows = self._rows()
-        self._least = next(rows)
-        for row in rows:
-            self._least = problem.xp.minimum(self._least, row)
+        xp = problem.xp
+        self._least = reduce(xp.minimum, (xp.amin(rows, 0) for rows in self._blocks()))
         total, size = float(self._least.sum()), float(abs(self._least).sum())
         self._rounding = 2 * gamma(problem.n) * (mass + size + abs(constant))
         self.bound = total + constant - self._rounding
@@ -180,16 +179,17 @@ class Costs:
         ndarray of int, (n,)
             At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
         """
-        count = sum(row + 0 for row in self.possible(problem, labels, energy))
+        count = sum(rows.sum(0) for rows in self.possible(problem, labels, energy))
         return problem.to_numpy(count).astype(np.int32)
 
     def possible(self, problem: "ProblemBase", labels: Any, energy: float) -> Iterator[Any]:
-        """Yield, label by label, the pixels (n,) that can have it; see `possible_labels`."""
+        """Yield, some labels (labels, n) after others, the pixels that can have them."""
         slack = energy + problem.energy_rounding(labels) - self.bound + 2 * self._rounding
-        return (row - self._least <= slack for row in self._rows())
+        return (rows - self._least <= slack for rows in self._blocks())
 
-    def _rows(self) -> Iterator[Any]:
-        return (phi + own for phi, own in zip(self._unary, self._r, strict=True))
+    def _blocks(self) -> Iterator[Any]:
+        firsts, size = range(0, len(self._unary), self._at_once), self._at_once
+        return (self._unary[k : k + size] + self._r[k : k + size] for k in firsts)
 
 
 def _combination(

@@ -5,24 +5,19 @@ A network's softmax is right on average over its data set, where label i has the
 rule, for the probabilities :math:`p_a(i)\, q_i / f_i` (Saerens et al. 2002), that is, for one
 number per label in the unaries:
 
-.. math:: \phi_a(i) \leftarrow \phi_a(i) + o_i - \tau_i z_i - \sum_j W_{ij} \max(z_j, 0), \qquad
-          z_j = \log \frac{q_j/f_j + c}{1 + c} .
+.. math:: \phi_a(i) \leftarrow \phi_a(i) + o_i - \tau_i \log \frac{q_i/f_i + c}{1 + c} .
 
 The shares :math:`q_i` are the means of the network's own probabilities over the image. A data set
 where they hardly differ from image to image (a street seen from a car) has nothing to correct, and
 what differences there are is noise; one where most images lack most labels has much. Hence the
 trust :math:`\tau_i`, from the relative variance :math:`v_i` of the shares over the data set,
 :math:`\tau_i = \tfrac12 v_i / (v_i + \tfrac12)`. The factor ½ is for what the pairwise term does
-already: it, too, removes labels of small area.
-
-The constants :math:`o_i` and the matrix W are zero unless learned from true labels. The entry
-:math:`W_{ij}` says how much the presence of label j in an image speaks for label i: grass for cows
-(`densecrf.learning.cooccurrence`). Labels that the image lacks say nothing of others.
+already: it, too, removes labels of small area. The constants :math:`o_i` are zero unless learned.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,14 +54,11 @@ class LabelPrior:
         How much of the difference between an image's shares and those is believed.
     offsets : tuple of float
         Energies added on every image.
-    cooccurrence : tuple of tuple of float
-        The matrix W, row i for label i; empty where it is zero.
     """
 
     frequencies: tuple[float, ...]
     trust: tuple[float, ...]
     offsets: tuple[float, ...]
-    cooccurrence: tuple[tuple[float, ...], ...] = ()
 
     def energies(self, shares: Any, log: Any = np.log) -> Any:
         """Return what to add to the unaries of each label.
@@ -85,16 +77,8 @@ class LabelPrior:
         [-0.6, 1.7]
         """
         like = shares.new_tensor if hasattr(shares, "new_tensor") else np.asarray
-        z = self.log_ratios(shares, log)
-        added = like(self.offsets) - like(self.trust) * z
-        if self.cooccurrence:
-            added = added - (like(self.cooccurrence) * z.clip(0)[..., None, :]).sum(-1)
-        return added
-
-    def log_ratios(self, shares: Any, log: Any = np.log) -> Any:
-        """Return z: how much more of each label than usual an image shows; as for `energies`."""
-        like = shares.new_tensor if hasattr(shares, "new_tensor") else np.asarray
-        return log((shares / like(self.frequencies) + LEAST_SHARE) / (1 + LEAST_SHARE))
+        ratio = (shares / like(self.frequencies) + LEAST_SHARE) / (1 + LEAST_SHARE)
+        return like(self.offsets) - like(self.trust) * log(ratio)
 
     def scaled(self, strength: float) -> "LabelPrior":
         """Return the prior with another strength: 0 leaves the unaries as they are."""
@@ -102,19 +86,7 @@ class LabelPrior:
             self,
             trust=tuple(strength * each for each in self.trust),
             offsets=tuple(strength * each for each in self.offsets),
-            cooccurrence=tuple(tuple(strength * each for each in row) for row in self.cooccurrence),
         )
-
-    def plain(self) -> dict[str, Any]:
-        """Return the prior as a dict for files, without a matrix that is zero."""
-        return {name: value for name, value in asdict(self).items() if value != ()}
-
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> "LabelPrior":
-        """Return the prior of such a dict, whose tuples have become lists."""
-        rows = tuple(map(tuple, values.get("cooccurrence", ())))
-        of_labels = {name: tuple(values[name]) for name in ("frequencies", "trust", "offsets")}
-        return cls(**of_labels, cooccurrence=rows)
 
 
 def label_shares(unary: FloatArray) -> npt.NDArray[np.float64]:

@@ -26,8 +26,7 @@ from densecrf.validation import ArgumentError, check_choice, check_non_negative,
 __all__ = ["PRESETS", "Model", "get_model", "read_model", "write_model"]
 
 SMALLEST_FACTOR = 0.25  # standard deviations of tiny images stay above a pixel
-FORMAT = "densecrf-model"
-VERSIONS = (1, 2)  # 2 for models with co-occurrences, which readers of 1 alone refuse
+FORMAT, VERSION = "densecrf-model", 1
 
 NUMBERS = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight")
 
@@ -250,13 +249,10 @@ def write_model(path: str | os.PathLike[str], model: Model, **remarks: Any) -> N
     """
     parameters = asdict(model)
     provenance = parameters.pop("provenance")
-    prior = model.prior
-    if prior is not None:
-        parameters["prior"] = prior.plain()
     for name in ("label_costs", "prior"):
         if parameters[name] is None:
             del parameters[name]
-    head = {"format": FORMAT, "version": 2 if prior is not None and prior.cooccurrence else 1}
+    head = {"format": FORMAT, "version": VERSION}
     write_json(path, {**head, "parameters": parameters, "provenance": provenance, **remarks})
 
 
@@ -287,11 +283,9 @@ def read_model(path: str | os.PathLike[str]) -> Model:
     flat = values is raw  # the numbers alone, without a version
     if not isinstance(values, dict):
         raise FileFormatError(path, "must hold one JSON object of parameters")
-    if not flat and (version := raw.get("version", 1)) not in VERSIONS:
+    if not flat and (version := raw.get("version", VERSION)) != VERSION:
         raise FileFormatError(
-            path,
-            f"has version {version!r} of the model format; this densecrf reads "
-            + " and ".join(map(str, VERSIONS)),
+            path, f"has version {version!r} of the model format; this densecrf reads {VERSION}"
         )
     known = {field.name for field in fields(Model)} - {"provenance"}
     if missing := [name for name in NUMBERS if name not in values]:
@@ -333,7 +327,7 @@ def _read_prior(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Labe
     lists: list[Any] = [prior.get(name) for name in least] if isinstance(prior, dict) else [None]
     if (
         not all(isinstance(each, list) and len(each) == len(lists[0]) > 1 for each in lists)
-        or set(prior) - {"cooccurrence"} != set(least)
+        or set(prior) != set(least)
         or not all(
             _number(number, lowest)
             for each, lowest in zip(lists, least.values(), strict=True)
@@ -347,14 +341,4 @@ def _read_prior(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Labe
         raise FileFormatError(
             path, f"has label_costs for {len(costs)} labels and a prior for {len(lists[0])}"
         )
-    labels, rows = len(lists[0]), prior.get("cooccurrence", [])
-    if rows != [] and not (
-        isinstance(rows, list)
-        and len(rows) == labels
-        and all(isinstance(row, list) and len(row) == labels for row in rows)
-        and all(_number(number, -math.inf) for row in rows for number in row)
-    ):
-        raise FileFormatError(
-            path, f"cooccurrence of the prior must be {labels} lists of {labels} numbers"
-        )
-    return LabelPrior.from_plain(prior)
+    return LabelPrior(*(tuple(each) for each in lists))

@@ -61,6 +61,9 @@ class QuadraticStep(NamedTuple):
 class ProblemBase(ProblemEnergy):
     """A model's energy and its relaxations; see `ProblemEnergy` for its attributes."""
 
+    #: Labels whose costs in double precision are made at once.
+    labels_at_once = 4
+
     # --- the paper's linear program ---------------------------------------------------------
 
     def dual_point(

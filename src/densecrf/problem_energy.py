@@ -159,7 +159,7 @@ class ProblemEnergy(ABC):
         apart, within a cell the flow between them is linear in the difference.
         """
         nodes = self.nodes(y)
-        extents = self._extents(nodes, z)
+        extents = Levels.merged(self._extents(nodes, z), cells)
         return self._ordered(nodes, z, extents, Levels.by_cells(extents, cells), "soft")
 
     @abstractmethod
@@ -290,6 +290,7 @@ class ProblemEnergy(ABC):
         """Return the extents of a dual point's potentials, and their levels."""
         extents = self._extents(nodes, potentials.offsets)
         if potentials.cells is not None:
+            extents = Levels.merged(extents, potentials.cells)
             return extents, Levels.by_cells(extents, potentials.cells)
         return extents, Levels.spanning(extents, potentials.levels, hard=potentials.hard)
 

@@ -177,6 +177,7 @@ def _dual_point(
         u, rough = u + part.offsets, nodes + part.offsets
     extents = np.stack([rough.min(1), rough.max(1)], 1)  # in single precision
     if part.cells is not None:
+        extents = Levels.merged(extents, part.cells)
         levels = Levels.by_cells(extents, part.cells)
     else:
         levels = Levels.spanning(extents, part.levels, hard=part.hard)

@@ -5,7 +5,7 @@ import errno
 import numpy as np
 import pytest
 
-from densecrf.large import refine, store
+from densecrf.large import outputs, refine, store
 from large_scenes import MODEL, crowd
 
 OPTIONS = {"tile": 30, "model": MODEL, "gap": 5e-3}
@@ -17,7 +17,7 @@ def scene():
     return image, p, refine(image, p, axis=0, **OPTIONS).labels
 
 
-def test_every_source_reads_the_same(tmp_path, scene):
+def test_every_source_reads_the_same(tmp_path, scene, monkeypatch):
     image, p, expected = scene
     zarr, rasterio = pytest.importorskip("zarr"), pytest.importorskip("rasterio")
     dask_array = pytest.importorskip("dask.array")
@@ -38,8 +38,10 @@ def test_every_source_reads_the_same(tmp_path, scene):
         axis = -1 if some_p is known[-1] else 0
         found = refine(some_image, some_p, axis=axis, **OPTIONS).labels
         np.testing.assert_array_equal(found, expected)
+    monkeypatch.setattr(outputs, "OVERVIEWS", 10)
     refine(tmp_path / "image.tif", tmp_path / "p.zarr", out=tmp_path / "labels.tif", **OPTIONS)
     with rasterio.open(tmp_path / "labels.tif") as written:
+        assert written.overviews(1) == [2, 4]
         assert (written.crs.to_epsg(), written.transform, written.nodata) == (32632, place, 255)
         np.testing.assert_array_equal(written.read(1), expected)
 

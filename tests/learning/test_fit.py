@@ -18,7 +18,6 @@ from densecrf.learning.training_set import Settings, TrainingSet, class_weights
 from densecrf.presets import Model
 
 START = Model(1.0, 1.0, 5.0, 20.0, 1.0)
-STAGES = ["cooccurrence", "weights", "costs", "offsets"]
 
 
 def sample(seed: int, noise: float = 1.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -47,10 +46,11 @@ def test_the_objective_is_certified_and_learning_helps() -> None:
     for stage in provenance["stages"]:
         assert stage["certificate"] < 0.01
         assert stage["lower_bound"] <= stage["objective"]
-    assert [stage["learned"] for stage in provenance["stages"]] == STAGES
-    # Costs start from the energy with the weights learned, and their regulariser from zero.
-    assert provenance["stages"][2]["objective"] <= 1.01 * provenance["stages"][1]["objective"]
-    assert {values[0] for values in told if "fold" not in values[0]} == set(STAGES)
+    assert [stage["learned"] for stage in provenance["stages"]] == ["weights", "costs", "offsets"]
+    # The second stage starts from the first one's energy, and its regulariser from zero.
+    assert provenance["stages"][1]["objective"] <= 1.01 * provenance["stages"][0]["objective"]
+    stages = {"weights", "costs", "offsets"}
+    assert {values[0] for values in told if "fold" not in values[0]} == stages
     assert {values[0].split(", ")[0] for values in told if "fold" in values[0]} == {
         f"fold {n} of 3" for n in (1, 2, 3)
     }
@@ -86,7 +86,7 @@ def test_folds_do_not_depend_on_the_order_in_which_they_are_learned() -> None:
     for earlier in ([], [[1, 2, 3], [0, 2, 3]]):
         data = TrainingSet(examples, labels, settings, Oracle(losses, 1))
         for inside in [*earlier, [0, 1, 2]]:
-            _, (_, _, learned), *_ = data.learn(START, START, inside)
+            (_, learned), *_ = data.learn(START, START, inside)
         found.append(learned)
     assert max(each.lower_bound for each in found) <= min(each.objective for each in found) + 1e-9
     np.testing.assert_allclose(found[0].theta, found[1].theta, atol=0.1)
@@ -148,20 +148,14 @@ def test_an_interrupt_keeps_the_model_so_far() -> None:
 
     model = fit([sample(seed) for seed in range(2)], model=START, report=stop)
     assert model.provenance["interrupted"]
-    assert [stage["learned"] for stage in model.provenance["stages"]] == STAGES[:2]
+    assert [stage["learned"] for stage in model.provenance["stages"]] == ["weights"]
     assert model != START
 
 
 @pytest.mark.parametrize(
-    ("during", "stages"),
-    [
-        ("search", 0),
-        ("cooccurrence", 0),
-        ("costs", 2),
-        ("fold 2 of 2, costs", 4),
-    ],
+    ("during", "learned"), [("search", []), ("costs", ["weights"]), ("fold 2 of 2, costs", ...)]
 )
-def test_ctrl_c_keeps_the_model_so_far(tmp_path: Path, during: str, stages: int) -> None:
+def test_ctrl_c_keeps_the_model_so_far(tmp_path: Path, during: str, learned: list[str]) -> None:
     """A signal, as from the keyboard, is noted by the threads; the next run goes on."""
     examples, labels = make_examples([sample(seed) for seed in range(3)])
     told: list[str] = []
@@ -176,10 +170,11 @@ def test_ctrl_c_keeps_the_model_so_far(tmp_path: Path, during: str, stages: int)
     stopped = fit_examples(examples, labels, report=report, **options)
     assert signal.getsignal(signal.SIGINT) is before
     assert stopped.provenance["interrupted"]
-    assert [stage["learned"] for stage in stopped.provenance["stages"]] == STAGES[:stages]
+    stages = [stage["learned"] for stage in stopped.provenance["stages"]]
+    assert stages == (["weights", "costs", "offsets"] if learned is ... else learned)
     assert len(stopped.label_costs) == labels  # adapted at least
     assert told[-1] == during
-    if stages == len(STAGES):
+    if learned is ...:
         whole = fit_examples(examples, labels, **options)
         assert not whole.provenance["interrupted"]
         assert whole == fit_examples(examples, labels, **{**options, "journal": None})

@@ -5,6 +5,7 @@ import pytest
 
 import densecrf
 import oracles
+from densecrf.certificates import Potentials
 from densecrf.problem import Problem
 from densecrf.rounding import icm
 
@@ -113,3 +114,18 @@ def test_no_single_pixel_gains_at_the_end(every):
         np.testing.assert_array_equal(labels, result.labels.ravel())
         assert result.trace.energy[-1] == result.energy
         assert result.energy == pytest.approx(energy, abs=case.rounding)
+
+
+def test_nearly_constant_potentials_take_no_filter_call():
+    crf = oracles.case(1).crf
+    problem = Problem(crf)
+    y = np.random.default_rng(0).random((crf.n_labels, crf.n), np.float32)
+    y[0] = 0.3 + 2e-5 * y[0]
+    r = problem.flow(y, None, 1.0)
+    assert not r[0].any()
+    assert r[1].any()
+    dual = problem.dual_point_double(Potentials(y, None, 1.0))
+    assert not dual[0].any()
+    np.testing.assert_allclose(dual, r, atol=1e-4)
+    plain = problem.flow(y, None, 10.0)  # of cells that are as much shorter, it is no constant
+    assert plain[0].any()

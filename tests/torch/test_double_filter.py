@@ -84,6 +84,17 @@ def test_ordered(labels, hard, pairwise, device, generator):
     np.testing.assert_allclose(got.cpu(), wanted, **CLOSE)
 
 
+def test_overlaps(pairwise, device, generator):
+    labels = torch.randint(0, 40, (2, PIXELS), generator=generator)
+    names = list(range(39))  # more than a unit has, and not all
+    sums, owners = pairwise.overlaps(labels.to(device), names, double=True)
+    k = matrix(pairwise)
+    for plane, x in enumerate(labels.numpy()):
+        agree = (x[:, None] == x) & (x < 39)
+        mass = sum(s for s, own in zip(sums.tolist(), owners, strict=True) if own == plane)
+        assert mass == pytest.approx((k * agree).sum(), rel=1e-12)
+
+
 def test_lattices_are_not_copied(pairwise):
     pairwise.mass_double  # noqa: B018 - it is what filters first
     assert "_double_kernels" not in vars(pairwise)

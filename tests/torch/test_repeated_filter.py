@@ -7,6 +7,7 @@ from densecrf.torch import Lattice
 from densecrf.torch.dispatch import has_triton
 from densecrf.torch.lattice import Levels
 from densecrf.torch.pixelwise import balanced, descend, icm_moves, mean_field_update
+from densecrf.torch.spans import Spans
 from densecrf.torch.triton.plans import Plans
 
 if not has_triton():
@@ -62,6 +63,19 @@ def test_presence(lattice, device, generator):
         torch.testing.assert_close(got[names], lattice.apply(indicator))
 
 
+def test_overlaps(lattice, device, generator):
+    filters = RepeatedFilter(lattice)
+    for names in ([0, 3, 4], [4, 1, 2]):
+        labels = torch.randint(0, LABELS, (3, PIXELS), generator=generator).to(device)
+        sums, owners = filters.overlaps(labels, [Wanted(0, names, plane=p) for p in (2, 0)])
+        got = [
+            sum(s for s, own in zip(sums.tolist(), owners, strict=True) if own == k) for k in (0, 1)
+        ]
+        for mass, plane in zip(got, (2, 0), strict=True):
+            own = (labels[plane] == torch.tensor(names, device=device).unsqueeze(1)).float()
+            assert mass == pytest.approx(float((own * lattice.apply(own)).sum()), rel=1e-6)
+
+
 def test_pixelwise_work(device, generator):
     plans = Plans()
     phi, step, lipschitz = scores(device, generator), *scores(device, generator)[:2]
@@ -80,6 +94,19 @@ def test_pixelwise_work(device, generator):
             expected = function(*arguments, engine="torch")
             for one, other in zip(got, expected, strict=True):
                 torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_planned_work_on_longer_items(device, generator):
+    plans, n = Plans(), 300
+    phi, r = torch.rand(2, LABELS, n, generator=generator).to(device)
+    mass = torch.zeros(n, device=device)
+    row = torch.arange(LABELS, dtype=torch.int32, device=device)[None]
+    labels = torch.zeros(n, dtype=torch.int64, device=device)
+    expected = icm_moves(phi, r, mass, row, labels, engine="torch")[0]
+    for pixels in (100, n):
+        spans = Spans.of([(0, pixels)], device)
+        best, *_ = icm_moves(phi, r, mass, row, labels, spans=spans, plans=plans, engine="triton")
+        torch.testing.assert_close(best[:pixels], expected[:pixels])
 
 
 def test_tensors_off_their_alignment_are_worked_on_without_a_plan(lattice, device, generator):

@@ -121,8 +121,7 @@ def _learn(
                 advance(passes, None, told)
             else:
                 told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
-                whole = None if stage.endswith("cooccurrence") else chosen.passes
-                advance(passes, whole, told)
+                advance(passes, chosen.passes, told)
 
         return fit_examples(
             examples,

@@ -33,6 +33,7 @@ Doubles = npt.NDArray[np.float64]
 
 MOST_LEVELS = 1 << 16
 SMALLEST_MASS = 1e-20
+CONSTANT = 1e-4  # cells within which potentials have no order
 
 ORDERS = (
     "soft",
@@ -73,6 +74,15 @@ class Levels:
         low, high = float(extents.min()), float(extents.max())
         count = max(2, ceil((high - low) * cells - 1e-3) + 1)
         return Levels(count, low, float(cells), hard=False)
+
+    @staticmethod
+    def merged(extents: npt.NDArray[Any], cells: float) -> npt.NDArray[Any]:
+        """Return the extents of potentials, (nodes, 2), equal ones for nodes nearly constant.
+
+        These have no order then, and need no filter call: most labels, after a while.
+        """
+        low, high = extents[:, 0], extents[:, 1]
+        return np.stack([low, np.where((high - low) * cells < CONSTANT, low, high)], 1)
 
     def of(self, scores: Any, xp: Any = np) -> Any:
         """Return the (fractional) level of each score; `xp` is numpy or torch."""

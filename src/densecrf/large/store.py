@@ -6,6 +6,7 @@ records are there.
 """
 
 import json
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ __all__ = ["IncompatibleRunError", "Store"]
 
 MANIFEST = "manifest.json"
 PARTS = ("arrays", "records")
+HEADER = re.compile(
+    rb"\{'descr': '([^']+)', 'fortran_order': False, 'shape': \((\d+(?:, \d+)+)\), \} *\n"
+)
 
 
 class IncompatibleRunError(ValueError):
@@ -130,14 +134,26 @@ def _cut_short(path: Path) -> OSError:
     return OSError(f"{path}: is cut short; remove the run's folder and run again")
 
 
+def _header(path: Path, file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and dtype of a file that was written here.
+
+    NumPy's own reader compiles the header as Python, which fails in Python 3.11 where two threads
+    of a worker do so at once.
+    """
+    try:
+        npy.read_magic(file)
+    except ValueError as error:
+        raise _cut_short(path) from error
+    found = HEADER.match(file.read(int.from_bytes(file.read(2), "little")))
+    if found is None:
+        raise _cut_short(path)
+    return tuple(map(int, found[2].split(b","))), np.dtype(found[1].decode())
+
+
 def _rows(path: Path, box: Box, wanted: slice) -> npt.NDArray[Any]:
     """Read a box of an array (channels, *block) from its file, no more rows than needed."""
     with path.open("rb") as file:
-        try:
-            npy.read_magic(file)
-            shape, _, dtype = npy.read_array_header_1_0(file)
-        except ValueError as error:
-            raise _cut_short(path) from error
+        shape, dtype = _header(path, file)
         start = file.tell()
         plane = int(np.prod(shape[1:], dtype=np.int64))
         row = plane // shape[1]

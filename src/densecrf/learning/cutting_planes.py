@@ -8,26 +8,14 @@ The planes are lower bounds of :math:`h_n`, so the minimum over them bounds the 
 lower half of the certificate of `densecrf.learning.large_margin`.
 """
 
-import importlib
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bundle", "Minimum", "fit_extra"]
+__all__ = ["Bundle", "Minimum"]
 
 Vector = npt.NDArray[np.float64]
-
-
-def fit_extra(module: str) -> Any:
-    """Import a module that the extra `fit` installs."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError("learning needs clarabel and scipy: pip install 'densecrf[fit]'") from (
-            error
-        )
 
 
 @dataclass(frozen=True)
@@ -99,7 +87,13 @@ def _multipliers(
     count: int,
 ) -> Vector:
     r"""Return the dual solution of min λ/2 |z|² + mean ξ, ξ_n ≥ offset + ⟨slope, z⟩, z ≥ least."""
-    clarabel, sparse = fit_extra("clarabel"), fit_extra("scipy.sparse")
+    try:
+        import clarabel
+        from scipy import sparse
+    except ImportError as error:
+        raise ImportError("learning needs clarabel and scipy: pip install 'densecrf[fit]'") from (
+            error
+        )
     d, planes = len(least), len(rows)
     bounded = np.flatnonzero(np.isfinite(least))
     above = sparse.csc_matrix((-np.ones(planes), (np.arange(planes), rows)), (planes, count))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from densecrf.learning.journal import Journal
     from densecrf.learning.large_margin import Learned
+    from densecrf.learning.stage import Stage
 
 __all__ = ["fit", "fit_examples"]
 
@@ -51,9 +52,6 @@ def fit(
     report: Report | None = None,
 ) -> Model:
     """Learn kernel weights, label costs and a label prior from labelled images.
-
-    First, which labels go together (`densecrf.learning.cooccurrence`); then, by a large margin, the
-    kernels' weights, the labels' costs and offsets. Each is kept where images left out gain.
 
     Parameters
     ----------
@@ -170,7 +168,7 @@ def fit_examples(
         oracle = ClusterOracle(losses, own, stop=stop, client=client)
         jobs = max(jobs, 2 * sum(client.nthreads().values()))
     data = TrainingSet(examples, labels, settings, oracle, jobs, journal)
-    made: list[tuple[str, Learned]] = []
+    made: list[tuple[Stage, Learned]] = []
     models = {"start": start}
     current, interrupted, check = start, False, None
     with on_interrupt(stop.set), warnings.catch_warnings():
@@ -178,9 +176,9 @@ def fit_examples(
         warnings.simplefilter("ignore", ArgumentWarning)
         try:
             current = models["adapted"] = data.centre(start, data.all, report)
-            for learned, learned_model, found in data.learn(start, current, data.all, report):
-                made.append((learned, found))
-                current = models[learned] = learned_model
+            for stage, found in data.learn(start, current, data.all, report):
+                made.append((stage, found))
+                current = models[stage.learned] = stage.learned_model(found.theta)
             check = held_out(data, start, folds, report)
             if check is not None:
                 current = models[check["chosen"]]
@@ -192,16 +190,16 @@ def fit_examples(
         "made_by": "fit",
         "images": len(examples),
         "interrupted": interrupted,
-        "stages": [_outcome(learned, found) for learned, found in made],
+        "stages": [_outcome(stage, found) for stage, found in made],
         **({} if check is None else check),
     }
     return replace(current, about="by fit", provenance=provenance)
 
 
-def _outcome(learned: str, found: Learned) -> dict[str, Any]:
+def _outcome(stage: Stage, found: Learned) -> dict[str, Any]:
     """Return what a stage learned, with the certificate of its objective."""
     return {
-        "learned": learned,
+        "learned": stage.learned,
         "objective": found.objective,
         "lower_bound": found.lower_bound,
         "certificate": found.gap,

@@ -51,8 +51,9 @@ def held_out(
         outside = [n for n in data.all if n % folds == fold]
         within = None if report is None else _of_fold(report, f"fold {fold + 1} of {folds}")
         centre = data.centre(start, inside, within)
-        learned = data.learn(start, centre, inside, within, _TOLERANCE)
-        models = {"start": start, "adapted": centre, **{name: model for name, model, _ in learned}}
+        models = {"start": start, "adapted": centre}
+        for stage, found in data.learn(start, centre, inside, within, _TOLERANCE):
+            models[stage.learned] = stage.learned_model(found.theta)
         for name, model in models.items():
             confusions = data.confusions(model, outside)
             scores[name].update(zip(outside, confusions, strict=True))

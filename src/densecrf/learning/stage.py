@@ -60,8 +60,8 @@ class Stage:
     labels : int
         Number of labels.
     learned : {"weights", "costs", "offsets"}
-        The kernels' weights and a factor of the label prior's trust and co-occurrence; the labels'
-        costs; the label prior's offsets. The scale of the unaries in each.
+        The kernels' weights and the label prior's trust; the labels' costs; the label prior's
+        offsets. The scale of the unaries in each.
     scale : float
         Of the energy at the centre: that of the model, whose unaries have scale 1, times this. The
         margin depends on it, the minimisers do not.
@@ -91,7 +91,7 @@ class Stage:
         )
 
     def correction(self, shares: Vector) -> Vector:
-        """Return what the prior without its offsets adds to the unaries of an image."""
+        """Return what the prior's trust alone adds to the unaries of an image."""
         return np.asarray(self.prior.energies(shares) - np.array(self.prior.offsets))
 
     @property
@@ -146,8 +146,9 @@ class Stage:
         """Return the model of parameters: unaries at scale 1, the largest label cost 1."""
         scale, presence, offsets, weights, costs = self.numbers(theta)
         largest = max(float(costs.max()), 1e-6)
+        trust = presence / scale * np.array(self.prior.trust)
         prior = replace(
-            self.prior.scaled(presence / scale), offsets=tuple((offsets / scale).tolist())
+            self.prior, trust=tuple(trust.tolist()), offsets=tuple((offsets / scale).tolist())
         )
         return replace(
             self.with_weights(weights * largest / scale),

@@ -13,12 +13,6 @@ import numpy as np
 from densecrf.experiments.metrics import accuracy, mean_iou
 from densecrf.label_prior import label_shares
 from densecrf.learning.adaptation import Seen, unadapted
-from densecrf.learning.cooccurrence import (
-    Sample,
-    learn_cooccurrence,
-    most_pixels,
-    sample_pixels,
-)
 from densecrf.learning.journal import Journal, digest
 from densecrf.learning.large_margin import Learned, learn
 from densecrf.learning.oracle import Oracle, Task
@@ -35,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "Settings", "TrainingSet", "class_weights"]
 
-#: What is learned, one after the other: the unaries' correction first, then few numbers first.
-STAGES = ("cooccurrence", "weights", "costs", "offsets")
+#: What is learned, one after the other: few numbers first.
+STAGES = ("weights", "costs", "offsets")
 #: Share of the loss that weighs classes alike, whatever their number of pixels.
 BALANCE = 0.5
 _HEAVIEST = 5.0  # a class's pixels weigh at most so much more than the average pixel
@@ -84,7 +78,6 @@ class TrainingSet:
     _confusions: dict[tuple[str, int], Any] = field(default_factory=dict)
     _planes: dict[str, list[list[Plane]]] = field(default_factory=dict)
     _tasks: list[Task] = field(default_factory=list)
-    _samples: list[Sample] = field(default_factory=list)
 
     @property
     def all(self) -> Sequence[int]:
@@ -124,8 +117,8 @@ class TrainingSet:
         chosen: Sequence[int],
         report: Report | None = None,
         tolerance: float = 0.0,
-    ) -> Iterator[tuple[str, Model, Learned]]:
-        """Learn the stages from some images, one after the other, each with its model.
+    ) -> Iterator[tuple[Stage, Learned]]:
+        """Learn the stages from some images, one after the other.
 
         Planes of an image hold for every choice of the others, so those found once are used again;
         passes over the chosen images alone make sure that none is missing.
@@ -137,10 +130,8 @@ class TrainingSet:
         losses = class_weights(self.examples, chosen, self.labels)
         oracle = replace(self.oracle, class_weights=losses)
         settings = self.settings
-        centre, seen = self._cooccurrence(centre, chosen, report)
-        yield STAGES[0], centre, seen
         scale = 1.0
-        for learned in STAGES[1:]:
+        for learned in STAGES:
             stage = Stage(centre, self.labels, learned, scale)
             found = learn(
                 stage,
@@ -154,32 +145,8 @@ class TrainingSet:
                 jobs=self.jobs,
                 report=None if report is None else partial(report, learned),
             )
+            yield stage, found
             centre, scale = stage.learned_model(found.theta), float(found.theta[0])
-            yield learned, centre, found
-
-    def _cooccurrence(
-        self, centre: Model, chosen: Sequence[int], report: Report | None
-    ) -> tuple[Model, Learned]:
-        """Learn which labels go together, from a sample of the pixels of some images."""
-        if not self._samples:
-            most = most_pixels(len(self.examples), self.labels)
-            self._samples = self._each(
-                lambda n: sample_pixels(self.examples[n], self._tasks[n].shares, most), self.all
-            )
-
-        def told(passes: int, objective: float, lower_bound: float) -> None:
-            if report is not None:
-                report(STAGES[0], passes, objective, lower_bound)
-            self.oracle.check()
-
-        return learn_cooccurrence(
-            centre,
-            [self._samples[n] for n in chosen],
-            strength=self.settings.strength,
-            tolerance=self.settings.tolerance,
-            jobs=self.jobs,
-            report=told,
-        )
 
     def confusions(self, model: Model, chosen: Sequence[int]) -> list[npt.NDArray[np.int64]]:
         """Return the confusion matrices of some images under a model."""

@@ -1,4 +1,4 @@
-r"""Gradients: of the filter, of its features, of the simplex projection.
+r"""Gradients: of the filter, of its features, of mean field's update, of the simplex projection.
 
 The filter is :math:`K = S B S^T`, with S the barycentric weights of the pixels in their simplices
 and B the symmetric blur. It is linear in the values, so its backward pass is itself; in the weights
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from densecrf.torch.pixelwise import project_simplex
+from densecrf.torch.pixelwise import mean_field_update, project_simplex
 from densecrf.torch.topology import elevation_matrix
 from densecrf.validation import ArgumentError
 
@@ -103,6 +103,42 @@ def barycentric(features: Tensor, lattice: Lattice) -> Tensor:
     first = by_rank[:, d:] - by_rank[:, :1]
     linear = torch.cat([first, (by_rank[:, :d] - by_rank[:, 1:]).flip(1)], 1)
     return lattice.corner_weight + (linear - linear.detach()).to(lattice.corner_weight.dtype)
+
+
+def updated(phi: Tensor, received: Tensor, y: Tensor, own: Tensor) -> Tensor:
+    """Return `densecrf.torch.pixelwise.mean_field_update`, with gradients to all that is given.
+
+    Examples
+    --------
+    >>> phi = torch.zeros(2, 1, requires_grad=True)
+    >>> updated(phi, torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(1))[0].sum().backward()
+    >>> phi.grad.ravel().tolist()
+    [-0.25, 0.25]
+    """
+    out: Tensor = _Updated.apply(phi, received, y, own)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Updated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, phi: Tensor, received: Tensor, y: Tensor, own: Tensor) -> Tensor:
+        out = mean_field_update(phi.detach(), received.detach(), y.detach(), own.detach())
+        ctx.save_for_backward(out, own, y if ctx.needs_input_grad[3] else None)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        out, own, y = ctx.saved_tensors
+        # The softmax's: out · (grad - Σ_i grad_i out_i).
+        grad = torch.ops.aten._softmax_backward_data(grad, out, 0, out.dtype)
+        to_phi, to_received, to_y, to_own = ctx.needs_input_grad
+        return (
+            -grad if to_phi else None,
+            grad if to_received else None,
+            grad * -own if to_y else None,
+            -(grad * y).sum(0) if to_own else None,
+        )
 
 
 def projected(z: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ as the layer does, by the same code; its backward pass solves again, with a reco
 """
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -49,7 +50,7 @@ def _settings(layer: "DenseCRF") -> str:
         },
         "labels": None if layer.costs is None else len(layer.costs),
         "tree": None if layer._tree is None else layer._tree.lengths.tolist(),
-        "prior": None if layer._prior is None else layer._prior.plain(),
+        "prior": None if layer._prior is None else asdict(layer._prior),
     }
     return json.dumps(settings)
 
@@ -63,7 +64,8 @@ def _layer(text: str) -> "DenseCRF":
     costs = None if labels is None else torch.zeros(labels, labels)
     layer = DenseCRF(compatibility=costs, **settings["options"])
     layer._tree = None if lengths is None else LabelTree(labels, leaf=lengths)
-    layer._prior = None if prior is None else LabelPrior.from_plain(prior)
+    if prior is not None:
+        layer._prior = LabelPrior(**{name: tuple(values) for name, values in prior.items()})
     return layer
 
 

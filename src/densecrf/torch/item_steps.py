@@ -84,22 +84,19 @@ def undecided(y: Tensor, spans: Spans) -> Tensor:
     return parts.sum(2)
 
 
-def energies(
-    phi: Tensor, received: Tensor, mass: Tensor, row: Tensor, labels: Tensor, spans: Spans
-) -> Tensor:
-    """Return unary and pairwise energies of Potts labellings, and what had no row.
+def own_unaries(phi: Tensor, row: Tensor, labels: Tensor, spans: Spans) -> Tensor:
+    """Return the unary energies of labellings, and how many pixels' labels have no row, (items, 2).
 
     Parameters
     ----------
-    phi, row, labels
+    phi, row
         As for `icm_moves`.
-    received : Tensor
-        (labels, n) float64: K applied to the labels' indicators, of those with a row.
-    mass : Tensor
-        (n,) float64, row sums of K.
+    labels : Tensor
+        (planes, n) int64; an item's first number is its plane.
+    spans : Spans
+        The items.
     """
-    tensors = (phi, received, mass, row, labels)
-    return Tiles(phi, spans).sums(kernels().energies, tensors, 3)
+    return Tiles(phi, spans).sums(kernels().own_unaries, (phi, row, labels), 2)
 
 
 def extrapolate(y: Tensor, previous: Tensor, spans: Spans) -> Tensor:

@@ -11,21 +11,19 @@ import torch
 
 from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
-from densecrf.problem_base import Moves
 from densecrf.torch.item_steps import (
     compress,
-    energies,
     extents,
     extrapolate,
     raised_argmax,
     undecided,
 )
+from densecrf.torch.joint_labellings import JointLabellings
 from densecrf.torch.lattice_batch import side_by_side
 from densecrf.torch.lockstep import Lockstep
-from densecrf.torch.pixelwise import descend, icm_moves, mean_field_update
+from densecrf.torch.pixelwise import descend, mean_field_update
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.spans import Spans
-from densecrf.torch.triton.double_filter import DoubleFilter
 from densecrf.torch.triton.plans import Plans
 from densecrf.torch.triton.repeated_filter import RepeatedFilter
 from densecrf.torch.triton.units import Wanted
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from densecrf.filters.base import Levels
+    from densecrf.problem_base import Moves
 
 __all__ = ["Joint", "JointItem", "can_join"]
 
@@ -127,8 +126,12 @@ class JointItem(TorchProblem):
         return energy
 
     def estimates(self, labellings: Sequence[Tensor]) -> list[float]:
-        """Return the labellings' estimates, each made together with other items'."""
-        return [self.estimate(labels) for labels in labellings]
+        """Return the labellings' energies in single precision, all by one filter call."""
+        if not self.potts:
+            return super().estimates(labellings)
+        self.calls.plain += len(labellings)
+        found: list[float] = self._ask("estimates", self._joint.estimates, labellings)
+        return found
 
     def compare(self, y: Tensor, labels: Tensor, others: Tensor | None) -> tuple[Any, bool]:
         """Return `undecided` of `y`, and whether two labellings agree."""
@@ -160,7 +163,7 @@ class JointItem(TorchProblem):
         return self._ask(("fetch", array.dtype), self._joint.fetch, array)
 
 
-class Joint:
+class Joint(JointLabellings):
     """The problems side by side: pixels, vertices and entries one item after the other.
 
     Parameters
@@ -180,6 +183,9 @@ class Joint:
         self._unary = torch.cat([each.unary for each in problems], 1)
         self._spans: dict[tuple[int, ...], Spans] = {}
         self._occurring: dict[int, list[int]] = {}
+        mass = self._double.apply(torch.ones_like(self._unary[:1], dtype=torch.float64))[0]
+        for each, own in zip(problems, self._parts(range(len(problems)), mass), strict=True):
+            vars(each.pairwise)["mass_double"] = own
 
     def run(self, solve: Callable[[Any], Any]) -> list[Any]:
         """Return ``solve(problem)`` of each problem, all advancing together."""
@@ -189,25 +195,6 @@ class Joint:
     @cached_property
     def _lipschitz(self) -> Tensor:
         return torch.cat([each.lipschitz for each in self.items])
-
-    @cached_property
-    def _diagonal(self) -> Tensor:
-        return torch.cat([each.diagonal for each in self.items])
-
-    @cached_property
-    def _double(self) -> DoubleFilter:
-        """K in double precision, over the lattices that are stored."""
-        by_item = [each.pairwise.double_terms for each in self.items]
-        terms = []
-        for parts in zip(*by_item, strict=True):
-            weights, g, lattices = zip(*parts, strict=True)
-            terms.append((weights[0], torch.cat(g), side_by_side(lattices)))
-        return DoubleFilter(terms)
-
-    @cached_property
-    def _mass_double(self) -> Tensor:
-        ones = torch.ones_like(self._unary[:1], dtype=torch.float64)
-        return self._double.apply(ones)[0]
 
     @cached_property
     def _totals(self) -> Tensor:
@@ -272,68 +259,6 @@ class Joint:
         """Add to totals."""
         torch._foreach_add_([total for total, _ in asked], [y for _, y in asked])
         return [None] * len(runs)
-
-    def moves(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
-        """Return the ICM moves of every pixel in the Potts model."""
-
-        def step(left: list[int], labels: Tensor, wanted: list[Wanted], row: Tensor) -> list[Any]:
-            received = self._filter.presence(labels, wanted, torch.empty_like(self._unary))
-            given = (self._unary, received, self._diagonal, row, labels)
-            spans = self._spans_of(left)
-            best, gain, sums = icm_moves(*given, spans=spans, plans=self._plans)
-            parts = (self._parts(left, best), self._parts(left, gain), sums.tolist())
-            return [(own, gained, *line) for own, gained, line in zip(*parts, strict=True)]
-
-        found = self._of_occurring(runs, asked, step)
-        return [
-            Moves(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
-            for best, gain, unary, agreeing, mass, movers, _ in found
-        ]
-
-    def energies(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
-        """Return energies in the Potts model, in double precision."""
-
-        def step(left: list[int], labels: Tensor, wanted: list[Wanted], row: Tensor) -> list[Any]:
-            out = torch.empty_like(self._unary, dtype=torch.float64)
-            received = self._double.presence(labels, wanted, out)
-            given = (self._unary, received, self._mass_double, row, labels)
-            sums: list[Any] = energies(*given, self._spans_of(left)).tolist()
-            return sums
-
-        return [unary + 0.5 * pairs for unary, pairs, _ in self._of_occurring(runs, asked, step)]
-
-    def _of_occurring(
-        self, runs: Sequence[int], asked: Sequence[Any], step: Callable[..., list[Any]]
-    ) -> list[Any]:
-        """Return what `step` finds with the labels that occur in each labelling.
-
-        They rarely change: those of the last time are taken on trust, which the last number of a
-        finding checks, since looking first would wait for the device.
-        """
-        labels = self._joined(runs, [each for (each,) in asked])
-        found: dict[int, Any] = {}
-        left = list(runs)
-        while left:
-            for run in left:
-                if run not in self._occurring:
-                    self._occurring[run] = self._find_occurring(run, labels)
-            wanted = [Wanted(run, self._occurring[run]) for run in left]
-            row = np.full((len(left), len(self._unary)), -1, np.int32)
-            for line, (_, names, _) in zip(row, wanted, strict=True):
-                line[names] = names
-            there = torch.from_numpy(row).to(labels.device, non_blocking=True)
-            for run, line in zip(left, step(left, labels, wanted, there), strict=True):
-                if line[-1]:
-                    del self._occurring[run]
-                else:
-                    found[run] = line
-            left = [run for run in left if run not in found]
-        return [found[run] for run in runs]
-
-    def _find_occurring(self, run: int, labels: Tensor) -> list[int]:
-        first, count = self._runs[run]
-        own = torch.bincount(labels[first : first + count], minlength=len(self._unary))
-        return np.flatnonzero(own.cpu().numpy()).tolist()  # type: ignore[no-any-return]
 
     def fetch(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
         """Return tensors as NumPy's arrays, all in one copy from the device."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from densecrf.cached import cached_property
 from densecrf.problem_base import Moves, ProblemBase
-from densecrf.torch.item_steps import energies, undecided
+from densecrf.torch.item_steps import own_unaries, undecided
 from densecrf.torch.pixelwise import icm_moves
-from densecrf.torch.spans import whole
+from densecrf.torch.spans import Spans, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +32,6 @@ class LabellingSteps(ProblemBase):
     _plans: Plans
     #: The labels that occurred last, and for each label itself, or -1 where it did not.
     _occurring: Any
-    #: The labelling that was estimated to be the best, and the moves from it.
-    _estimated: Any
 
     @property
     def _triton(self) -> bool:
@@ -42,51 +42,45 @@ class LabellingSteps(ProblemBase):
         if not (self.potts and self._triton):
             return super().energy(labels)
         self.calls.plain += 1
-        energy: float = self._of_occurring(self._potts_energy, labels)
-        return energy
-
-    def _potts_energy(self, labels: Tensor) -> float | None:
-        """Return the energy in the Potts model; None if some label was not filtered."""
-        names, row = self._occurring
-        received = self.pairwise.presence_double(labels, names)
-        given = (self.unary, received, self.mass_double, row, labels)
-        unary, pairs, missing = energies(*given, whole(self.n, labels.device))[0].tolist()
-        return None if missing else unary + 0.5 * pairs
+        return self._potts_energies(labels.unsqueeze(0), double=True)[0]
 
     def estimate(self, labels: Tensor) -> float:
         """Return the energy in single precision, by one filter call of all kernels."""
-        return self.icm_moves(labels).energy
+        return self.estimates([labels])[0]
 
     def estimates(self, labellings: Sequence[Tensor]) -> list[float]:
-        """Return the labellings' estimates, which wait for the device once.
-
-        The moves from the best of them are kept for the next call of `icm_moves`.
-        """
-        if self._occurring is None or not (self.potts and self._triton):
-            return super().estimates(labellings)
+        """Return the labellings' energies in single precision, all by one filter call."""
+        if not (self.potts and self._triton):
+            return [self.icm_moves(labels).energy for labels in labellings]
         self.calls.plain += len(labellings)
-        launched = [self._launch_moves(labels) for labels in labellings]
-        lines = torch.stack([sums for _, _, sums in launched]).tolist()
-        found = [
-            _moves(best, gain, line) for (best, gain, _), line in zip(launched, lines, strict=True)
-        ]
-        moves = [
-            self.icm_moves(labels) if own is None else own
-            for labels, own in zip(labellings, found, strict=True)
-        ]
-        least = min(range(len(moves)), key=lambda place: moves[place].energy)
-        self._estimated = labellings[least], moves[least]
-        return [each.energy for each in moves]
+        return self._potts_energies(torch.stack(list(labellings)), double=False)
+
+    def _potts_energies(self, labels: Tensor, *, double: bool) -> list[float]:
+        """Return the energies of labellings (planes, n) in the Potts model."""
+        energies: list[float] = self._of_occurring(partial(self._weigh, double=double), labels)
+        return energies
+
+    def _weigh(self, labels: Tensor, *, double: bool) -> list[float] | None:
+        """Return `_potts_energies`; None if some label was not filtered."""
+        names, row = self._occurring
+        count = len(labels)
+        planes = [(float(plane), 0.0) for plane in range(count)]
+        spans = Spans.of([(0, self.n)] * count, labels.device, planes)
+        own = own_unaries(self.unary, row.expand(count, -1).contiguous(), labels, spans)
+        sums, owners = self.pairwise.overlaps(labels, names, double=double)
+        found = potts_energies(own, sums, owners, [self._pairs_in_all] * count)
+        return None if None in found else found
+
+    @cached_property
+    def _pairs_in_all(self) -> float:
+        """The sum of all of K, in double precision."""
+        return float(self.mass_double.sum())
 
     def icm_moves(self, labels: Tensor) -> Moves:
         """Return the ICM move of every pixel, with one filter call.
 
         See `densecrf.problem.Problem.icm_moves`.
         """
-        if self._estimated is not None and self._estimated[0] is labels:
-            kept: Moves = self._estimated[1]
-            self._estimated = None
-            return kept
         self.calls.plain += 1
         if self.compatibility is not None:
             return self._any_moves(labels)
@@ -108,17 +102,15 @@ class LabellingSteps(ProblemBase):
 
     def _potts_moves(self, labels: Tensor) -> Moves | None:
         """Return the moves in the Potts model; None if some label was not filtered."""
-        best, gain, sums = self._launch_moves(labels)
-        return _moves(best, gain, sums.tolist())
-
-    def _launch_moves(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the moves' labels, gains and sums (5,), which are still on the device."""
         names, row = self._occurring
         received = self._presence(labels, names)
         best, gain, sums = icm_moves(
             self.unary, received, self.diagonal, row, labels, plans=self._plans
         )
-        return best, gain, sums[0].clone()  # a plan writes to the same sums again
+        unary, agreeing, mass, movers, missing = sums[0].tolist()
+        if missing:
+            return None
+        return Moves(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
 
     def _presence(self, labels: Tensor, names: list[int]) -> Tensor:
         """Filter the indicators of the labels named; the other labels' planes are meaningless."""
@@ -133,7 +125,7 @@ class LabellingSteps(ProblemBase):
 
     def _find_occurring(self, labels: Tensor) -> tuple[list[int], Tensor]:
         """Return the labels that occur, and for each label itself, or -1 where it does not."""
-        counts = torch.bincount(labels, minlength=self.n_labels).tolist()
+        counts = torch.bincount(labels.view(-1), minlength=self.n_labels).tolist()
         names = [label for label in range(self.n_labels) if counts[label] > 0]
         row = [label if counts[label] > 0 else -1 for label in range(self.n_labels)]
         return names, torch.tensor([row], dtype=torch.int32, device=labels.device)
@@ -173,9 +165,27 @@ class LabellingSteps(ProblemBase):
         return undecided(y.contiguous(), whole(self.n, y.device))[0].cpu().numpy()
 
 
-def _moves(best: Tensor, gain: Tensor, sums: Sequence[float]) -> Moves | None:
-    """Return the moves of some sums; None if some label was not filtered."""
-    unary, agreeing, mass, movers, missing = sums
-    if missing:
-        return None
-    return Moves(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
+def potts_energies(
+    own: Tensor, sums: Tensor, owners: Sequence[int], pairs: Sequence[float]
+) -> list[Any]:
+    """Return energies, None where some label had no row; waits for the device once.
+
+    Parameters
+    ----------
+    own : Tensor
+        Of `densecrf.torch.item_steps.own_unaries`.
+    sums, owners
+        Masses of agreeing pairs, and whose they are.
+    pairs : sequence of float
+        The sum of K of each.
+    """
+    flat = torch.cat([own.view(-1), sums]).tolist()
+    count = len(own)
+    agreeing = [0.0] * count
+    for place, mass in zip(owners, flat[2 * count :], strict=True):
+        agreeing[place] += mass
+    unary, missing = flat[: 2 * count : 2], flat[1 : 2 * count : 2]
+    return [
+        None if lost else own + 0.5 * (mass - same)
+        for own, lost, mass, same in zip(unary, missing, pairs, agreeing, strict=True)
+    ]

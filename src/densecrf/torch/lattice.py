@@ -155,6 +155,17 @@ class Lattice:
         """What belongs to each item that is filtered by itself: here all in one."""
         return (Span(0, self.n, 0, self.vertices, 0, len(self.topology.segment_vertex)),)
 
+    @property
+    def shares(self) -> Sequence[tuple[int, float]]:
+        """Vertices, and the factor that those of what they give receive in the slice."""
+        return ((self.vertices, self.scale),)
+
+    @cached_property
+    def vertex_weight(self) -> Tensor:
+        """The factors of the vertices, (vertices,)."""
+        parts = [torch.full((count,), share, device=self.device) for count, share in self.shares]
+        return torch.cat(parts)
+
     @cached_property
     def mass(self) -> Tensor:
         """Row sums m_a = Σ_b k_ab, (n,)."""

@@ -21,6 +21,12 @@ class LatticeBatch(Lattice):
 
     own_spans: tuple[Span, ...] = ()
     own_scale: float = 1.0
+    own_shares: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def shares(self) -> Sequence[tuple[int, float]]:
+        """Each lattice's."""
+        return self.own_shares
 
     @property
     def scale(self) -> float:
@@ -82,4 +88,6 @@ def side_by_side(lattices: Sequence[Lattice]) -> LatticeBatch:
     weights = torch.cat([each.corner_weight for each in lattices])
     entry_weight = aligned([each.entry_weight for each in lattices])
     settings = (len(lattices), first.order, first.workspace, first.triton)
-    return LatticeBatch(topology, weights, entry_weight, *settings, tuple(spans), first.scale)
+    shares = tuple(share for each in lattices for share in each.shares)
+    items = (tuple(spans), first.scale, shares)
+    return LatticeBatch(topology, weights, entry_weight, *settings, *items)

@@ -30,6 +30,13 @@ BLOCK = 256
 class MergedLattice(Lattice):
     """A sum of lattices; `merge` makes it. Its scales are in the corners' weights."""
 
+    own_shares: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def shares(self) -> Sequence[tuple[int, float]]:
+        """Each lattice's."""
+        return self.own_shares
+
     @property
     def scale(self) -> float:
         """One: each lattice has its own."""
@@ -61,7 +68,10 @@ def merge(
     engine = _merge_by_triton if first.triton else _merge_by_torch
     topology, corner_weight, entry_weight, g = engine(lattices, factors, normalized)
     settings = (first.items, first.order, first.workspace, first.triton)
-    return MergedLattice(topology, corner_weight, entry_weight, *settings), g
+    shares = [
+        (each.vertices, factor * each.scale) for each, factor in zip(lattices, factors, strict=True)
+    ]
+    return MergedLattice(topology, corner_weight, entry_weight, *settings, tuple(shares)), g
 
 
 Parts = tuple[Topology, "Tensor", "Tensor", "list[Tensor]"]

@@ -326,6 +326,8 @@ class DenseCRF(Parameters):
         for step in mean_field(problem, y, iterations=most - 1, tolerance=tolerance):
             y = step.y
         # The last update in logarithms, which keep what a probability would round to zero.
+        if isinstance(problem, TorchProblem):
+            return problem.log_response(y)
         return torch.log_softmax(torch.as_tensor(-problem.unary - problem.messages(y)), 0)
 
     def extra_repr(self) -> str:

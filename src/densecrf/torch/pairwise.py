@@ -3,7 +3,7 @@ r"""The matrix K of pairwise weights on torch tensors: :math:`K = \sum_c w_c \ti
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -303,14 +303,18 @@ class Pairwise:
             out += weight * (g * lattice.apply(g * values))
         return out
 
-    def presence_double(self, labels: Tensor, names: Sequence[int]) -> Tensor:
-        """Filter the indicators of some labels, by Triton; other planes are meaningless."""
+    def overlaps(self, labels: Tensor, names: Sequence[int], *, double: bool) -> Any:
+        """Return masses of agreeing pairs of labellings (planes, n), by Triton.
+
+        See `densecrf.torch.triton.repeated_filter.RepeatedFilter.overlaps`.
+        """
         from densecrf.torch.triton.units import Wanted
 
         check_deadline()
-        assert self._double_filter is not None
-        out = torch.empty_like(self._like, dtype=torch.float64)
-        return self._double_filter.presence(labels, [Wanted(0, names)], out)
+        engine = self._double_filter if double else self.repeated
+        assert engine is not None
+        wanted = [Wanted(0, names, plane=plane) for plane in range(len(labels))]
+        return engine.overlaps(labels, wanted)
 
     def ordered_double(self, u: Tensor, levels: Levels) -> Tensor:
         r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` for each row of potentials."""

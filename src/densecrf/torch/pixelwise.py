@@ -91,7 +91,7 @@ def mean_field_update(
     def work() -> None:
         tiles.launch(kernels().mean_field, (phi, received, y, own, out, tiles.table))
 
-    _run(plans, "mean field", (received, y, own, out, tiles.table), work)
+    _run(plans, ("mean field", tiles.blocks), (received, y, own, out, tiles.table), work)
     return out
 
 
@@ -159,7 +159,7 @@ def descend(
     def work() -> Tensor:
         return tiles.sums(kernels().descend, (v, phi, r, previous, step, lipschitz, y), 3)
 
-    return y, _run(plans, "descend", (v, r, previous, step, y, tiles.table), work)
+    return y, _run(plans, ("descend", tiles.blocks), (v, r, previous, step, y, tiles.table), work)
 
 
 def icm_moves(
@@ -220,7 +220,7 @@ def icm_moves(
         return tiles.sums(kernels().alternatives, tensors, 5)
 
     tensors = (received, row, labels, best, gain, tiles.table)
-    return best, gain, _run(plans, "icm moves", tensors, work)
+    return best, gain, _run(plans, ("icm moves", tiles.blocks), tensors, work)
 
 
 def balanced(values: Tensor, mass: Tensor, total: Tensor) -> Tensor:
@@ -290,16 +290,16 @@ class Tiles:
         self._shape, self._warps = tile_constants(labels)
         self.table, self._items, pixels = whole(n, values.device) if spans is None else spans
         self._sizes = (n, labels)
-        self._blocks = -(-pixels // self._shape["BLOCK"])
+        self.blocks = -(-pixels // self._shape["BLOCK"])
 
     def launch(self, kernel: Any, tensors: Sequence[Tensor], *numbers: float) -> None:
         """Launch a kernel whose arguments are `tensors`, the sizes, and `numbers`."""
         arguments = (*tensors, *self._sizes, *numbers)
-        launch(kernel, (self._blocks, self._items), arguments, self._shape, self._warps)
+        launch(kernel, (self.blocks, self._items), arguments, self._shape, self._warps)
 
     def sums(self, kernel: Any, tensors: Sequence[Tensor], columns: int, *numbers: float) -> Tensor:
         """Launch a kernel that also takes room for its tiles' sums; return them per item."""
-        shape, device = (self._items, self._blocks, columns), self.table.device
+        shape, device = (self._items, self.blocks, columns), self.table.device
         parts = torch.empty(shape, dtype=torch.float64, device=device)
         self.launch(kernel, (*tensors, parts, self.table), *numbers)
         out = torch.empty(self._items, columns, dtype=torch.float64, device=device)

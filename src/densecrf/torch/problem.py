@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from densecrf.problem_base import Calls, Moves
-from densecrf.torch.autograd import projected
+from densecrf.torch.autograd import projected, updated
 from densecrf.torch.item_steps import compress, extents, raised_argmax
 from densecrf.torch.labellings import LabellingSteps
 from densecrf.torch.pixelwise import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchProblem"]
 
-WIDENED = 8  # labels whose potentials are in double precision at once
+WIDENED, AT_ONCE = 32, 1 << 26  # labels, and numbers, that are in double precision at once
 
 
 class TorchProblem(LabellingSteps):
@@ -83,10 +83,11 @@ class TorchProblem(LabellingSteps):
             crf,
         )
         self.n_labels, self.n = int(unary.shape[0]), int(unary.shape[1])
+        self.labels_at_once = max(1, min(WIDENED, AT_ONCE // self.n))
         self.calls = Calls()
         self._plans = Plans()
         self._indices: dict[tuple[int, ...], Tensor] = {}
-        self._occurring = self._estimated = None
+        self._occurring = None
         self._where = {"device": unary.device}
         self._use_tree(tree)
 
@@ -180,8 +181,8 @@ class TorchProblem(LabellingSteps):
     ) -> Tensor:
         varied = np.flatnonzero(extents[:, 0] < extents[:, 1]).tolist()
         out = self.zeros_like(self.mass_double, len(nodes))
-        for first in range(0, len(varied) if levels.scale else 0, WIDENED):  # else r = 0
-            rows = self._index(varied[first : first + WIDENED])
+        for first in range(0, len(varied) if levels.scale else 0, self.labels_at_once):  # else 0
+            rows = self._index(varied[first : first + self.labels_at_once])
             u = nodes[rows].double()
             if offsets is not None:
                 u += offsets[rows]
@@ -237,12 +238,21 @@ class TorchProblem(LabellingSteps):
 
     def response(self, y: Tensor, *, self_term: bool = False) -> Tensor:
         """Return mean field's update of `y`; see `densecrf.problem.Problem.response`."""
-        if self.compatibility is None and not torch.is_grad_enabled():
+        if self.compatibility is None:
             # The softmax does not see what all labels receive alike.
             own = torch.zeros_like(self.diagonal) if self_term else self.diagonal
+            if torch.is_grad_enabled():
+                return updated(self.unary, self.apply(y), y, own)
             return mean_field_update(self.unary, self.apply(y), y, own, plans=self._plans)
         messages = self.costs(self.apply(y)) if self_term else self.messages(y)
         return torch.softmax(-self.unary - messages, 0)
+
+    def log_response(self, y: Tensor) -> Tensor:
+        """Return the logarithms of mean field's update, also of what rounds to zero."""
+        if self.compatibility is None:
+            received = self.apply(y) - self.unary
+            return torch.log_softmax(torch.addcmul(received, self.diagonal, y, value=-1), 0)
+        return torch.log_softmax(-self.unary - self.messages(y), 0)
 
     def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
         """Return `y` + `share` · (`y` - `previous`)."""

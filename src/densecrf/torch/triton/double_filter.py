@@ -12,6 +12,11 @@ n - 1 (zeros that fill up a tile are added without rounding), a product is at mo
 multiply-add is one fewer. The blur makes two roundings an axis and one for the mean, as counted
 there; a slice d + 2, the three taps of the order four, the kernels' sum and the factors' product
 (itself rounded twice) one each: together far fewer than n + 512.
+
+An overlap multiplies two such sums, of half the blurs each, and adds up the products in trees. Its
+splats are of segments of 128 entries, eight of which are added at a time: the depth of a sum of n
+entries is below n / 1024 + 64, so that both factors and their sum, too, go through fewer than
+n + 512 roundings.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import torch
 
 from densecrf.torch.lattice import on_device
 from densecrf.torch.triton import filter as engine
+from densecrf.torch.triton.repeated_filter import RepeatedFilter
 from densecrf.torch.triton.units import Wanted, in_groups
 
 if TYPE_CHECKING:
@@ -43,9 +49,13 @@ class DoubleFilter:
 
     def __init__(self, terms: Sequence[tuple[float, Tensor, Lattice]]) -> None:
         self._terms = [
-            (lattice, engine.Scales(g, g.double() * (weight * lattice.scale)))
+            (
+                lattice,
+                engine.Scales(g, g.double() * (weight * lattice.scale), weight * lattice.scale),
+            )
             for weight, g, lattice in terms
         ]
+        self._repeated = [RepeatedFilter(lattice, scales) for lattice, scales in self._terms]
 
     def apply(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
@@ -58,16 +68,15 @@ class DoubleFilter:
         """
         return self._filter(t, ramps, mass)
 
-    def presence(self, labels: Tensor, wanted: Sequence[Wanted], out: Tensor) -> Tensor:
-        """Filter the indicators of the labels that are wanted into the planes `out`."""
+    def overlaps(self, labels: Tensor, wanted: Sequence[Wanted]) -> tuple[Tensor, list[int]]:
+        """Return masses of agreeing pairs; see `RepeatedFilter.overlaps`."""
+        found, owners = [], []
         with on_device(labels.device):
-            for c, (lattice, scales) in enumerate(self._terms):
-                for units in in_groups(lattice, wanted, 0, size=8):
-                    rows = engine.indicator_rows(labels, units, engine.empty_rows(units, out))
-                    blurred = engine.blur_rows(lattice, rows, units, 0, scales)
-                    given = (lattice, blurred, rows, units, 0, out, out)
-                    engine.slice_rows(*given, add=c > 0, scales=scales)
-        return out
+            for each, (_, scales) in zip(self._repeated, self._terms, strict=True):
+                sums, own = each.overlaps(labels, wanted)
+                found.append(sums * scales.factor)
+                owners += own
+        return torch.cat(found), owners
 
     def _filter(self, values: Tensor, ramps: int, mass: Tensor | None) -> Tensor:
         values = values.contiguous()

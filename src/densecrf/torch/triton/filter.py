@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from densecrf.torch.pixelwise import ADD_UP
 from densecrf.torch.topology import SEGMENT
 from densecrf.torch.triton import filter_kernels as kernels
-from densecrf.torch.triton import plane_kernels
+from densecrf.torch.triton import pixelwise_kernels, plane_kernels
 from densecrf.torch.triton.launch import launch
 from densecrf.torch.triton.units import Units, Wanted, in_groups, split_ramps, width
 
@@ -31,17 +32,23 @@ class Shapes:
 
 SHAPES = Shapes()
 SHORT = 8  # channels of a short row
+OCTET = 8  # labels that lie along a tile of the splat; others are further tiles
 CORNERS = (3, 9)  # that a slice reads at once: the least that is enough, else the most
 SUMMED = 4096  # pixels of a block of row sums
 SUMS = 64  # that a balance adds at once
+OVERLAP_SLOTS, OVERLAPPED = 4, 1024  # arrays of vertex rows of an overlap; numbers of a tile
 JOIN = {"SEGMENT": SEGMENT, "TILE": 8, "BLOCK": 64}
 
 
 class Scales(NamedTuple):
-    """Factors of the pixels, (n,): of what they give, in float32, and of what they receive."""
+    """Factors of the pixels, (n,): of what they give, in float32, and of what they receive.
+
+    The latter are the former times `factor`.
+    """
 
     g: Tensor
     read: Tensor
+    factor: float
 
 
 class Blurred(NamedTuple):
@@ -96,14 +103,6 @@ def to_rows(
     return rows
 
 
-def indicator_rows(labels: Tensor, units: Units, rows: Tensor) -> Tensor:
-    """Write the indicators of the units' labels into rows of pixels."""
-    constants = row_constants(units.lanes)
-    grid = (-(-units.pixels // constants["BLOCK"]), units.count)
-    launch(plane_kernels.indicator_rows, grid, (labels, rows, units.table), constants)
-    return rows
-
-
 def row_constants(lanes: int) -> dict[str, int]:
     """Return the constants of the kernels that make rows of pixels."""
     return {"LANES": lanes, "BLOCK": 2048 // lanes}
@@ -117,17 +116,83 @@ def blur_rows(
     scales: Scales | None = None,
     work: Tensor | None = None,
 ) -> Blurred:
-    """Splat rows of pixels onto the vertices and blur."""
+    """Splat rows of pixels, or indicators of labels (…, n), onto the vertices and blur."""
     if work is None:
-        work = empty_work(lattice, rows, units, ramps)
+        work = empty_work(lattice.slots, units, ramps, rows)
     _splat(lattice, rows, units, ramps, work, scales)
     return Blurred(work, _blur(lattice, units, work))
 
 
-def empty_work(lattice: Lattice, rows: Tensor, units: Units, ramps: int) -> Tensor:
-    """Return the workspace of `blur_rows`."""
-    shape = (lattice.slots, units.work, width(units.lanes, ramps))
-    return torch.empty(shape, dtype=rows.dtype, device=rows.device)
+def empty_work(slots: int, units: Units, ramps: int, like: Tensor) -> Tensor:
+    """Return the workspace of `blur_rows`, in the precision of `like`."""
+    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    shape = (slots, units.work, width(units.labels, units.lanes, ramps))
+    return torch.empty(shape, dtype=dtype, device=like.device)
+
+
+def overlaps(
+    lattice: Lattice,
+    labels: Tensor,
+    units: Units,
+    work: Tensor,
+    parts: Tensor,
+    sums: Tensor,
+    scales: Scales | None = None,
+) -> None:
+    r"""Write the units' masses of agreeing pairs, Σ_i 1_i' K 1_i with the labels' indicators.
+
+    K is S' B S with splat S and blur B, the product of the axes' symmetric blurs: both of its
+    halves are applied to S 1_i, and the inner product of the two is the form's value. Nothing is
+    read at the pixels. With `scales`, their factor is left out.
+
+    Parameters
+    ----------
+    lattice : Lattice
+        The lattice.
+    labels : Tensor
+        (planes, n) int64.
+    units : Units
+        Planes and labels.
+    work, parts : Tensor
+        Scratch memory, `OVERLAP_SLOTS` of it: see `empty_work`, and `empty_overlaps`.
+    sums : Tensor
+        (units,) float64, what is written.
+    scales : Scales, optional
+        Factors of the pixels.
+    """
+    _splat(lattice, labels, units, 0, work, scales)
+    left, right = _blur_halves(lattice, units, work)
+    constants, tiles, blocks = _overlap_tiles(units, work.shape[2])
+    weighted = scales is None
+    weight = lattice.vertex_weight if weighted else work
+    sizes = (work.shape[1], work.shape[2] // 4, blocks, left, right)
+    launch(
+        kernels.overlap,
+        tiles,
+        (work, weight, parts, units.table, *sizes),
+        {"WEIGHTED": weighted, **constants},
+    )
+    count = blocks * tiles[0]
+    launch(pixelwise_kernels.add_up, (units.count,), (parts, sums, count, 1), ADD_UP)
+
+
+def empty_overlaps(units: Units, work: Tensor) -> Tensor:
+    """Return the scratch memory of `overlaps`."""
+    _, (tiles, rows), _ = _overlap_tiles(units, work.shape[2])
+    return torch.empty(rows * tiles, dtype=torch.float64, device=work.device)
+
+
+def _overlap_tiles(units: Units, channels: int) -> tuple[dict[str, int], tuple[int, int], int]:
+    """Return constants, grid and blocks of channels of an overlap."""
+    constants = overlap_constants(short=channels <= SHORT)
+    blocks = -(-channels // constants["BLOCK"])
+    return constants, (-(-units.vertices // constants["ROWS"]), units.count * blocks), blocks
+
+
+def overlap_constants(*, short: bool) -> dict[str, int]:
+    """Return the constants of the overlaps."""
+    block = SHORT if short else SHAPES.blur[1]
+    return {"ROWS": OVERLAPPED // block, "BLOCK": block}
 
 
 def slice_rows(
@@ -154,15 +219,17 @@ def slice_rows(
     constants = slice_constants(units.lanes, CORNERS[corners > CORNERS[0]], **kind)
     read = lattice.corner_weight if scales is None else scales.read
     _, slot_rows, channels = blurred.work.shape
-    run, runs = split_ramps(ramps)
     first_row = blurred.slot * slot_rows
-    sizes = (channels // 4, run * runs, corners, first_row)
+    sizes = (channels // 4, ramps, corners, first_row)
     factors = (factor * lattice.scale, factor if mass_factor is None else mass_factor)
     tensors = (lattice.topology.corner, lattice.corner_weight, read, mass, out, units.table)
     launch(
         plane_kernels.slice_rows,
         (-(-units.pixels // constants["BLOCK"]), units.count),
-        (blurred.work, rows, *tensors, *sizes, out.stride(0), *factors, int(add), 1),
+        (
+            *(blurred.work, rows if ramps else blurred.work, *tensors, *sizes),
+            *(out.stride(0), *factors, int(add), 1),
+        ),
         constants,
         SHAPES.slice[1],
     )
@@ -225,9 +292,15 @@ def _splat(
     begin, segments = topology.row_begin, topology.segment_vertex
     launch(
         kernels.splat,
-        (units.vertices + units.segments, units.count, runs),
+        (units.segments, units.count, runs),
         (rows, topology.entry_pixel, weight, g, begin, segments, work, units.table, quads, 1),
-        splat_constants(units.lanes, run, rows.dtype, scaled=scales is not None),
+        splat_constants(
+            units.lanes,
+            run,
+            work.dtype,
+            scaled=scales is not None,
+            labelled=not rows.is_floating_point(),
+        ),
         SHAPES.splat[2],
     )
     blocks = -(-4 * quads // JOIN["BLOCK"])
@@ -235,23 +308,21 @@ def _splat(
     launch(kernels.join, grid, (work, begin, segments, units.table, quads), JOIN, warps=1)
 
 
-def splat_constants(lanes: int, run: int, dtype: torch.dtype, *, scaled: bool) -> dict[str, int]:
+def splat_constants(
+    lanes: int, run: int, dtype: torch.dtype, *, scaled: bool, labelled: bool = False
+) -> dict[str, int]:
     """Return the constants of the splat of `run` ramps at once."""
     elements, most, _ = SHAPES.splat
-    tile = min(most, elements * 4 // dtype.itemsize // lanes)
-    return {"RAMPS": run, "SEGMENT": SEGMENT, "SCALED": scaled, "TILE": tile, "LANES": lanes}
+    tile = min(most, elements * 4 // dtype.itemsize // min(lanes, OCTET))
+    kind = {"RAMPS": run, "SEGMENT": SEGMENT, "SCALED": scaled, "LABELLED": labelled}
+    return {**kind, "TILE": tile, "LANES": lanes}
 
 
 def _blur(lattice: Lattice, units: Units, work: Tensor) -> int:
     """Blur slot 0 of the workspace along all axes; returns the slot of the result."""
     last = lattice.topology.dimension
-    quads = work.shape[2] // 4
-    constants, warps = blur_constants(short=4 * quads <= SHORT), SHAPES.blur[2]
-    blocks = -(-4 * quads // constants["BLOCK"])
-    tiles = (-(-units.vertices // constants["ROWS"]), units.count * blocks)
+    tiles, common, constants, warps = _blur_tiles(lattice, units, work)
     grid = (*tiles, 1 if lattice.order == "forward" else 2)
-    sizes = (lattice.vertices, work.shape[1], quads, blocks)
-    common = (work, lattice.topology.neighbour, units.table, *sizes)
     if lattice.order == "forward":
         for axis in range(last + 1):
             step = (axis % 2, 1 - axis % 2, axis)
@@ -269,6 +340,34 @@ def _blur(lattice: Lattice, units: Units, work: Tensor) -> int:
     ends = (sources[0], last, sources[1], 0, result)
     launch(kernels.blur_mean, tiles, (*common, *ends), constants, warps)
     return result
+
+
+def _blur_halves(lattice: Lattice, units: Units, work: Tensor) -> tuple[int, int]:
+    """Blur slot 0 along the first half of the axes, and from the last one back along the others.
+
+    Returns the slots of both.
+    """
+    last = lattice.topology.dimension
+    tiles, common, constants, warps = _blur_tiles(lattice, units, work)
+    half = last // 2 + 1
+    left = right = 0
+    for axis in range(half):
+        both = last - axis >= half
+        forward = (left, 1 - axis % 2, axis)
+        backward = (right, 2 + axis % 2, last - axis) if both else forward
+        launch(kernels.blur, (*tiles, 1 + both), (*common, *forward, *backward), constants, warps)
+        left, right = forward[1], backward[1] if both else right
+    return left, right
+
+
+def _blur_tiles(lattice: Lattice, units: Units, work: Tensor) -> tuple[Any, ...]:
+    """Return two axes of the grid, the first arguments, constants and warps of the blurs."""
+    quads = work.shape[2] // 4
+    constants, warps = blur_constants(short=4 * quads <= SHORT), SHAPES.blur[2]
+    blocks = -(-4 * quads // constants["BLOCK"])
+    tiles = (-(-units.vertices // constants["ROWS"]), units.count * blocks)
+    sizes = (lattice.vertices, work.shape[1], quads, blocks)
+    return tiles, (work, lattice.topology.neighbour, units.table, *sizes), constants, warps
 
 
 def blur_constants(*, short: bool) -> dict[str, int]:

@@ -19,7 +19,7 @@ which makes Triton lay a tile out with one label to a thread (the default is to 
 floats).
 """
 
-# ruff: noqa: N803, RUF005  (constants of a kernel are in capitals)
+# ruff: noqa: N803, N806, RUF005  (constants of a kernel are in capitals)
 # mypy: disable-error-code="misc, no-untyped-def, no-untyped-call, assignment, untyped-decorator"
 
 import triton
@@ -57,63 +57,82 @@ def splat(
     RAMPS: tl.constexpr,
     SEGMENT: tl.constexpr,
     SCALED: tl.constexpr,
+    LABELLED: tl.constexpr,
     TILE: tl.constexpr,
     LANES: tl.constexpr,
 ):
     """Sum the entries of each vertex: a gather over its row of entries, in a fixed order.
 
-    Long rows are cut at multiples of SEGMENT. Program v < vertices sums the head of row v; program
-    vertices + b sums what continues from an earlier segment into segment b. Row `pid` of the unit's
-    workspace takes the sum, and `join` adds the continuations to their heads. Plane 2 of the grid
-    are runs of RAMPS ramps.
+    A program sums SEGMENT entries, vertex after vertex: a program for each vertex would have too
+    little to do. Where a row begins in the segment, the vertex's row of the unit's workspace takes
+    the sum; what continues from an earlier segment goes to row vertices + segment, and `join` adds
+    the continuations to their heads. Plane 2 of the grid are runs of RAMPS ramps. LABELLED: `rows`
+    are labels, and what is summed are the indicators of the unit's.
     """
     unit = units + tl.program_id(1) * FIELDS
     pid = tl.program_id(0)
-    vertices = tl.load(unit + VERTICES)
-    if pid < vertices + tl.load(unit + SEGMENTS):
-        lane = tl.arange(0, LANES)
+    if pid < tl.load(unit + SEGMENTS):
+        OCTET: tl.constexpr = min(LANES, 8)
+        OCTETS: tl.constexpr = LANES // OCTET
+        lane = tl.arange(0, OCTET)
         ramp = tl.program_id(2) * max(RAMPS, 1)
-        segment = tl.load(unit + SEGMENT_AT) + pid - vertices
-        if pid < vertices:
-            vertex = tl.load(unit + VERTEX) + pid
-            begin = tl.load(row_begin + vertex)
-        else:
-            vertex = tl.load(segment_vertex + segment)
-            begin = segment * SEGMENT
-        head = tl.load(row_begin + vertex)
-        end = tl.minimum(tl.load(row_begin + vertex + 1), (begin // SEGMENT + 1) * SEGMENT)
-        if (pid < vertices) | (head < begin):
+        width = 4 * quads
+        vertices, first_vertex = tl.load(unit + VERTICES), tl.load(unit + VERTEX)
+        work += tl.load(unit + WORK).to(tl.int64) * width + ramp * LANES
+        first = tl.load(unit + ROW)
+        if not LABELLED:
+            first -= tl.load(unit + PIXEL)
+        segment = tl.load(unit + SEGMENT_AT) + pid
+        vertex = tl.load(segment_vertex + segment)
+        begin = segment * SEGMENT
+        stop = tl.minimum(begin + SEGMENT, tl.load(row_begin + first_vertex + vertices))
+        while begin < stop:
+            end = tl.minimum(tl.load(row_begin + vertex + 1), stop)
             acc = ()
-            for _ in tl.static_range(max(RAMPS, 1)):
-                acc = acc + (tl.zeros([LANES, TILE], rows.dtype.element_ty),)
-            # Every lane loads the entry, and its label of the pixel's row: a thread keeps to one
-            # label, so that nothing is exchanged between threads. The next entries are fetched
-            # ahead.
-            first = tl.load(unit + ROW) - tl.load(unit + PIXEL)
-            e = tl.broadcast_to(begin + tl.arange(0, TILE)[None, :] * one, [LANES, TILE])
+            for _ in tl.static_range(max(RAMPS, OCTETS)):
+                acc = acc + (tl.zeros([OCTET, TILE], work.dtype.element_ty),)
+            # Every lane loads the entry, and its labels of the pixel's row, one of each octet: a
+            # thread keeps to them, so that nothing is exchanged between threads. The next entries
+            # are fetched ahead.
+            e = tl.broadcast_to(begin + tl.arange(0, TILE)[None, :] * one, [OCTET, TILE])
             pixel = tl.load(entry_pixel + e, mask=e < end, other=0)
             weight = tl.load(entry_weight + e, mask=e < end, other=0)
             for _ in range(begin, end, TILE):
-                at = (first + pixel).to(tl.int64) * LANES + lane[:, None] * one
-                t = tl.load(rows + at, mask=e < end, other=0)
-                share = weight.to(rows.dtype.element_ty)
+                share = weight.to(work.dtype.element_ty)
                 if SCALED:
-                    share *= tl.load(g + pixel, mask=e < end, other=0).to(rows.dtype.element_ty)
+                    share *= tl.load(g + pixel, mask=e < end, other=0).to(work.dtype.element_ty)
+                live = e < end
+                new = ()
+                if LABELLED:
+                    label = tl.load(rows + (first + pixel).to(tl.int64), mask=live, other=-2)
+                    for o in tl.static_range(OCTETS):
+                        name = tl.load(unit + NAMES + o * OCTET + lane)[:, None]
+                        new = new + (acc[o] + tl.where(label == name, share, 0.0),)
+                else:
+                    at = rows + (first + pixel).to(tl.int64) * LANES + lane[:, None] * one
+                    if RAMPS == 0:
+                        for o in tl.static_range(OCTETS):
+                            here = live & (o * OCTET + lane < width)[:, None]
+                            t = tl.load(at + o * OCTET, mask=here, other=0)
+                            new = new + (acc[o] + share * t,)
+                    else:
+                        t = tl.load(at, mask=live, other=0) - ramp
+                        for h in tl.static_range(RAMPS):
+                            new = new + (acc[h] + share * tl.minimum(tl.maximum(t - h, 0.0), 1.0),)
+                acc = new
                 e += TILE
                 pixel = tl.load(entry_pixel + e, mask=e < end, other=0)
-                ahead = tl.load(entry_weight + e, mask=e < end, other=0)
-                if RAMPS == 0:
-                    acc = (acc[0] + share * t,)
-                else:
-                    t -= ramp
-                    new = ()
-                    for h in tl.static_range(RAMPS):
-                        new = new + (acc[h] + share * tl.minimum(tl.maximum(t - h, 0.0), 1.0),)
-                    acc = new
-                weight = ahead
-            to = work + (tl.load(unit + WORK) + pid).to(tl.int64) * (4 * quads) + ramp * LANES
-            for h in tl.static_range(max(RAMPS, 1)):
-                tl.store(to + h * LANES + lane, tl.sum(acc[h], axis=1))
+                weight = tl.load(entry_weight + e, mask=e < end, other=0)
+            continued = tl.load(row_begin + vertex) < begin
+            to = (
+                work
+                + tl.where(continued, vertices + pid, vertex - first_vertex).to(tl.int64) * width
+            )
+            for h in tl.static_range(max(RAMPS, OCTETS)):
+                mask = ramp * LANES + h * OCTET + lane < width
+                tl.store(to + h * OCTET + lane, tl.sum(acc[h], axis=1), mask=mask)
+            begin = end
+            vertex += 1
 
 
 @triton.jit(do_not_specialize=["quads"])
@@ -262,3 +281,42 @@ def blur_mean(
     value += _blurred(at, step, first, v, c, live, mask, all_vertices, width)
     at = work + (target * slot + row) * width
     tl.store(at + v.to(tl.int64)[:, None] * width + c, 0.5 * value, mask=mask)
+
+
+@triton.jit(do_not_specialize=["slot_rows", "quads", "blocks", "left", "right"])
+def overlap(
+    work,
+    vertex_weight,
+    parts,
+    units,
+    slot_rows,
+    quads,
+    blocks,
+    left,
+    right,
+    WEIGHTED: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum the products of two slots over a tile of a unit's rows, in float64.
+
+    WEIGHTED: times the vertices' weights. Plane 1 of the grid as for `blur`.
+    """
+    width = 4 * quads
+    unit = units + (tl.program_id(1) // blocks) * FIELDS
+    v = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = ((tl.program_id(1) % blocks) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    live = v < tl.load(unit + VERTICES)
+    named = tl.load(unit + NAMES + c, mask=c < width, other=-1) >= 0  # what is beyond is arbitrary
+    mask = live[:, None] & named
+    row = tl.load(unit + WORK).to(tl.int64)
+    at = (row + v)[:, None] * width + c
+    slot = slot_rows.to(tl.int64) * width
+    product = tl.load(work + left * slot + at, mask=mask, other=0).to(tl.float64)
+    product *= tl.load(work + right * slot + at, mask=mask, other=0).to(tl.float64)
+    total = tl.sum(product, axis=1)
+    if WEIGHTED:
+        weight = tl.load(vertex_weight + tl.load(unit + VERTEX) + v, mask=live, other=0)
+        total *= weight.to(tl.float64)
+    to = parts + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    tl.store(to, tl.sum(total, axis=0))

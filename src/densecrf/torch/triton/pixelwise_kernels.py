@@ -295,10 +295,8 @@ def undecided(y, parts, spans, n, BLOCK: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["n", "classes"])
-def energies(
+def own_unaries(
     phi,
-    received,
-    mass,
     row,
     labels,
     parts,
@@ -308,25 +306,22 @@ def energies(
     LANES: tl.constexpr,  # noqa: ARG001 - as all kernels over tiles
     BLOCK: tl.constexpr,
 ):
-    """Sum the tile's energies (Potts) in float64: unary, pairwise, pixels that have no row.
+    """Sum the tile's unaries of the pixels' own labels, and pixels whose label has no row.
 
-    `received` is what each pixel's label receives, in double precision as `mass`, the row sums;
-    `row` as for `alternatives`.
+    The item's first number is the plane of `labels` (planes, n) that is summed; `row` as for
+    `alternatives`.
     """
     span = spans + tl.program_id(1) * SPAN
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     live = p < tl.load(span + 1)
     pixel = tl.load(span) + p
-    label = tl.load(labels + pixel, mask=live, other=0)
+    plane = _number(spans, 2).to(tl.int64)
+    label = tl.load(labels + plane * n + pixel, mask=live, other=0)
     place = tl.load(row + tl.program_id(1) * classes + label, mask=live, other=0)
     unary = tl.load(phi + label * n + pixel, mask=live, other=0).to(tl.float64)
-    there = live & (place >= 0)
-    agreeing = tl.load(received + label * n + pixel, mask=there, other=0)
-    pairs = tl.where(there, tl.load(mass + pixel, mask=live, other=0) - agreeing, 0.0)
-    to = _parts(parts, 3)
+    to = _parts(parts, 2)
     tl.store(to, tl.sum(unary, axis=0))
-    tl.store(to + 1, tl.sum(pairs, axis=0))
-    tl.store(to + 2, tl.sum(tl.where(live & (place < 0), 1.0, 0.0), axis=0).to(tl.float64))
+    tl.store(to + 1, tl.sum(tl.where(live & (place < 0), 1.0, 0.0), axis=0).to(tl.float64))
 
 
 @triton.jit(do_not_specialize=["size"])

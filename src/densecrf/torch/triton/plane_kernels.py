@@ -63,20 +63,6 @@ def to_rows(
     tl.store(rows + to, tl.trans(t), mask=live[:, None])
 
 
-@triton.jit
-def indicator_rows(labels, rows, units, LANES: tl.constexpr, BLOCK: tl.constexpr):
-    """One row per pixel: 1 for its label among the unit's, 0 for the others."""
-    unit = units + tl.program_id(1) * FIELDS
-    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    lane = tl.arange(0, LANES)
-    live = p < tl.load(unit + PIXELS)
-    name = tl.load(unit + NAMES + lane)
-    label = tl.load(labels + tl.load(unit + PIXEL) + p, mask=live, other=-2)
-    value = tl.where(label[:, None] == name[None, :], 1.0, 0.0).to(rows.dtype.element_ty)
-    to = (tl.load(unit + ROW) + p).to(tl.int64)[:, None] * LANES + lane[None, :]
-    tl.store(rows + to, value, mask=live[:, None])
-
-
 @triton.jit(do_not_specialize=["quads", "ramps", "corners", "first_row", "stride", "add", "one"])
 def slice_rows(
     values,
@@ -115,6 +101,8 @@ def slice_rows(
     near = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :] * one
     near = tl.broadcast_to(near, [LANES, BLOCK])
     live = near < count
+    if not ORDERED:
+        live &= lane < 4 * quads
     p = (first + near).to(tl.int64)
     channel = tl.broadcast_to(lane * one, [LANES, BLOCK])
     if ORDERED:

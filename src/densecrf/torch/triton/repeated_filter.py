@@ -25,10 +25,12 @@ class RepeatedFilter:
     ----------
     lattice : Lattice
         One for which Triton's kernels do the work.
+    scales : Scales, optional
+        Factors of the pixels, for overlaps in double precision.
     """
 
-    def __init__(self, lattice: Lattice) -> None:
-        self.lattice = lattice
+    def __init__(self, lattice: Lattice, scales: engine.Scales | None = None) -> None:
+        self.lattice, self._scales = lattice, scales
         self._plans = Plans()
 
     def apply(self, values: Tensor, items: Sequence[int] | None = None) -> Tensor:
@@ -89,12 +91,53 @@ class RepeatedFilter:
 
     def presence(self, labels: Tensor, wanted: Sequence[Wanted], out: Tensor) -> Tensor:
         """Filter the indicators of the labels that are wanted into the planes `out`."""
-
-        def fill(rows: Tensor, units: Units) -> None:
-            engine.indicator_rows(labels, units, rows)
-
-        self._filter("presence", wanted, 0, (labels,), fill, out)
+        self._filter("presence", [each._replace(plane=0) for each in wanted], 0, (), labels, out)
         return out
+
+    def overlaps(self, labels: Tensor, wanted: Sequence[Wanted]) -> tuple[Tensor, list[int]]:
+        """Return masses of agreeing pairs of labellings, and which of `wanted` each belongs to.
+
+        See `densecrf.torch.triton.filter.overlaps`.
+
+        Parameters
+        ----------
+        labels : Tensor
+            (planes, n) int64.
+        wanted : sequence of Wanted
+            Labels of the planes.
+
+        Returns
+        -------
+        sums : Tensor
+            (units,) float64; what is wanted is in parts, where there are many labels.
+        owners : list of int
+            Of each sum, its place in `wanted`.
+        """
+        lattice, scales = self.lattice, self._scales
+        like = lattice.entry_weight if scales is None else scales.read
+        found, owners = [], []
+        slots = engine.OVERLAP_SLOTS
+        for units in in_groups(lattice, wanted, 0, size=like.element_size(), slots=slots):
+            work = engine.empty_work(slots, units, 0, like)
+            parts = engine.empty_overlaps(units, work)
+            sums = torch.empty(units.count, dtype=torch.float64, device=labels.device)
+
+            def run(
+                units: Units = units,
+                work: Tensor = work,
+                parts: Tensor = parts,
+                sums: Tensor = sums,
+            ) -> None:
+                engine.overlaps(lattice, labels, units, work, parts, sums, scales)
+
+            sizes = (units.lanes, units.pixels, units.vertices, units.segments)
+            varying = (labels, units.table, work, parts, sums)
+            self._plans.run(("overlaps", *sizes), varying, run)
+            found.append(sums)
+            lanes = units.lanes
+        for place, each in enumerate(wanted):
+            owners += [place] * -(-len(each.names) // lanes)
+        return torch.cat(found), owners
 
     def _filter(
         self,
@@ -102,17 +145,17 @@ class RepeatedFilter:
         wanted: Sequence[Wanted],
         ramps: int,
         given: tuple[Tensor, ...],
-        fill: Callable[[Tensor, Units], None],
+        fill: Callable[[Tensor, Units], None] | Tensor,
         out: Tensor,
         factor: float = 1.0,
         totals: Tensor | None = None,
     ) -> None:
-        """Filter the rows that `fill` makes of what is given, by plans."""
+        """Filter the rows that `fill` makes of what is given, or a labelling, by plans."""
         lattice = self.lattice
         mass = lattice.mass if ramps else out
         for units in in_groups(lattice, wanted, ramps):
-            rows = engine.empty_rows(units, out)
-            work = engine.empty_work(lattice, rows, units, ramps)
+            rows = fill if isinstance(fill, torch.Tensor) else engine.empty_rows(units, out)
+            work = engine.empty_work(lattice.slots, units, ramps, out)
             varying = [*given, out, units.table, rows, work]
             if totals is not None:
                 varying.append(engine.empty_parts(units, out))
@@ -123,11 +166,12 @@ class RepeatedFilter:
                 work: Tensor = work,
                 parts: Tensor = varying[-1],
             ) -> None:
-                fill(rows, units)
+                if not isinstance(fill, torch.Tensor):
+                    fill(rows, units)
                 blurred = engine.blur_rows(lattice, rows, units, ramps, work=work)
                 engine.slice_rows(lattice, blurred, rows, units, ramps, out, mass, factor)
                 if totals is not None:
                     engine.balance(out, units, mass, totals, parts)
 
-            most = (units.pixels, units.vertices, units.segments)
-            self._plans.run((kind, ramps, factor, *most), varying, run)
+            sizes = (units.lanes, units.pixels, units.vertices, units.segments)
+            self._plans.run((kind, ramps, factor, *sizes), varying, run)

@@ -23,11 +23,15 @@ FIELDS, NAMES = 44, 12  # columns of the table, and where the labels' names begi
 
 
 class Wanted(NamedTuple):
-    """Labels of one item to be filtered, and their levels (None: plain values)."""
+    """Labels of one item to be filtered, and their levels (None: plain values).
+
+    Where their indicators are filtered, `plane` is the labelling's number among those given.
+    """
 
     item: int
     names: Sequence[int]
     levels: Levels | None = None
+    plane: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +42,11 @@ class Units:
     ----------
     table : Tensor
         (count, FIELDS) int32: first pixel and pixels, first vertex and vertices, first segment and
-        segments of the item; the unit's first row among all rows of pixels and of vertices; the
+        segments of the item; the unit's first row among all rows of pixels (where indicators are
+        filtered: the first pixel of its labelling) and of vertices; the
         item; its levels' low, scale and top as float32; the labels, -1 where there is none.
-    count, lanes : int
-        Units, and labels of each.
+    count, lanes, labels : int
+        Units, room for labels in each, and the most labels of one.
     pixels, vertices, segments : int
         The most that an item has.
     rows, work : int
@@ -51,6 +56,7 @@ class Units:
     table: Tensor
     count: int
     lanes: int
+    labels: int
     pixels: int
     vertices: int
     segments: int
@@ -72,14 +78,23 @@ def split_ramps(ramps: int) -> tuple[int, int]:
     return min(counts, key=lambda each: each[0] * each[1] + 2 * each[1])
 
 
-def width(lanes: int, ramps: int) -> int:
-    """Return the channels of a row, rounded up to whole quads."""
-    run, count = split_ramps(ramps)
-    return -(-lanes * max(1, run * count) // 4) * 4
+def width(labels: int, lanes: int, ramps: int) -> int:
+    """Return the channels of a row of so many labels, rounded up to whole quads.
+
+    Examples
+    --------
+    >>> width(21, 32, 0), width(5, 8, 9)
+    (24, 72)
+    """
+    return -(-(lanes * ramps if ramps else labels) // 4) * 4
 
 
 def in_groups(
-    lattice: Lattice, wanted: Sequence[Wanted], ramps: int, size: int = 4
+    lattice: Lattice,
+    wanted: Sequence[Wanted],
+    ramps: int,
+    size: int = 4,
+    slots: int | None = None,
 ) -> Iterator[Units]:
     """Yield the units of what is wanted, as many at once as the lattice's workspace has room for.
 
@@ -93,20 +108,27 @@ def in_groups(
         The most ramps; 0 for the plain filter.
     size : int
         Bytes of a number.
+    slots : int, optional
+        Arrays of vertex rows, if others than the lattice's.
     """
     spans = lattice.spans
+    slots = lattice.slots if slots is None else slots
     count = max(len(each.names) for each in wanted)
     sizes = LANES if ramps else PLAIN_LANES
     place = sum(lanes < count for lanes in sizes[:-1])
-    room = [lattice.slots * (span.vertices + span.segments) * size for span in spans]
+    room = [slots * (span.vertices + span.segments) * size for span in spans]
     most = max(room[each.item] for each in wanted)
-    while place > 0 and most * width(sizes[place], ramps) > lattice.workspace:
+    while (
+        place > 0
+        and most * width(min(count, sizes[place]), sizes[place], ramps) > lattice.workspace
+    ):
         place -= 1
     lanes = sizes[place]
+    channels = width(min(count, lanes), lanes, ramps)
     group: list[Wanted] = []
     used = 0
     for each in wanted:
-        own = room[each.item] * width(lanes, ramps)
+        own = room[each.item] * channels
         for first in range(0, len(each.names), lanes):
             if group and used + own > lattice.workspace:
                 yield _units(lattice, group, lanes)
@@ -123,7 +145,7 @@ _MOST_KEPT = 256  # tables of a lattice
 def _units(lattice: Lattice, group: Sequence[Wanted], lanes: int) -> Units:
     """Return the units of a group; tables are kept, since sending one takes time."""
     kept: dict[Any, Units] = vars(lattice).setdefault("_units", {})
-    key = (lanes, *((item, tuple(names), levels) for item, names, levels in group))
+    key = (lanes, *((each.item, tuple(each.names), *each[2:]) for each in group))
     if key not in kept:
         if len(kept) >= _MOST_KEPT:
             kept.clear()
@@ -136,9 +158,9 @@ def _new_units(lattice: Lattice, group: Sequence[Wanted], lanes: int) -> Units:
     numbers = table.view(np.float32)
     rows = work = 0
     pixels = vertices = segments = 1
-    for line, own, (item, names, levels) in zip(table, numbers, group, strict=True):
+    for line, own, (item, names, levels, plane) in zip(table, numbers, group, strict=True):
         span = lattice.spans[item]
-        line[:9] = (*span, rows, work, item)
+        line[:9] = (*span, rows if plane is None else plane * lattice.n, work, item)
         if levels is not None:
             own[9:NAMES] = levels.low, levels.scale, levels.ramps
         line[NAMES:] = -1
@@ -148,4 +170,5 @@ def _new_units(lattice: Lattice, group: Sequence[Wanted], lanes: int) -> Units:
         pixels, vertices = max(pixels, span.pixels), max(vertices, span.vertices)
         segments = max(segments, span.segments)
     there = torch.from_numpy(table).to(lattice.device, non_blocking=True)
-    return Units(there, len(group), lanes, pixels, vertices, segments, rows, work)
+    labels = max(len(each.names) for each in group)
+    return Units(there, len(group), lanes, labels, pixels, vertices, segments, rows, work)

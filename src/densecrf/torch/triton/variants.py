@@ -65,6 +65,8 @@ def variants(labels: Iterable[int]) -> Iterator[Variant]:
             constants, warps = engine.blur_constants(short=short), engine.SHAPES.blur[2]
             yield _variant(filters.blur, values + "ii" + "n" * 10, constants, warps)
             yield _variant(filters.blur_mean, values + "ii" + "n" * 9, constants, warps)
+            weight = {"WEIGHTED": values == "f", **engine.overlap_constants(short=short)}
+            yield _variant(filters.overlap, values * 2 + "dinnnnn", weight)
     for values in "fd":
         yield _variant(filters.join, values + "iiin", engine.JOIN, 1)
     yield from _pixelwise(labels)
@@ -100,21 +102,22 @@ def _lattices() -> Iterator[Variant]:
 
 def _filters(lanes: int) -> Iterator[Variant]:
     """Yield what filters units of so many labels."""
-    rows = engine.row_constants(lanes)
+    shape = engine.row_constants(lanes)
     levels = (1, 2) if lanes in LANES else ()
     for values, kind, offsets in (
         *(("d", 0, False), ("f", 0, False)),
         *(("f", kind, offsets) for kind in levels for offsets in (False, True)),
     ):
-        constants = {"LEVELS": kind, "OFFSETS": offsets, **rows}
+        constants = {"LEVELS": kind, "OFFSETS": offsets, **shape}
         yield _variant(planes.to_rows, values * 3 + "in", constants)
-    yield _variant(planes.indicator_rows, "lfi", rows)
-    yield _variant(planes.indicator_rows, "ldi", rows)
     for values, scaled in (("f", False), ("d", True)):
         dtype = _TYPES[values]
-        for run in (0, *RUNS) if levels else (0,):
-            constants = engine.splat_constants(lanes, run, dtype, scaled=scaled)
-            arguments = f"{values}iffii{values}inn"
+        runs = (0, *RUNS) if levels else (0,)
+        for rows, run in (*((values, run) for run in runs), ("l", 0)):
+            constants = engine.splat_constants(
+                lanes, run, dtype, scaled=scaled, labelled=rows == "l"
+            )
+            arguments = f"{rows}iffii{values}inn"
             yield _variant(filters.splat, arguments, constants, engine.SHAPES.splat[2])
         kinds = product((False, True) if levels else (False,), engine.CORNERS)
         for ordered, corners in kinds:
@@ -136,7 +139,7 @@ def _pixelwise(labels: Iterable[int]) -> Iterator[Variant]:
         yield _variant(pixels.descend, "fffffffdinn", shape, warps)
         yield _variant(pixels.alternatives, "fffillfdinn", shape, warps)
         yield _variant(pixels.raised_argmax, "flinn", shape, warps)
-        yield _variant(pixels.energies, "fddildinn", shape, warps)
+        yield _variant(pixels.own_unaries, "fildinn", shape, warps)
     block = {"BLOCK": pixelwise.ELEMENTS}
     for offsets in (False, True):
         constants = {"OFFSETS": offsets, **block}
