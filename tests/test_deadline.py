@@ -199,7 +199,7 @@ def test_one_filter_call_past_the_limit(clock, filter_calls, method, options, ki
         assert proven
 
 
-COSTS = {"apply": 1.0, "respond": 1.0, "ordered": 2.0, "ordered_double": 6.0, "apply_double": 2.0}
+COSTS = {"apply": 1.0, "step": 1.0, "ordered": 2.0, "ordered_double": 6.0, "apply_double": 2.0}
 
 
 @pytest.mark.parametrize("method", ["lp", "qp", "sg-lp", "prox-lp"])
