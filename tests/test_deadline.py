@@ -114,8 +114,9 @@ def test_on_torch_tensors_too(clock, method):
 
 
 FILTER_CALLS = {
-    Pairwise: ("apply", "respond", "ordered", "apply_double", "ordered_double", "pairs_double"),
+    Pairwise: ("apply", "ordered", "apply_double", "ordered_double", "pairs_double"),
     core().LatticeSum: ("mass", "potts_icm_moves", "quadratic_step"),
+    core().MeanField: ("step",),
     Filter: ("normalized",),
 }
 if find_spec("torch") is not None:

@@ -262,6 +262,7 @@ class Problem(ProblemBase):
             return
         own = None if self_term else self.diagonal
         updates = self.pairwise.responses(self.unary, _floats(y), own, count, self.threads)
+        del y  # which the caller may no longer need
         for _ in range(count):
             self.calls.plain += 1
             yield next(updates)
