@@ -307,8 +307,9 @@ class Peak:
         while not self._end.wait(1.0):
             total = 0
             for process in (own, *own.children(recursive=True)):
-                with suppress(psutil.Error):
-                    total += process.memory_full_info().uss
+                with suppress(psutil.Error):  # without files that are mapped: the system's cache
+                    held = process.memory_info()
+                    total += held.rss - held.shared
             self.gigabytes = max(self.gigabytes, total / 1e9)
 
     def __exit__(self, *_: object) -> None:
