@@ -125,17 +125,6 @@ def test_options_that_make_no_sense(tmp_path, scene):
         refine(image, tmp_path / "p.npy", axis=0, out=tmp_path / "p.npy", **OPTIONS)
 
 
-def test_missing_chunks_are_no_probabilities(tmp_path, scene):
-    image, p, _ = scene
-    zarr = pytest.importorskip("zarr")
-    array = zarr.open_array(
-        str(tmp_path / "p.zarr"), mode="w", shape=p.shape, chunks=(3, 22, 28), dtype="f4"
-    )
-    array[:, :22] = p[:, :22]
-    with pytest.raises(ValueError, match="add up to"):
-        refine(image, tmp_path / "p.zarr", axis=0, **OPTIONS)
-
-
 def test_a_store_that_disappears_and_comes_back(tmp_path, scene):
     image, p, expected = scene
     np.save(tmp_path / "p.npy", p)
