@@ -198,5 +198,5 @@ def test_the_first_chunk_tells_what_scores_are(tmp_path, scene):
         refine(image, path, axis=0, **OPTIONS)
     for chunk in ("0.0", "0.1", "1.1"):
         remove(path, f"0.{chunk}", f"c/0/{chunk.replace('.', '/')}")
-    with pytest.raises(ValueError, match=r"kind.*is missing"):
+    with pytest.raises(ValueError, match=r"kind.*are missing"):
         refine(image, path, axis=0, **OPTIONS)

@@ -18,6 +18,7 @@ from densecrf.large.reach import lattice_reach
 from densecrf.large.sources import Source, place, read
 from densecrf.large.store import Store
 from densecrf.large.tiles import Box, Tiling, around, flat, inside, shape_of
+from densecrf.large.views import holds_data
 from densecrf.model import DenseCRF
 from densecrf.pairwise import Pairwise
 from densecrf.unaries import Reading, energies
@@ -256,9 +257,17 @@ class Job:
         self._check_complete("probabilities", self.scores, local, named, ())
         values = values.reshape(*values.shape[: len(named)], -1)
         values = values if local.whole else values[..., local.pixels]
-        if values.size == 0:
-            return np.zeros((self.n_labels, 0), np.float32)
-        if self.content == "labels" and np.isin(values, self.settings["void"]).all():
+        nodata = getattr(self.scores, "nodata", None)
+        known = holds_data(values, nodata, tuple(range(len(named))))
+        if known.all():
+            return self._energies(values)
+        unary = np.zeros((self.n_labels, values.shape[-1]), np.float32)
+        unary[:, known] = self._energies(values[..., known])
+        return unary
+
+    def _energies(self, values: npt.NDArray[Any]) -> FloatArray:
+        void = self.content == "labels" and np.isin(values, self.settings["void"]).all()
+        if values.size == 0 or void:
             return np.zeros((self.n_labels, values.shape[-1]), np.float32)
         low, high = check_finite("probabilities", values)
         reading = Reading(self.content, values, None, "")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from densecrf.large.job import Job, Kernel
 from densecrf.large.ome import image_of
 from densecrf.large.sources import Source, open_source, read
 from densecrf.large.tiles import Tiling
-from densecrf.large.views import Band, Grey, Moved, Valid
+from densecrf.large.views import Band, Coarse, Grey, Moved, Valid, holds_data
 from densecrf.presets import Model
 from densecrf.unaries import COLOR_CHANNELS, KINDS, sums_to_one
 from densecrf.validation import (
@@ -157,14 +157,14 @@ def kind_of(scores: Source, content: str, kind: str | None, grid: tuple[int, ...
     if content == "map":
         return "probabilities"
     window = (slice(0, scores.shape[0]), *sample)
-    values = np.nan_to_num(read("probabilities", scores, window), nan=0.0)
-    known = np.ones(values.shape[1:], bool)
+    values = read("probabilities", scores, window)
+    known = holds_data(values, getattr(scores, "nodata", None), 0)
     for _, part in scores.absent(window):
         known[part[1:]] = False
     if not known.any():
-        remedy = "say what the scores are: the chunk with their first pixels is missing"
+        remedy = "say what the scores are: their first pixels are missing"
         raise ArgumentError("kind", kind, remedy)
-    if sums_to_one(values[:, known]):
+    if sums_to_one(np.nan_to_num(values[:, known], nan=0.0)):
         return "probabilities"
     raise ArgumentError(
         "kind",
@@ -188,11 +188,16 @@ def label_count(scores: Source, content: str, n_labels: int | None) -> int:
 
 def _mask(mask: Any, grid: tuple[int, ...]) -> Source:
     held = open_source("mask", mask)
-    if held.shape == (*grid, 1):
-        return Band(held)
-    if held.shape != grid:
-        raise ArgumentError("mask", ..., f"shape {held.shape} for a grid of {grid} pixels")
-    return held
+    if len(held.shape) == len(grid) + 1 and held.shape[-1] == 1:
+        held = Band(held)
+    if held.shape == grid:
+        return held
+    if Coarse.fits(held.shape, grid):
+        return Coarse(held, grid)
+    remedy = (
+        f"shape {held.shape} for a grid of {grid} pixels; give one of the same size, or reduced"
+    )
+    raise ArgumentError("mask", ..., f"{remedy} by a factor of 2 or more")
 
 
 def _kernels(

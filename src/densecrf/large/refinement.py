@@ -83,8 +83,8 @@ def refine(
         Relative gap at which to stop; that of `densecrf.solve` by default.
     mask : path-like or array, optional
         Which pixels belong to the model. The others have no part in the energy, and are labelled
-        255 (65535 with 255 labels or more); tiles without any are skipped. Pixels of a
-        raster's nodata value are outside.
+        255 (65535 with 255 labels or more); tiles without any are skipped. A coarse mask,
+        reduced by a factor of 2 or more, will do. Pixels of a raster's nodata value are outside.
     model, strength, sigma, weight, sigma_xy, sigma_color, bilateral_weight
         As for `densecrf.refine`.
     kernels : sequence of Kernel, optional

@@ -10,7 +10,17 @@ from densecrf.large.chunks import Absent
 from densecrf.large.sources import Source
 from densecrf.large.tiles import Box
 
-__all__ = ["Band", "Grey", "Moved", "Valid"]
+__all__ = ["Band", "Coarse", "Grey", "Moved", "Valid", "holds_data"]
+
+
+def holds_data(
+    values: npt.NDArray[Any], nodata: float | None, axis: int | tuple[int, ...]
+) -> npt.NDArray[np.bool_]:
+    """Return which pixels hold data: not all of their channels along an axis are nodata."""
+    if nodata is None:
+        return np.ones(np.delete(values.shape, axis), bool)
+    empty = np.isnan(values) if np.isnan(nodata) else values == nodata
+    return ~np.asarray(empty.all(axis))
 
 
 @dataclass(frozen=True)
@@ -40,8 +50,7 @@ class Valid:
     def read(self, box: Box) -> npt.NDArray[Any]:
         """Return a window."""
         values = self.source.read((*box, slice(0, self.source.shape[-1])))
-        empty = np.isnan(values) if np.isnan(self.nodata) else values == self.nodata
-        held = ~empty.all(-1)
+        held = holds_data(values, self.nodata, -1)
         if self.mask is not None:
             held &= np.asarray(self.mask.read(box)).reshape(held.shape).astype(bool)
         return np.asarray(held)
@@ -132,3 +141,52 @@ class Band(Moved):
     def absent(self, box: Box) -> Absent:
         """Return the missing chunks of a window."""
         return [(name, part[:-1]) for name, part in self.source.absent((*box, slice(0, 1)))]
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """A source of a reduced grid, each of whose pixels stands for a block, as if it were not."""
+
+    source: Source
+    shape: tuple[int, ...]
+
+    @staticmethod
+    def fits(reduced: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+        """Return whether a grid may be another one, reduced by one factor of 2 at least.
+
+        Along some of its axes or along all, rounded up or down.
+        """
+        if len(reduced) != len(shape) or not all(reduced):
+            return False
+        sides = [each for each in zip(shape, reduced, strict=True) if each[0] != each[1]]
+        least = max((side / (small + 1) for side, small in sides), default=1.0)
+        most = min((side / max(small - 1, 1e-9) for side, small in sides), default=1.0)
+        return least < most and all(2 * small <= side + 1 for side, small in sides)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its dtype."""
+        return self.source.dtype
+
+    @property
+    def identity(self) -> str:
+        """The source's."""
+        return self.source.identity
+
+    @property
+    def portable(self) -> bool:
+        """Whether a worker can open it."""
+        return self.source.portable
+
+    def read(self, box: Box) -> npt.NDArray[Any]:
+        """Return a window."""
+        places = [
+            (2 * np.arange(part.start, part.stop) + 1) * small // (2 * side)  # of pixels' centres
+            for part, side, small in zip(box, self.shape, self.source.shape, strict=True)
+        ]
+        window = tuple(slice(int(each[0]), int(each[-1]) + 1) for each in places)
+        return self.source.read(window)[np.ix_(*(each - each[0] for each in places))]
+
+    def absent(self, box: Box) -> Absent:  # noqa: ARG002
+        """Return nothing: what a mask lacks is its fill value."""
+        return []
