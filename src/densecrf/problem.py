@@ -104,6 +104,7 @@ class Problem(ProblemBase):
         self, nodes: FloatArray, offsets: Any, extents: FloatArray, levels: Levels, order: str
     ) -> FloatArray:
         nodes = _floats(nodes)
+        self.give_back_free_memory()
         r = self.pairwise.ordered(nodes, levels, order, self.threads, extents, offsets)
         # Halve it, and take out the rounding errors that keep it from adding up to 0.
         core().balance(r, self.mass, self.pairwise.total_mass, 0.5, self.threads)
@@ -157,7 +158,7 @@ class Problem(ProblemBase):
             offsets = None if potentials.offsets is None else potentials.offsets[some]
             r = self._ordered_double(potentials.scores[some], offsets, extents[some], levels)
             yield np.multiply(r, 0.5, out=r)
-            del r
+            del r  # large
 
     def pairs_double(self, labels: IntArray) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)`, b = a too, in double precision."""
@@ -317,8 +318,7 @@ class Problem(ProblemBase):
     def icm_moves(self, labels: IntArray) -> Moves:
         """Return the ICM move of every pixel; see `ProblemBase.icm_moves`."""
         best, gain = np.empty(self.n, np.int64), np.empty(self.n, np.float32)
-        lattice_sum = self.pairwise.lattice_sum
-        if self.potts and lattice_sum is not None:
+        if self.potts and (lattice_sum := self.pairwise.lattice_sum) is not None:
             self.calls.plain += 1
             unary, pairs, movers = lattice_sum.potts_icm_moves(
                 self.unary,

@@ -276,11 +276,9 @@ def drive(
     last: Step | None = None
     try:
         with deadline(limits.deadline):
-            problem.give_back_free_memory()
             if certified:
                 outcome.best_constant = problem.best_constant()
             last = start()
-            problem.give_back_free_memory()
             if scored:
                 outcome.take(problem, last, limits.seconds())
             if last.cut is None:
