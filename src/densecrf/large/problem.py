@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from densecrf.model import DenseCRF
+from densecrf.native import core
 from densecrf.problem import Problem
 from densecrf.rounding import Incumbent
 from densecrf.validation import FloatArray, IntArray
@@ -64,7 +65,7 @@ class TileProblem(Problem):
 
     def hold(self, y: FloatArray) -> None:
         """Hold the margin's marginals."""
-        self._y = y[:, self._margin]
+        self._y, self._unary = (each.take(self._margin, 1) for each in (y, self.unary))
 
     def _extents(self, nodes: FloatArray, offsets: FloatArray | None) -> FloatArray:
         found = super()._extents(nodes, offsets)
@@ -92,9 +93,9 @@ class TileProblem(Problem):
         in_place: bool = False,
     ) -> tuple[FloatArray, float, float, float]:
         """Take a projected gradient step, and note the core's share of the bound."""
-        costs = self.unary + r
-        self.bounds.append(float(costs.min(0)[self.core].sum(dtype=np.float64)))
+        of_margin = core().lower_bound(self._unary, r.take(self._margin, 1), 1.0, self.threads)
         out = super().descend(v, r, step, previous, in_place=in_place)
+        self.bounds.append(out[1] - float(of_margin))
         out[0][:, self._margin] = self._y
         return out
 
