@@ -74,15 +74,14 @@ class TileProblem(Problem):
         return in_whole_cells(found, self.cells)
 
     def update_multipliers(
-        self,
-        z: FloatArray | None,
-        y: FloatArray,
-        span: float,  # noqa: ARG002
-        edge: float,  # noqa: ARG002
+        self, z: Any, y: Any, span: float, edge: float, *, in_place: bool = False
     ) -> FloatArray:
         """Return the potentials z + `y`; they are compressed between visits, alike in all tiles."""
+        del span, edge
+        if y is None:
+            return np.asarray(z) if in_place else np.array(z)
         nodes = self.nodes(y)
-        return nodes.copy() if z is None else z + nodes
+        return nodes.copy() if z is None else np.asarray(z + nodes)
 
     def descend(
         self,

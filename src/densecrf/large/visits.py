@@ -210,16 +210,17 @@ def _linear_program(
     if plan.smooth and z is not None:
         z = problem.update_multipliers(z, y, 0.0, 0.0) if plan.update else z
         settings: Any = {"cells": cells, "accuracy": 1.0, "least_inner": plan.inner + 1}
-        for step in islice(multipliers(problem, y, z * cells, none, **settings), plan.inner):
+        for step in islice(multipliers(problem, none, z * cells, y, **settings), plan.inner):
             y = step.y
         return y, z[:, problem.core]
     previous = y
-    for step in islice(primal_dual(problem, y, none, z, cells=cells, restarts=False), plan.inner):
+    levels = None if z is None else z * cells
+    steps = primal_dual(problem, none, levels, y, cells=cells, to_the_end=True)
+    for step in islice(steps, plan.inner):
         previous, y = y, step.y
         dual: Any = step.duals[0]
-    z = problem.update_multipliers(dual.offsets, dual.scores, 0.0, 0.0)
     # The next visit starts from y; its first flow is to be that of the extrapolated 2 y - previous.
-    return y, (z + problem.nodes(y - previous))[:, problem.core]
+    return y, (dual.scores + problem.nodes(y - previous))[:, problem.core]
 
 
 def certificate(
