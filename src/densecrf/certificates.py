@@ -153,7 +153,8 @@ class Costs:
             mass = problem.reach * problem.total_mass_double
         xp = problem.xp
         self._least = reduce(xp.minimum, (xp.amin(rows, 0) for rows in self._blocks()))
-        total, size = float(self._least.sum()), float(abs(self._least).sum())
+        sums = xp.stack([self._least.sum(), abs(self._least).sum()])
+        total, size = problem.to_numpy(sums).tolist()
         self._rounding = 2 * gamma(problem.n) * (mass + size + abs(constant))
         self.bound = total + constant - self._rounding
 

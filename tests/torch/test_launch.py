@@ -30,6 +30,7 @@ class Kernel:
 
     def __init__(self):
         self.launches, self.compiled = [], Compiled()
+        self.fn = Kernel
 
     def __getitem__(self, grid):
         def run(*arguments, **options):

@@ -116,7 +116,7 @@ class JointLabellings:
             own = own_unaries(self._unary, rows, labels, spans)
             given = [wanted[place]._replace(plane=plane) for _, place, plane in each]
             mass = [self.items[run]._pairs_in_all for run, _, _ in each]
-            found = iter(potts_energies(own, *engine.overlaps(labels, given), mass))
+            found = iter(potts_energies(own, engine.overlaps(labels, given), mass))
             lines = [list(islice(found, planes[run])) for run in left]
             return [None if None in line else line for line in lines]
 

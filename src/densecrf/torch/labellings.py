@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from densecrf.cached import cached_property
+from densecrf.certificates import gamma
 from densecrf.problem_base import Moves, ProblemBase
 from densecrf.torch.item_steps import own_unaries, undecided
 from densecrf.torch.pixelwise import icm_moves
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from densecrf.torch.pairwise import Pairwise
     from densecrf.torch.triton.plans import Plans
+    from densecrf.torch.triton.repeated_filter import Overlaps
 
 __all__ = ["LabellingSteps"]
 
@@ -66,15 +68,21 @@ class LabellingSteps(ProblemBase):
         count = len(labels)
         planes = [(float(plane), 0.0) for plane in range(count)]
         spans = Spans.of([(0, self.n)] * count, labels.device, planes)
-        own = own_unaries(self.unary, row.expand(count, -1).contiguous(), labels, spans)
-        sums, owners = self.pairwise.overlaps(labels, names, double=double)
-        found = potts_energies(own, sums, owners, [self._pairs_in_all] * count)
+        rows = row if count == 1 else row.expand(count, -1).contiguous()
+        own = own_unaries(self.unary, rows, labels, spans)
+        overlaps = self.pairwise.overlaps(labels, names, double=double)
+        found = potts_energies(own, overlaps, [self._pairs_in_all] * count)
         return None if None in found else found
 
     @cached_property
     def _pairs_in_all(self) -> float:
         """The sum of all of K, in double precision."""
         return float(self.mass_double.sum())
+
+    @cached_property
+    def total_mass_double(self) -> float:
+        """No less than the sum of all of K."""
+        return self._pairs_in_all * (1 + gamma(self.n))
 
     def icm_moves(self, labels: Tensor) -> Moves:
         """Return the ICM move of every pixel, with one filter call.
@@ -165,25 +173,25 @@ class LabellingSteps(ProblemBase):
         return undecided(y.contiguous(), whole(self.n, y.device))[0].cpu().numpy()
 
 
-def potts_energies(
-    own: Tensor, sums: Tensor, owners: Sequence[int], pairs: Sequence[float]
-) -> list[Any]:
+def potts_energies(own: Tensor, overlaps: Overlaps, pairs: Sequence[float]) -> list[Any]:
     """Return energies, None where some label had no row; waits for the device once.
 
     Parameters
     ----------
     own : Tensor
         Of `densecrf.torch.item_steps.own_unaries`.
-    sums, owners
-        Masses of agreeing pairs, and whose they are.
+    overlaps : Overlaps
+        Masses of agreeing pairs.
     pairs : sequence of float
         The sum of K of each.
     """
-    flat = torch.cat([own.view(-1), sums]).tolist()
+    flat = torch.cat([own.view(-1), *overlaps.sums]).tolist()
     count = len(own)
     agreeing = [0.0] * count
-    for place, mass in zip(owners, flat[2 * count :], strict=True):
-        agreeing[place] += mass
+    for place, factor, mass in zip(
+        overlaps.owners, overlaps.factors, flat[2 * count :], strict=True
+    ):
+        agreeing[place] += factor * mass
     unary, missing = flat[: 2 * count : 2], flat[1 : 2 * count : 2]
     return [
         None if lost else own + 0.5 * (mass - same)

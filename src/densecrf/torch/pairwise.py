@@ -16,7 +16,7 @@ from densecrf.torch.lattice_sum import merge
 from densecrf.torch.pixelwise import balanced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -112,6 +112,8 @@ class Pairwise:
         Whether to divide by the square roots of row sums.
     order, engine, workspace
         Of `Lattice.build`.
+    between : callable, optional
+        Called when the lattices are built, for which the host waits, and not yet put together.
 
     Examples
     --------
@@ -130,12 +132,15 @@ class Pairwise:
         order: Order = "symmetric",
         engine: Engine = "auto",
         workspace: int | None = None,
+        between: Callable[[], None] | None = None,
     ) -> None:
         self.weights, self._like = weights, like
         self._kept: dict[tuple[str, bool], Tensor] = {}
         self.merged: Lattice | None = None
         self.kernels: list[Kernel] = []
         if not features:
+            if between is not None:
+                between()
             return
         factors: list[float] = (
             weights.tolist() if isinstance(weights, torch.Tensor) else [float(w) for w in weights]
@@ -145,6 +150,8 @@ class Pairwise:
         if fresh:
             built = iter(Lattice.build_all(fresh, order=order, engine=engine, workspace=workspace))
         sources = [each if isinstance(each, Lattice) else next(built) for each in features]
+        if between is not None:
+            between()
         self.merged, g = merge(sources, factors, normalized=normalized)
         attached = torch.is_grad_enabled()
         for feature, source, own in zip(features, sources, g, strict=True):

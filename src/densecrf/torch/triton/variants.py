@@ -48,7 +48,7 @@ class Variant(NamedTuple):
     def key(self) -> tuple[Any, ...]:
         """What its code depends on, as `densecrf.torch.triton.launch.launched` has it."""
         types = [each for each in self.arguments if isinstance(each, torch.dtype)]
-        return (self.kernel, self.warps, *types, *self.constants.values())
+        return (self.kernel.fn, self.warps, *types, *self.constants.values())
 
 
 def variants(labels: Iterable[int]) -> Iterator[Variant]:
