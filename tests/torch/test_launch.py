@@ -118,6 +118,27 @@ def test_public_launches_pass_tensors_and_options(on_a_device):
         assert options == {"BLOCK": 8, "num_warps": 2}
 
 
+def test_a_known_launcher_is_called_without_triton_in_between(on_a_device):
+    on_a_device.setattr(module, "triton_version", lambda: module.KNOWN_LAUNCHER)
+    launched = []
+    inner = lambda *arguments: launched.append(arguments)  # noqa: E731
+    launcher = SimpleNamespace(
+        launch=inner,
+        launch_pdl="dependent",
+        launch_cooperative_grid="cooperative",
+        global_scratch_size=0,
+        profile_scratch_size=0,
+    )
+    compiled = SimpleNamespace(run=launcher, function="code", packed_metadata="packed")
+    run, head = module._runner(compiled)
+    run(2, 1, 1, 77, *head, 5)
+    hooks = ("packed", None, None, None)
+    expected = (2, 1, 1, 77, "code", "cooperative", "dependent", None, None, *hooks, 5)
+    assert launched == [expected]
+    launcher.global_scratch_size = 8
+    assert module._runner(compiled) == (launcher, ("code", *hooks))
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_both_ways_compute_the_same_bits(monkeypatch):

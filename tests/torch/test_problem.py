@@ -20,7 +20,7 @@ def model(compatibility=None, labels=LABELS, normalization="symmetric", shape=SH
     rng = np.random.default_rng(labels)
     colours = 255 * rng.random((*shape, 3)).reshape(-1, 3)
     # Off the faces of the lattice's simplices, on one side or other of which rounding puts a pixel.
-    places = np.indices(shape).reshape(len(shape), -1).T + [0.137, 0.291]
+    places = np.indices(shape).reshape(len(shape), -1).T + np.array([0.137, 0.291])
     kernels = [
         densecrf.Features(places / 2, weight=1.5),
         densecrf.Features(np.hstack([places / 5, colours / 60]), weight=2),

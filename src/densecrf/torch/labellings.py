@@ -34,6 +34,8 @@ class LabellingSteps(ProblemBase):
     _plans: Plans
     #: The labels that occurred last, and for each label itself, or -1 where it did not.
     _occurring: Any
+    #: The labelling whose moves were found last, and these.
+    _last_moves: tuple[Tensor, Moves] | None = None
 
     @property
     def _triton(self) -> bool:
@@ -89,10 +91,13 @@ class LabellingSteps(ProblemBase):
 
         See `densecrf.problem.Problem.icm_moves`.
         """
+        if self._last_moves is not None and self._last_moves[0] is labels:
+            return self._last_moves[1]  # a descent that goes on
         self.calls.plain += 1
         if self.compatibility is not None:
             return self._any_moves(labels)
         answer: Moves = self._of_occurring(self._potts_moves, labels)
+        self._last_moves = labels, answer
         return answer
 
     def _of_occurring(self, step: Callable[[Tensor], Any], labels: Tensor) -> Any:

@@ -11,6 +11,7 @@ from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
 from densecrf.filters.base import SMALLEST_MASS, Levels, ordered_by_ramps
 from densecrf.torch.autograd import barycentric, filtered
+from densecrf.torch.diagonal import add_diagonal
 from densecrf.torch.lattice import Lattice
 from densecrf.torch.lattice_sum import merge
 from densecrf.torch.pixelwise import balanced
@@ -153,6 +154,7 @@ class Pairwise:
         if between is not None:
             between()
         self.merged, g = merge(sources, factors, normalized=normalized)
+        self._factors = factors
         attached = torch.is_grad_enabled()
         for feature, source, own in zip(features, sources, g, strict=True):
             learned = None
@@ -195,7 +197,16 @@ class Pairwise:
     @property
     def diagonal(self) -> Tensor:
         """The self terms :math:`K_{aa}`, (n,)."""
-        return self._once("diagonal")
+        if self.merged is None or not self.merged.triton or self._by_kernel():
+            return self._once("diagonal")
+        return self._diagonal
+
+    @cached_property
+    def _diagonal(self) -> Tensor:
+        out = torch.empty_like(self.kernels[0].g)
+        for place, (weight, kernel) in enumerate(zip(self._factors, self.kernels, strict=True)):
+            add_diagonal(kernel.source, kernel.g, weight, out, add=place > 0)
+        return out
 
     def _once(self, name: str) -> Tensor:
         """Sum an attribute of the kernels; kept apart with and without gradients."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # The last version of Triton whose compiled kernels are known to be run by run(x, y, z, stream,
 # function, packed_metadata, launch_metadata, enter_hook, exit_hook, *arguments, *constants).
 LAST_DIRECT = (3, 9)
+KNOWN_LAUNCHER = (3, 6)  # whose inner launcher is known, too
 
 _compiled: dict[tuple[Any, ...], Any] = {}
 _local = threading.local()
@@ -39,6 +40,18 @@ def direct() -> bool:
         return False
     kernel = getattr(import_module("triton.compiler"), "CompiledKernel", None)
     return hasattr(kernel, "run")
+
+
+def _runner(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return what runs a compiled kernel, and its arguments between stream and tensors."""
+    run, hooks = compiled.run, (compiled.packed_metadata, None, None, None)
+    if triton_version() != KNOWN_LAUNCHER or not hasattr(run, "launch_pdl"):
+        return run, (compiled.function, *hooks)
+    if run.global_scratch_size or run.profile_scratch_size:
+        return run, (compiled.function, *hooks)
+    scratch = (None, None)  # what `run` itself would give, at half the cost of a launch
+    cooperative, dependent = run.launch_cooperative_grid, run.launch_pdl
+    return run.launch, (compiled.function, cooperative, dependent, *scratch, *hooks)
 
 
 class Launch(NamedTuple):
@@ -83,9 +96,8 @@ def repeat(launches: Sequence[Launch], device: torch.device) -> None:
             each.kernel[each.grid](*each.arguments, **each.options)
         return
     stream = torch._C._cuda_getCurrentRawStream(device.index)
-    for compiled, grid, arguments, _, values in launches:
-        code, packed = compiled.function, compiled.packed_metadata
-        compiled.run(*grid, stream, code, packed, None, None, None, *arguments, *values)
+    for (run, head), grid, arguments, _, values in launches:
+        run(*grid, stream, *head, *arguments, *values)
 
 
 def launch(
@@ -133,17 +145,18 @@ def launch_each(
             if record is not None:
                 record.launches.append(Launch(kernel, (x, y, z), given, options, ()))
         return
-    compiled, values = _compiled.get(key), tuple(constants.values())
+    found, values = _compiled.get(key), tuple(constants.values())
     stream = torch._C._cuda_getCurrentRawStream(key[1])
     for last in lasts:
-        if compiled is None:
+        if found is None:
             given = [*arguments, *last]
-            compiled = _compiled[key] = kernel[x, y, z](*given, **constants, num_warps=warps)
+            found = _runner(kernel[x, y, z](*given, **constants, num_warps=warps))
+            _compiled[key] = found
         else:
-            code, packed = compiled.function, compiled.packed_metadata
-            compiled.run(x, y, z, stream, code, packed, None, None, None, *plain, *last, *values)
+            run, head = found
+            run(x, y, z, stream, *head, *plain, *last, *values)
         if record is not None:
-            made = Launch(compiled, (x, y, z), [*plain, *last], constants, values)
+            made = Launch(found, (x, y, z), [*plain, *last], constants, values)
             record.launches.append(made)
     if record is not None:
         record.tensors.extend(a for a in arguments if isinstance(a, torch.Tensor))

@@ -91,7 +91,7 @@ def _lattices() -> Iterator[Variant]:
     own = {"BLOCK": diagonal.BLOCK}
     yield _variant(lattices.pair_shares, "ibifnnn", own)
     for d in range(1, MOST_FEATURES + 1):
-        yield _variant(lattices.diagonal, "ibiffnnx", {"D": d, **own})
+        yield _variant(lattices.diagonal, "ibifffnnxn", {"D": d, **own})
     block = {"BLOCK": lattice_sum.BLOCK}
     yield _variant(sums.place, "iiifiiiiifii" + "n" * 12, block)
     for normalized in (True, False):
