@@ -247,6 +247,9 @@ class Joint(JointLabellings):
     def argmax(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return the largest labels, of values one of which is raised."""
         y, label, bias = zip(*asked, strict=True)
+        for run, raised in zip(runs, label, strict=True):
+            if raised >= 0 and run in self._occurring:
+                self._expect(run, [raised])
         spans = self._spans_of(runs, list(zip(label, bias, strict=True)))
         return self._parts(runs, raised_argmax(self._joined(runs, y), spans))
 

@@ -18,7 +18,7 @@ from densecrf.torch.triton.double_filter import DoubleFilter
 from densecrf.torch.triton.units import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from torch import Tensor
 
@@ -40,7 +40,7 @@ class JointLabellings:
     _spans_of: Callable[..., Spans]
     _joined: Callable[..., Any]
     _parts: Callable[..., list[Tensor]]
-    #: The labels that occurred last in each run.
+    #: The labels that have occurred in each run.
     _occurring: dict[int, list[int]]
 
     @cached_property
@@ -128,28 +128,29 @@ class JointLabellings:
     ) -> list[Any]:
         """Return what `step` finds with the labels that occur in labellings (..., n) of each run.
 
-        They rarely change: those of the last time are taken on trust. The step finds None where
-        others occur, since looking first would wait for the device.
+        Those that did before are taken on trust. The step finds None where others occur, since
+        looking first would wait for the device.
         """
         found: dict[int, Any] = {}
         given = dict(zip(runs, labels, strict=True))
         left = list(runs)
+        unknown = [run for run in runs if run not in self._occurring]
         while left:
-            for run in left:
-                if run not in self._occurring:
-                    self._occurring[run] = self._find_occurring(run, given[run])
+            for run in unknown:
+                self._expect(run, self._find_occurring(run, given[run]))
             wanted = [Wanted(run, self._occurring[run]) for run in left]
             row = np.full((len(left), len(self._unary)), -1, np.int32)
             for line, each in zip(row, wanted, strict=True):
                 line[each.names] = each.names
             there = torch.from_numpy(row).to(self._unary.device, non_blocking=True)
-            for run, answer in zip(left, step(left, wanted, there), strict=True):
-                if answer is None:
-                    del self._occurring[run]
-                else:
-                    found[run] = answer
-            left = [run for run in left if run not in found]
+            answers = zip(left, step(left, wanted, there), strict=True)
+            found |= {run: answer for run, answer in answers if answer is not None}
+            left = unknown = [run for run in left if run not in found]
         return [found[run] for run in runs]
+
+    def _expect(self, run: int, labels: Iterable[int]) -> None:
+        """Let labels be among those that occur in a run."""
+        self._occurring[run] = sorted({*self._occurring.get(run, ()), *labels})
 
     def _find_occurring(self, run: int, labels: Tensor) -> list[int]:
         first, count = self._runs[run]

@@ -15,7 +15,7 @@ from densecrf.torch.pixelwise import icm_moves
 from densecrf.torch.spans import Spans, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from torch import Tensor
 
@@ -32,7 +32,7 @@ class LabellingSteps(ProblemBase):
     pairwise: Pairwise
     _indices: dict[tuple[int, ...], Tensor]
     _plans: Plans
-    #: The labels that occurred last, and for each label itself, or -1 where it did not.
+    #: The labels that have occurred, and for each label itself, or -1 where it has not.
     _occurring: Any
     #: The labelling whose moves were found last, and these.
     _last_moves: tuple[Tensor, Moves] | None = None
@@ -103,12 +103,13 @@ class LabellingSteps(ProblemBase):
     def _of_occurring(self, step: Callable[[Tensor], Any], labels: Tensor) -> Any:
         """Return what `step` finds by filtering only the labels that occur.
 
-        They rarely change: those of the last time are taken on trust, which the kernels check,
-        since looking first would wait for the device.
+        Those that did before are taken on trust, which the kernels check, since looking first would
+        wait for the device.
         """
         answer = None if self._occurring is None else step(labels)
         if answer is None:
-            self._occurring = self._find_occurring(labels)
+            counts = torch.bincount(labels.view(-1), minlength=self.n_labels).tolist()
+            self._expect(label for label in range(self.n_labels) if counts[label] > 0)
             answer = step(labels)
         assert answer is not None
         return answer
@@ -136,12 +137,14 @@ class LabellingSteps(ProblemBase):
         out[names] = self.pairwise.apply(own)
         return out
 
-    def _find_occurring(self, labels: Tensor) -> tuple[list[int], Tensor]:
-        """Return the labels that occur, and for each label itself, or -1 where it does not."""
-        counts = torch.bincount(labels.view(-1), minlength=self.n_labels).tolist()
-        names = [label for label in range(self.n_labels) if counts[label] > 0]
-        row = [label if counts[label] > 0 else -1 for label in range(self.n_labels)]
-        return names, torch.tensor([row], dtype=torch.int32, device=labels.device)
+    def _expect(self, labels: Iterable[int]) -> None:
+        """Let labels be among those that occur."""
+        known = set() if self._occurring is None else {*self._occurring[0]}
+        names = sorted(known.union(labels))
+        if len(names) > len(known):
+            row = [label if label in names else -1 for label in range(self.n_labels)]
+            there = torch.tensor([row], dtype=torch.int32, device=self.unary.device)
+            self._occurring = names, there
 
     def _index(self, rows: list[int]) -> Tensor:
         """Return a list of rows as a tensor, kept: sending it to the device takes time."""

@@ -270,6 +270,8 @@ class TorchProblem(LabellingSteps):
         if not self._triton:
             labels: Tensor = super().raised_argmax(y, label, bias)
             return labels
+        if self._occurring is not None:
+            self._expect([label])
         return raised_argmax(y.contiguous(), Spans.of([(0, self.n)], y.device, [(label, bias)]))
 
     def update_multipliers(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
