@@ -184,8 +184,11 @@ class Joint(JointLabellings):
         self._spans: dict[tuple[int, ...], Spans] = {}
         self._occurring: dict[int, list[int]] = {}
         mass = self._double.apply(torch.ones_like(self._unary[:1], dtype=torch.float64))[0]
-        for each, own in zip(problems, self._parts(range(len(problems)), mass), strict=True):
+        masses = self._parts(range(len(problems)), mass)
+        totals = torch.stack([own.sum() for own in masses]).tolist()
+        for each, own, total in zip(self.items, masses, totals, strict=True):
             vars(each.pairwise)["mass_double"] = own
+            vars(each)["_pairs_in_all"] = total
 
     def run(self, solve: Callable[[Any], Any]) -> list[Any]:
         """Return ``solve(problem)`` of each problem, all advancing together."""

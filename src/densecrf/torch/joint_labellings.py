@@ -11,7 +11,7 @@ import torch
 from densecrf.cached import cached_property
 from densecrf.problem_base import Moves
 from densecrf.torch.item_steps import own_unaries
-from densecrf.torch.labellings import potts_energies
+from densecrf.torch.labellings import occurring, potts_energies
 from densecrf.torch.lattice_batch import side_by_side
 from densecrf.torch.pixelwise import icm_moves
 from densecrf.torch.triton.double_filter import DoubleFilter
@@ -136,8 +136,8 @@ class JointLabellings:
         left = list(runs)
         unknown = [run for run in runs if run not in self._occurring]
         while left:
-            for run in unknown:
-                self._expect(run, self._find_occurring(run, given[run]))
+            if unknown:
+                self._find_occurring({run: given[run] for run in unknown})
             wanted = [Wanted(run, self._occurring[run]) for run in left]
             row = np.full((len(left), len(self._unary)), -1, np.int32)
             for line, each in zip(row, wanted, strict=True):
@@ -152,8 +152,11 @@ class JointLabellings:
         """Let labels be among those that occur in a run."""
         self._occurring[run] = sorted({*self._occurring.get(run, ()), *labels})
 
-    def _find_occurring(self, run: int, labels: Tensor) -> list[int]:
-        first, count = self._runs[run]
-        own = labels[..., first : first + count].reshape(-1)
-        counts = torch.bincount(own, minlength=len(self._unary))
-        return np.flatnonzero(counts.cpu().numpy()).tolist()  # type: ignore[no-any-return]
+    def _find_occurring(self, labels: dict[int, Tensor]) -> None:
+        """Look which labels occur in labellings (..., n) of some runs."""
+        count, found = len(self._unary), []
+        for run, planes in labels.items():
+            first, pixels = self._runs[run]
+            found.append(occurring(planes[..., first : first + pixels].reshape(-1), count))
+        for run, there in zip(labels, torch.stack(found).cpu().numpy(), strict=True):
+            self._expect(run, np.flatnonzero(there).tolist())

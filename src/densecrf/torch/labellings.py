@@ -108,8 +108,8 @@ class LabellingSteps(ProblemBase):
         """
         answer = None if self._occurring is None else step(labels)
         if answer is None:
-            counts = torch.bincount(labels.view(-1), minlength=self.n_labels).tolist()
-            self._expect(label for label in range(self.n_labels) if counts[label] > 0)
+            there = occurring(labels.reshape(-1), self.n_labels).tolist()
+            self._expect(label for label, occurs in enumerate(there) if occurs)
             answer = step(labels)
         assert answer is not None
         return answer
@@ -179,6 +179,18 @@ class LabellingSteps(ProblemBase):
         if not self._triton:
             return super().undecided(y)
         return undecided(y.contiguous(), whole(self.n, y.device))[0].cpu().numpy()
+
+
+def occurring(labels: Tensor, count: int) -> Tensor:
+    """Return which of `count` labels occur, (count,) bool; the device is not waited for.
+
+    Examples
+    --------
+    >>> occurring(torch.tensor([2, 0, 2]), 4).tolist()
+    [True, False, True, False]
+    """
+    out = torch.zeros(count, dtype=torch.bool, device=labels.device)
+    return out.scatter_(0, labels, True)
 
 
 def potts_energies(own: Tensor, overlaps: Overlaps, pairs: Sequence[float]) -> list[Any]:
