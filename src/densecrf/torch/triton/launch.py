@@ -159,7 +159,7 @@ def launch_each(
             made = Launch(found, (x, y, z), [*plain, *last], constants, values)
             record.launches.append(made)
     if record is not None:
-        record.tensors.extend(a for a in arguments if isinstance(a, torch.Tensor))
+        record.tensors.extend([a for a in arguments if a.__class__ not in (int, float)])
 
 
 def _key(

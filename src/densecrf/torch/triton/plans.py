@@ -85,10 +85,10 @@ def _plan(record: Record, varying: dict[int, int], answer: Any) -> Plan:
     places: list[list[tuple[list[Any], int]]] = [[] for _ in varying]
     for each in record.launches:
         for place, argument in enumerate(each.arguments):
-            address = argument.data_ptr() if isinstance(argument, torch.Tensor) else argument
-            number = varying.get(address)
-            if number is not None:
-                places[number].append((each.arguments, place))
+            if argument.__class__ is not int and isinstance(argument, torch.Tensor):
+                argument = argument.data_ptr()  # of a public launch
+            if argument in varying:
+                places[varying[argument]].append((each.arguments, place))
     # What varies is the caller's; it is not stored.
     kept = {id(t): t for t in record.tensors if t.data_ptr() not in varying}
     return Plan(record.launches, places, list(kept.values()), answer)
