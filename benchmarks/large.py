@@ -103,17 +103,11 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
         line(tile=tile, energy_off=found[0] / energy - 1, bound_off=found[1] / bound - 1)
     if arguments.what == "exact":
         return
-    started = time.process_time()
-    whole = crf.solve("lp", gap=arguments.gap, threads=1)
-    line(
-        what="in memory",
-        shape=shape,
-        labels=labels,
-        energy=whole.energy,
-        gap=whole.gap,
-        iterations=whole.iterations,
-        cpu=time.process_time() - started,
-    )
+    known = {}
+    for gap in (arguments.gap, *arguments.reference):
+        started = time.process_time()
+        whole = crf.solve("lp", gap=gap, threads=1)
+        solved(f"in memory, {gap:g}", whole, started, known)
     for tile in arguments.tiles:
         started = time.process_time()
         result = densecrf.large.refine(
@@ -126,17 +120,22 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
             threads=1,
             scratch=folder / f"run-{tile}",
         )
-        differ = result.labels != whole.labels
-        line(
-            what="tiles",
-            tile=tile,
-            energy=result.energy,
-            gap=result.gap,
-            iterations=result.iterations,
-            differ=float(differ.mean()),
-            cpu=time.process_time() - started,
-        )
+        solved(f"tiles of {tile}", result, started, known)
+        differ = result.labels != known[f"in memory, {arguments.gap:g}"]
         picture(folder / f"differ-{labels}-{tile}.png", image, differ)
+
+
+def solved(what: str, result: Any, started: float, known: dict[str, Any]) -> None:
+    """Print what a run found, and on which share of the pixels its labels differ from others."""
+    line(
+        what=what,
+        energy=result.energy,
+        gap=result.gap,
+        iterations=result.iterations,
+        cpu=time.process_time() - started,
+        differ={name: float((result.labels != labels).mean()) for name, labels in known.items()},
+    )
+    known[what] = result.labels
 
 
 def potentials(labels: int, shape: tuple[int, int]) -> tuple[Any, Any]:
@@ -307,8 +306,9 @@ class Peak:
         while not self._end.wait(1.0):
             total = 0
             for process in (own, *own.children(recursive=True)):
-                with suppress(psutil.Error):
-                    total += process.memory_full_info().uss
+                with suppress(psutil.Error):  # without files that are mapped: the system's cache
+                    held = process.memory_info()
+                    total += held.rss - held.shared
             self.gigabytes = max(self.gigabytes, total / 1e9)
 
     def __exit__(self, *_: object) -> None:
@@ -331,6 +331,7 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=5)
     parser.add_argument("--scale", type=int, default=1)
     parser.add_argument("--gap", type=float, default=1e-3)
+    parser.add_argument("--reference", type=float, nargs="*", default=(), help="further gaps")
     parser.add_argument("--tile", type=int, default=2048)
     parser.add_argument("--tiles", type=int, nargs="+", default=(256, 512, 1024))
     parser.add_argument("--method", default="lp")

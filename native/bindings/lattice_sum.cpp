@@ -127,6 +127,19 @@ void mass(const LatticeSum& self, Vector<float> out, int threads) {
   });
 }
 
+void mass_of_doubles(const LatticeSum& self, Vector<double> out, int threads) {
+  check_pixels(self, out.shape(0));
+  parallel(threads, kFilterWork * out.size(),
+           [&](Team& team) { row_sums(self, out.data(), team); });
+}
+
+void free_workspaces(const LatticeSum& self) {
+  for (const auto& term : self.terms) {
+    term.lattice->topology->row_buffers.clear();
+    term.lattice->topology->pixel_buffers.clear();
+  }
+}
+
 auto moves(const LatticeSum& self, Matrix<const float> phi, Labels labels, Column mass, Column own,
            Vector<std::int64_t> best, Vector<float> gain, int threads) {
   check_pixels(self, phi.shape(1));
@@ -148,6 +161,8 @@ void bind_lattice_sum(nb::module_& m) {
            "own"_a, "c"_a.none(), "strength"_a, "out"_a.noconvert(), "threads"_a)
       .def("row_sums", &sums, "out"_a.noconvert(), "threads"_a)
       .def("mass", &mass, "out"_a.noconvert(), "threads"_a)
+      .def("mass_double", &mass_of_doubles, "out"_a.noconvert(), "threads"_a)
+      .def("free_workspaces", &free_workspaces)
       .def("potts_icm_moves", &moves, "phi"_a, "labels"_a, nb::kw_only(), "mass"_a, "own"_a,
            "best"_a.noconvert(), "gain"_a.noconvert(), "threads"_a)
       .def("apply_double", &apply_doubles, "values"_a, "out"_a.noconvert(), "threads"_a)

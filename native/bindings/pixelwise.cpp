@@ -219,6 +219,16 @@ void bind_pixelwise(nb::module_& m) {
         });
       },
       "u"_a, "v"_a, "share"_a, "out"_a.noconvert(), "threads"_a);
+  m.def(
+      "add_extrapolated",
+      [](In u, In v, float share, Matrix<float> total, int threads) {
+        check_same_shape(u, v);
+        check_same_shape(u, total);
+        parallel(threads, u.size(), [&](Team& team) {
+          add_extrapolated(planes_of(u), u.data(), v.data(), share, total.data(), team);
+        });
+      },
+      "u"_a, "v"_a, "share"_a, "total"_a.noconvert(), "threads"_a);
 }
 
 }  // namespace densecrf

@@ -13,6 +13,8 @@ namespace densecrf {
 
 inline constexpr int kColumns = RowKernels::kDoubles;  // that go through all blurs together
 inline constexpr std::int64_t kGrain = 1024;
+inline constexpr std::int64_t kReversed =
+    1 << 17;  // rows of the other order, unless one group has more
 
 // What a term's filter is multiplied by, for the sum of both orders of the blurs.
 inline double factor_of(const LatticeSum::Term& term) {
@@ -65,24 +67,32 @@ void blur_groups(const Topology& t, std::int64_t tasks, Team& team, const Rows& 
 // The sum of both orders' blurs; splat(forward, begin, end) sets the numbers of some vertices.
 template <class Splat>
 ColumnGroups blurred_twice(const Topology& t, int columns, Team& team, Splat&& splat) {
-  ColumnGroups forward(t, columns), reversed(t, columns);
-  team.run(t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    splat(forward, begin, end);
-    for (int g = 0; g < forward.groups(); ++g)
-      std::copy(forward.group(g) + begin * kColumns, forward.group(g) + end * kColumns,
-                reversed.group(g) + begin * kColumns);
-  });
-  blur_groups(t, 2 * forward.groups(), team, [&](std::int64_t task) {
-    return (task % 2 == 0 ? forward : reversed).group(static_cast<int>(task / 2));
-  });
-  team.run(forward.groups() * t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto group = static_cast<int>(i / t.vertices);
-      double* own = forward.group(group) + i % t.vertices * kColumns;
-      const double* other = reversed.group(group) + i % t.vertices * kColumns;
+  ColumnGroups forward(t, columns);
+  team.run(t.vertices, kGrain,
+           [&](std::int64_t begin, std::int64_t end, int) { splat(forward, begin, end); });
+  const int most =
+      std::clamp<int>(static_cast<int>(kReversed / (t.vertices + 1)), 1, forward.groups());
+  ColumnGroups reversed(t, most * kColumns);
+  for (int first = 0; first < forward.groups(); first += most) {
+    const int count = std::min(most, forward.groups() - first);
+    const auto each_row = [&](auto&& use) {
+      team.run(count * t.vertices, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const auto group = static_cast<int>(i / t.vertices);
+          const std::int64_t at = i % t.vertices * kColumns;
+          use(forward.group(first + group) + at, reversed.group(group) + at);
+        }
+      });
+    };
+    each_row([](double* own, double* other) { std::copy_n(own, kColumns, other); });
+    blur_groups(t, 2 * count, team, [&](std::int64_t task) {
+      const auto group = static_cast<int>(task / 2);
+      return task % 2 == 0 ? forward.group(first + group) : reversed.group(group);
+    });
+    each_row([](double* own, double* other) {
       for (int c = 0; c < kColumns; ++c) own[c] += other[c];
-    }
-  });
+    });
+  }
   return forward;
 }
 

@@ -56,11 +56,11 @@ class ActiveLevels {
   // level(span, pixel) counts from the span's lowest.
   template <class LevelOf>
   ActiveLevels(std::int64_t n, const Batch& batch, Team& team, LevelOf&& level)
-      : begin_(static_cast<std::size_t>(n) + 1, 0) {
+      : end_(static_cast<std::size_t>(n)),
+        chunks_(static_cast<std::size_t>((n + kGrain - 1) / kGrain)) {
     const int spans = batch.size();
-    std::vector<std::vector<Active>> chunks(static_cast<std::size_t>((n + kGrain - 1) / kGrain));
     team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
-      auto& chunk = chunks[static_cast<std::size_t>(begin / kGrain)];
+      std::vector<Active> chunk;
       std::vector<double> tile(static_cast<std::size_t>(spans * kTile));
       for (std::int64_t first = begin; first < end; first += kTile) {
         const std::int64_t count = std::min(end - first, kTile);
@@ -72,24 +72,21 @@ class ActiveLevels {
               const auto h = static_cast<std::int32_t>(t);
               chunk.push_back({i, batch.place[i] + h, t - h});
             }
-          begin_[first + a + 1] = static_cast<std::int64_t>(chunk.size());
+          end_[first + a] = static_cast<std::int32_t>(chunk.size());
         }
       }
+      // A copy has no more memory than it needs.
+      chunks_[static_cast<std::size_t>(begin / kGrain)] = std::vector<Active>(chunk);
     });
-    for (const auto& chunk : chunks) {
-      const auto before = static_cast<std::int64_t>(levels_.size());
-      const std::int64_t first = (&chunk - chunks.data()) * kGrain;
-      for (std::int64_t a = first; a < std::min(n, first + kGrain); ++a) begin_[a + 1] += before;
-      levels_.insert(levels_.end(), chunk.begin(), chunk.end());
-    }
   }
   std::span<const Active> of(std::int64_t pixel) const {
-    return {levels_.data() + begin_[pixel], levels_.data() + begin_[pixel + 1]};
+    const Active* chunk = chunks_[static_cast<std::size_t>(pixel / kGrain)].data();
+    return {chunk + (pixel % kGrain == 0 ? 0 : end_[pixel - 1]), chunk + end_[pixel]};
   }
 
  private:
-  std::vector<std::int64_t> begin_;
-  std::vector<Active> levels_;
+  std::vector<std::int32_t> end_;  // of each pixel's, in its chunk
+  std::vector<std::vector<Active>> chunks_;
 };
 
 // Filters rows of kColumns numbers; use(rows, begin, end) gets those of some pixels.

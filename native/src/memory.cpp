@@ -1,5 +1,10 @@
 #include "densecrf/memory.hpp"
 
+#include <cstdlib>
+
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 #if defined(__unix__) || defined(__APPLE__)
 #include <sys/mman.h>
 #define DENSECRF_MAPS 1
@@ -41,6 +46,12 @@ void release(void* data, std::size_t bytes) noexcept {
 #endif
   (void)bytes;
   ::operator delete(data, kLine);
+}
+
+void give_back_free_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace densecrf

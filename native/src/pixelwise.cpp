@@ -303,4 +303,12 @@ void extrapolate(Planes planes, const float* u, const float* v, float share, flo
            });
 }
 
+void add_extrapolated(Planes planes, const float* u, const float* v, float share, float* total,
+                      Team& team) {
+  team.run(length(planes), chunk_of(length(planes)),
+           [&](std::int64_t begin, std::int64_t end, int) {
+             for (std::int64_t i = begin; i < end; ++i) total[i] += u[i] + share * (u[i] - v[i]);
+           });
+}
+
 }  // namespace densecrf

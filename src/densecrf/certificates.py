@@ -16,7 +16,6 @@ operator, less a bound on all rounding errors: docs/mathematics.md derives it.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,6 +44,7 @@ __all__ = [
 ]
 
 UNIT = 2.0**-53  # of rounding, in double precision
+SINGLE = 2.0**-23  # twice that of single precision
 BESIDES = 512  # operations on the way of a number through a filter, beside the sums over pixels
 
 
@@ -120,6 +120,8 @@ def lower_bound(problem: "ProblemBase", dual: Dual) -> float:
 class Costs:
     r"""The costs :math:`c = \phi + r` of a dual point in double precision, and what they prove.
 
+    They are made some labels at a time and kept in single precision, for the reduced costs.
+
     Parameters
     ----------
     problem
@@ -141,18 +143,25 @@ class Costs:
     def __init__(
         self, problem: "ProblemBase", dual: Dual, another: Callable[[], bool] = lambda: True
     ) -> None:
-        self._unary, self._at_once, self.dual = problem.unary, problem.labels_at_once, dual
-        if isinstance(dual, Tangent):
-            self._r, constant, mass = problem.tangent(dual.y)
+        constant, mass = 0.0, problem.reach * problem.total_mass_double
+        blocks: Iterator[Any]
+        if isinstance(dual, Potentials):
+            blocks = problem.dual_rows(dual)
+        elif isinstance(dual, Mixture):
+            r, evaluated = _combination(problem, dual.parts, another)
+            blocks, dual = iter([r]), Mixture(dual.parts[:evaluated])
         else:
-            parts = dual.parts if isinstance(dual, Mixture) else ((1.0, dual),)
-            self._r, evaluated = _combination(problem, parts, another)
-            constant = 0.0
-            if evaluated < len(parts):
-                self.dual = Mixture(parts[:evaluated])
-            mass = problem.reach * problem.total_mass_double
-        xp = problem.xp
-        self._least = reduce(xp.minimum, (xp.amin(rows, 0) for rows in self._blocks()))
+            r, constant, mass = problem.tangent(dual.y)
+            blocks = iter([r])
+        self.dual, self._rows, first, xp = dual, list[Any](), 0, problem.xp
+        self._least: Any = None
+        for rows in blocks:
+            rows += problem.unary[first : first + len(rows)]
+            least = xp.amin(rows, 0)
+            self._least = xp.minimum(least, self._least) if first else least
+            self._rows.append(problem.floats(rows))
+            first += len(rows)
+            del rows
         sums = xp.stack([self._least.sum(), abs(self._least).sum()])
         total, size = problem.to_numpy(sums).tolist()
         self._rounding = 2 * gamma(problem.n) * (mass + size + abs(constant))
@@ -186,11 +195,10 @@ class Costs:
     def possible(self, problem: "ProblemBase", labels: Any, energy: float) -> Iterator[Any]:
         """Yield, some labels (labels, n) after others, the pixels that can have them."""
         slack = energy + problem.energy_rounding(labels) - self.bound + 2 * self._rounding
-        return (rows - self._least <= slack for rows in self._blocks())
-
-    def _blocks(self) -> Iterator[Any]:
-        firsts, size = range(0, len(self._unary), self._at_once), self._at_once
-        return (self._unary[k : k + size] + self._r[k : k + size] for k in firsts)
+        for rows in self._rows:
+            reduced = problem.double(rows)
+            reduced = reduced - SINGLE * abs(reduced) - self._least
+            yield ~(reduced > slack)
 
 
 def _combination(
@@ -219,17 +227,7 @@ def gamma(n: int) -> float:
 
 
 def checked_bound(bound: float, energy: float, rounding: float) -> float:
-    """Return the bound, at most the energy; refuse one that is above it by more than `rounding`.
-
-    Parameters
-    ----------
-    bound : float
-        A lower bound on all energies.
-    energy : float
-        An energy, computed in double precision.
-    rounding : float
-        How far it may be from its exact value.
-    """
+    """Return the bound, at most the energy; refuse one that is above it by more than `rounding`."""
     if bound <= energy:
         return bound
     if bound - energy <= rounding:

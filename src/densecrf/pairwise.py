@@ -67,7 +67,8 @@ class Pairwise:
         if len(lattices) == len(self.parts) and len({part.symmetric for part in lattices}) == 1:
             natives = tuple(part.native for part in lattices)
             weights = [float(weight) for weight, _ in self.parts]
-            self.lattice_sum = core().LatticeSum(natives, weights, lattices[0].symmetric)
+            self._symmetric = lattices[0].symmetric
+            self.lattice_sum = core().LatticeSum(natives, weights, self._symmetric)
 
     def restricted(self, pixels: PixelArray) -> "Pairwise":
         """Return the submatrix of some pixels (ascending, distinct indices)."""
@@ -93,7 +94,8 @@ class Pairwise:
     @cached_property
     def diagonal(self) -> FloatArray:
         """The self terms :math:`K_{aa}`, (n,)."""
-        return self.diagonal_double.astype(np.float32)
+        kept = vars(self).get("diagonal_double")
+        return (self._self_terms() if kept is None else kept).astype(np.float32)
 
     def apply(self, y: FloatArray, threads: int = 0) -> FloatArray:
         r"""Return :math:`\sum_b K_{ab} y_{bi}`."""
@@ -185,16 +187,29 @@ class Pairwise:
             for weight, part in self.parts
         ]
 
+    def give_back_free_memory(self) -> None:
+        """Let the system have what filters and the C library keep of released memory."""
+        if self.lattice_sum is not None:
+            self.lattice_sum.free_workspaces()
+        core().give_back_free_memory()
+
     # --- double precision: the symmetrised K, whose stored numbers are exact ------------------
 
     @cached_property
     def mass_double(self) -> Doubles:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
-        return np.asarray(self.apply_double(np.ones((1, self.n)))[0])
+        if self.lattice_sum is None or not self._symmetric:
+            return np.asarray(self.apply_double(np.ones((1, self.n)))[0])
+        out = np.empty(self.n)
+        self.lattice_sum.mass_double(out, 0)
+        return out
 
     @cached_property
     def diagonal_double(self) -> Doubles:
         """The self terms :math:`K_{aa}`, (n,)."""
+        return self._self_terms()
+
+    def _self_terms(self) -> Doubles:
         total = np.zeros(self.n)
         for weight, part in self.parts:
             total += weight * part.diagonal()

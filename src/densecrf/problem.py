@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from densecrf import projections
+from densecrf.certificates import Potentials
 from densecrf.filters.base import Levels
 from densecrf.native import core
 from densecrf.pairwise import Pairwise
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from densecrf.model import DenseCRF
 
 __all__ = ["Calls", "Moves", "Problem"]
+
+AT_ONCE, ENTRIES = 8, 2**21  # labels evaluated together in double precision, and their numbers
+LARGE = 2**18  # pixels, or as many bytes of unaries as 16 labels of them have
 
 
 class Problem(ProblemBase):
@@ -97,14 +101,10 @@ class Problem(ProblemBase):
         return out
 
     def _half_ordered(
-        self,
-        nodes: FloatArray,
-        offsets: FloatArray | None,
-        extents: FloatArray,
-        levels: Levels,
-        order: str,
+        self, nodes: FloatArray, offsets: Any, extents: FloatArray, levels: Levels, order: str
     ) -> FloatArray:
         nodes = _floats(nodes)
+        self.give_back_free_memory()
         r = self.pairwise.ordered(nodes, levels, order, self.threads, extents, offsets)
         # Halve it, and take out the rounding errors that keep it from adding up to 0.
         core().balance(r, self.mass, self.pairwise.total_mass, 0.5, self.threads)
@@ -146,6 +146,20 @@ class Problem(ProblemBase):
     ) -> Any:
         return self.pairwise.ordered_double(_floats(nodes), offsets, extents, levels, self.threads)
 
+    def dual_rows(self, potentials: Potentials) -> Iterator[Any]:
+        """Yield `dual_point_double`, some labels after others; see `ProblemBase`."""
+        size = max(2, min(AT_ONCE, ENTRIES // self.n))
+        if not self.potts or potentials.labels is not None or self.n_labels <= size:
+            yield self.dual_point_double(potentials)
+            return
+        extents, levels = self.levels_of(potentials.scores, potentials)
+        for first in range(0, self.n_labels, size):
+            some = slice(first, first + size)
+            offsets = None if potentials.offsets is None else potentials.offsets[some]
+            r = self._ordered_double(potentials.scores[some], offsets, extents[some], levels)
+            yield np.multiply(r, 0.5, out=r)
+            del r  # large
+
     def pairs_double(self, labels: IntArray) -> float:
         r"""Return :math:`\sum_{ab} K_{ab}\, \mu(x_a, x_b)`, b = a too, in double precision."""
         return self.pairwise.pairs_double(labels, self.n_labels, self.costs_double, self.threads)
@@ -179,12 +193,20 @@ class Problem(ProblemBase):
         r"""Return an estimate of :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`."""
         return float(core().lower_bound(self.unary, _floats(r), 1.0, self.threads))
 
+    def add_extrapolated(self, u: FloatArray, y: FloatArray, previous: FloatArray) -> None:
+        """Add the scores of 2 `y` - `previous` to the potentials u, in place."""
+        if self._members is not None:
+            super().add_extrapolated(u, y, previous)
+        else:
+            core().add_extrapolated(_floats(y), _floats(previous), 1.0, u, self.threads)
+
     def update_multipliers(
-        self, z: FloatArray | None, y: FloatArray, span: float, edge: float
+        self, z: Any, y: Any, span: float, edge: float, *, in_place: bool = False
     ) -> FloatArray:
         """Return the potentials z + `y`, compressed; see `ProblemBase.update_multipliers`."""
-        nodes = _floats(self.nodes(y))
-        out, extents = np.empty_like(nodes), self._extents(nodes, z)
+        nodes, z = (_floats(z), None) if y is None else (_floats(self.nodes(y)), z)
+        out = nodes if in_place and y is None else np.empty_like(nodes)
+        extents = self._extents(nodes, z)
         core().compress_potentials(
             z, nodes, extents, span=span, edge=edge, out=out, threads=self.threads
         )
@@ -202,13 +224,7 @@ class Problem(ProblemBase):
         return out
 
     def descend(
-        self,
-        v: FloatArray,
-        r: FloatArray,
-        step: FloatArray,
-        previous: FloatArray,
-        *,
-        in_place: bool = False,
+        self, v: Any, r: Any, step: Any, previous: Any, *, in_place: bool = False
     ) -> tuple[FloatArray, float, float, float]:
         """Take a projected gradient step; see `ProblemBase.descend`."""
         r = _floats(r)
@@ -287,11 +303,7 @@ class Problem(ProblemBase):
     def lmo(
         self, linear: FloatArray, received: FloatArray, diagonal: FloatArray, y: FloatArray
     ) -> tuple[IntArray, float, float]:
-        r"""Linear minimisation oracle: the vertex that minimises the gradient of a quadratic.
-
-        For :math:`F(y) = \langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`
-        with :math:`Hy` = `received`: its labels, the Frank-Wolfe gap, and F(y).
-        """
+        """Return the linear minimisation oracle's answer; see `ProblemBase.lmo`."""
         labels = np.empty(self.n, np.int64)
         given = (_floats(array) for array in (linear, received, diagonal, y))
         gap, objective = core().lmo(*given, labels, self.threads)
@@ -306,8 +318,7 @@ class Problem(ProblemBase):
     def icm_moves(self, labels: IntArray) -> Moves:
         """Return the ICM move of every pixel; see `ProblemBase.icm_moves`."""
         best, gain = np.empty(self.n, np.int64), np.empty(self.n, np.float32)
-        lattice_sum = self.pairwise.lattice_sum
-        if self.potts and lattice_sum is not None:
+        if self.potts and (lattice_sum := self.pairwise.lattice_sum) is not None:
             self.calls.plain += 1
             unary, pairs, movers = lattice_sum.potts_icm_moves(
                 self.unary,
@@ -345,6 +356,11 @@ class Problem(ProblemBase):
         return out
 
     # --- arrays -------------------------------------------------------------------------------
+
+    def give_back_free_memory(self) -> None:
+        """Let the system have what is kept of released arrays, where they are large."""
+        if (self.n >= LARGE or self.unary.nbytes >= 64 * LARGE) and self.filters_built:
+            self.pairwise.give_back_free_memory()
 
     def floats(self, array: Any) -> FloatArray:
         """Return an array in single precision."""

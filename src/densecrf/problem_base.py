@@ -61,9 +61,6 @@ class QuadraticStep(NamedTuple):
 class ProblemBase(ProblemEnergy):
     """A model's energy and its relaxations; see `ProblemEnergy` for its attributes."""
 
-    #: Labels whose costs in double precision are made at once.
-    labels_at_once = 4
-
     # --- the paper's linear program ---------------------------------------------------------
 
     def dual_point(
@@ -96,6 +93,21 @@ class ProblemBase(ProblemEnergy):
         return self.project(centre - step * (self.unary + r))
 
     # --- quadratic relaxations and mean field -----------------------------------------------
+
+    @abstractmethod
+    def apply(self, y: Any) -> Any:
+        r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
+
+    def costs(self, y: Any) -> Any:
+        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: the expected cost of each label beside `y`."""
+        return y.sum(0) - y if self.compatibility is None else self.compatibility @ y
+
+    def messages(self, y: Any) -> Any:
+        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the messages.
+
+        They are the gradient of the quadratic relaxation's pairwise term.
+        """
+        return self.costs(self.apply(y) - self.diagonal * y)
 
     @abstractmethod
     def unary_marginals(self) -> Any:
@@ -192,6 +204,17 @@ class ProblemBase(ProblemEnergy):
         r = product - 0.5 * c - 0.5 * own
         constant = -0.5 * float((y * product).sum())
         return r, constant, 16 * size * self.total_mass_double
+
+    # --- labellings -------------------------------------------------------------------------
+
+    def constant(self, label: int) -> Any:
+        """Return the labelling of one label everywhere."""
+        return self.xp.full((self.n,), label, dtype=self.xp.int64, **self._where)
+
+    def indicator(self, labels: Any) -> Any:
+        """Return the labelling as a vertex of the product of simplices."""
+        names = self.xp.arange(self.n_labels, **self._where)[:, None]
+        return self.floats(names == labels)
 
     # --- iterated conditional modes ---------------------------------------------------------
 

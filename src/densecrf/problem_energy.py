@@ -12,7 +12,7 @@ by `densecrf.certificates.lower_bound`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,29 +136,15 @@ class ProblemEnergy(ABC):
 
     # --- filters ----------------------------------------------------------------------------
 
-    @abstractmethod
-    def apply(self, y: Any) -> Any:
-        r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
-
-    def costs(self, y: Any) -> Any:
-        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: the expected cost of each label beside `y`."""
-        return y.sum(0) - y if self.compatibility is None else self.compatibility @ y
-
-    def messages(self, y: Any) -> Any:
-        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the messages.
-
-        They are the gradient of the quadratic relaxation's pairwise term.
-        """
-        return self.costs(self.apply(y) - self.diagonal * y)
-
     def flow(self, y: Any, z: Any, cells: float) -> Any:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + z.
 
-        Like `dual_point`, but of potentials, any numbers (one per node; None: zeros), with `cells`
-        levels for each unit: two pixels whose potentials differ by 1 / `cells` or more are fully
-        apart, within a cell the flow between them is linear in the difference.
+        Like `dual_point`, but of potentials, any numbers (z: one per node), with `cells` levels for
+        each unit: two pixels whose potentials differ by 1 / `cells` or more are fully apart, within
+        a cell the flow between them is linear in the difference. One of y and z may be None, for
+        zeros.
         """
-        nodes = self.nodes(y)
+        nodes, z = (z, None) if y is None else (self.nodes(y), z)
         extents = Levels.merged(self._extents(nodes, z), cells)
         return self._ordered(nodes, z, extents, Levels.by_cells(extents, cells), "soft")
 
@@ -201,14 +187,31 @@ class ProblemEnergy(ABC):
         least = self.xp.clip(1e-6 * self.mass.max(), 1e-12, None)
         return 0.5 * spectrum * self.xp.maximum(self.mass, least)
 
-    def update_multipliers(self, z: Any, y: Any, span: float, edge: float) -> Any:
+    def potentials(self, y: Any, levels: Any, cells: float) -> Any:
+        """Return the potentials of `y` and of `levels`, of which None is 0, `cells` to the unit."""
+        return self.nodes(y) + (0 if levels is None else levels / cells)
+
+    def add_extrapolated(self, u: Any, y: Any, previous: Any) -> None:
+        """Add the scores of 2 `y` - `previous` to the potentials u, in place."""
+        self.accumulate(u, self.nodes(self.extrapolate(y, previous, 1.0)))
+
+    def update_multipliers(
+        self,
+        z: Any,
+        y: Any,
+        span: float,
+        edge: float,
+        *,
+        in_place: bool = False,  # noqa: ARG002
+    ) -> Any:
         """Return the potentials z + `y`, compressed into `span`: the multiplier update.
 
         Each node's least potential becomes 0. Monotone; its two ends of width `edge` are kept:
         pixels at different ends stay fully apart, those at the same end keep their differences.
-        `z` is None at first, and is not changed.
+        One of `z` and `y` may be None, for zeros. They are not changed, unless with `in_place`,
+        where the result may take the memory of z.
         """
-        u = self.nodes(y) if z is None else z + self.nodes(y)
+        u = z if y is None else self.nodes(y) if z is None else z + self.nodes(y)
         u = u - self.xp.amin(u, 1)[:, None]
         return compressed(self.xp, u, self.xp.amax(u, 1)[:, None], span, edge)
 
@@ -255,11 +258,6 @@ class ProblemEnergy(ABC):
         labels = self.argmax(y)
         y[label] = row
         return labels
-
-    def indicator(self, labels: Any) -> Any:
-        """Return the labelling as a vertex of the product of simplices."""
-        names = self.xp.arange(self.n_labels, **self._where)[:, None]
-        return self.floats(names == labels)
 
     # --- energies and bounds, in double precision -------------------------------------------
 
@@ -312,6 +310,10 @@ class ProblemEnergy(ABC):
             return r
         members, lengths = (self.double_from_numpy(array) for array in self._tree_arrays)
         return members.T @ (lengths[:, None] * r)
+
+    def dual_rows(self, potentials: Potentials) -> Iterator[Any]:
+        """Yield `dual_point_double`, some labels after others, each in an array of its own."""
+        yield self.dual_point_double(potentials)
 
     def embed_labels(self, rows: Any, labels: Any) -> Any:
         """Return rows of some labels among zeros for the others."""
@@ -369,6 +371,9 @@ class ProblemEnergy(ABC):
 
     # --- arrays -----------------------------------------------------------------------------
 
+    def give_back_free_memory(self) -> None:  # noqa: B027 - the others have nothing to give
+        """Let the system have what is kept of released arrays, where they are large."""
+
     @abstractmethod
     def floats(self, array: Any) -> Any:
         """Return an array as one of the problem's floating dtype."""
@@ -380,10 +385,6 @@ class ProblemEnergy(ABC):
     @abstractmethod
     def zeros_like(self, array: Any, rows: int) -> Any:
         """Return zeros of the array's dtype, (rows, n)."""
-
-    def constant(self, label: int) -> Any:
-        """Return the labelling of one label everywhere."""
-        return self.xp.full((self.n,), label, dtype=self.xp.int64, **self._where)
 
     @abstractmethod
     def to_numpy(self, array: Any) -> Any:

@@ -213,6 +213,7 @@ class Incumbent:
         settle = self._iteration % self.settle_every == 0
         if self._turn_to_round(bound) or settle:
             self._latest = self._iteration
+            self.problem.give_back_free_memory()
             self._round(y)
         if settle:
             self._settle()
@@ -240,6 +241,8 @@ class Incumbent:
             energies = problem.estimates(tried)
             best = int(np.argmin(energies))
             energy, labels = energies[best], tried[best]
+            del tried  # large
+            problem.give_back_free_memory()
             promising = energy <= self.energy + PROMISING * abs(self.energy)
             if promising and energy != self._considered:  # not the last one again
                 self._considered = energy

@@ -67,6 +67,21 @@ def test_what_tiles_cannot_do_is_said(tmp_path, inputs, options, message):
     assert not (tmp_path / "labels.tif").exists()
 
 
+def test_missing_chunks(tmp_path, inputs):
+    zarr = pytest.importorskip("zarr")
+    foreground = np.load(inputs[2])[1]
+    path = str(tmp_path / "p.zarr")
+    array = zarr.open_array(path, mode="w", shape=(70, 90), chunks=(70, 45), dtype="f4")
+    array[:, :45] = foreground[:, :45]
+    options = ("--out", str(tmp_path / "labels.npy"), "--tile", "64", "--gap", "0.05")
+    given = ("segment", inputs[0], "--probs", path, *options, *MODEL)
+    result = densecrf(*given)
+    assert result.exit_code
+    assert "is missing" in str(result.exception)
+    assert "--fill-missing" in str(result.exception)
+    assert densecrf(*given, "--fill-missing").exit_code == 0
+
+
 def test_inputs_are_never_written(tmp_path, inputs):
     result = densecrf("segment", *inputs, "--out", inputs[0], "--tile", "64")
     assert result.exit_code == 2

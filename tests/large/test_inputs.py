@@ -63,6 +63,24 @@ def test_nodata_pixels_are_not_part_of_the_model(tmp_path, scene):
     assert found.energy == expected.energy
 
 
+@pytest.mark.parametrize("nodata", [-9999, np.nan])
+def test_nothing_is_known_where_scores_are_nodata(tmp_path, scene, nodata):
+    image, p, _ = scene
+    rasterio = pytest.importorskip("rasterio")
+    gap = (slice(None), slice(0, 12), slice(0, 10))
+    given = p.copy()
+    given[gap] = nodata
+    profile = {"driver": "GTiff", "height": 44, "width": 56, "count": 3, "dtype": "float32"}
+    with rasterio.open(tmp_path / "p.tif", "w", **profile, nodata=nodata) as raster:
+        raster.write(given)
+    found = refine(image, tmp_path / "p.tif", axis=-1, **OPTIONS)
+    energies = -np.log(np.maximum(p, 1e-5))
+    energies[gap] = 0
+    expected = refine(image, energies, axis=0, kind="energies", **OPTIONS)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert found.energy == pytest.approx(expected.energy, rel=1e-6)
+
+
 def test_rasters_of_one_band_and_tiles_without_labels(tmp_path, scene):
     image, p, _ = scene
     rasterio = pytest.importorskip("rasterio")
@@ -82,6 +100,25 @@ def test_rasters_of_one_band_and_tiles_without_labels(tmp_path, scene):
     assert (found.labels[:5] == 255).all()
     with pytest.raises(ValueError, match="every pixel is void"):
         refine(image, np.full_like(labels, 255), **given)
+
+
+@pytest.mark.parametrize("factors", [(4, 4), (1, 8)])
+def test_a_coarse_mask_is_the_fine_one(scene, factors):
+    image, p, _ = scene
+    coarse = np.ones([side // by for side, by in zip(image.shape, factors, strict=False)], bool)
+    coarse[2:6, 5:] = coarse[0] = False
+    fine = coarse.repeat(factors[0], 0).repeat(factors[1], 1)
+    found = refine(image, p, axis=0, mask=coarse, **OPTIONS)
+    expected = refine(image, p, axis=0, mask=fine, **OPTIONS)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    np.testing.assert_array_equal(found.labels == 255, ~fine)
+
+
+@pytest.mark.parametrize("shape", [(40, 52), (56, 44), (6, 14), (44,)])
+def test_masks_of_other_grids(scene, shape):
+    image, p, _ = scene
+    with pytest.raises(ValueError, match=r"mask.*the same size, or reduced"):
+        refine(image, p, axis=0, mask=np.ones(shape), **OPTIONS)
 
 
 def test_hdf5_and_nifti(tmp_path):
@@ -123,17 +160,6 @@ def test_options_that_make_no_sense(tmp_path, scene):
             refine(image, p, axis=0, **{**OPTIONS, **options})
     with pytest.raises(ValueError, match="out"):
         refine(image, tmp_path / "p.npy", axis=0, out=tmp_path / "p.npy", **OPTIONS)
-
-
-def test_missing_chunks_are_no_probabilities(tmp_path, scene):
-    image, p, _ = scene
-    zarr = pytest.importorskip("zarr")
-    array = zarr.open_array(
-        str(tmp_path / "p.zarr"), mode="w", shape=p.shape, chunks=(3, 22, 28), dtype="f4"
-    )
-    array[:, :22] = p[:, :22]
-    with pytest.raises(ValueError, match="add up to"):
-        refine(image, tmp_path / "p.zarr", axis=0, **OPTIONS)
 
 
 def test_a_store_that_disappears_and_comes_back(tmp_path, scene):

@@ -14,6 +14,9 @@ namespace densecrf {
 void* allocate(std::size_t bytes);
 void release(void* data, std::size_t bytes) noexcept;
 
+// Lets the system have what the C library keeps of released memory, where it can be told to.
+void give_back_free_memory();
+
 template <class T>
 class Buffer {
  public:
@@ -60,6 +63,8 @@ class BufferCache {
     const std::unique_ptr<Buffer<float>> held(held_.exchange(nullptr));
     return held && held->size() >= size ? std::move(*held) : Buffer<float>(size);
   }
+
+  void clear() noexcept { delete held_.exchange(nullptr); }
 
   // Where it has more than `most` bytes, or there is no memory to keep it, it is freed instead.
   void give_back(Buffer<float> buffer, std::int64_t most = kUsual) noexcept {

@@ -57,7 +57,7 @@ void compress_potentials(Planes, const float* z, const float* y, const float* ex
 // stay.
 void balance(Planes, float* r, const float* mass, double total_mass, float factor, Team& team);
 
-// ⟨u, v⟩ in double; Σ|u - v| and max|u - v|; u + share · (u - v).
+// ⟨u, v⟩ in double; Σ|u - v| and max|u - v|; u + share · (u - v), also added to a total.
 double inner(Planes, const float* u, const float* v, Team& team);
 // Σ_a weight_a u_a,label(a), or without weights where they are null. Throws std::out_of_range where
 // there is no such label.
@@ -67,5 +67,7 @@ void undecided(Planes, const float* u, double* out, Team& team);
 void accumulate(Planes, const float* u, float* total, Team& team);  // total += u
 std::array<double, 2> difference(Planes, const float* u, const float* v, Team& team);
 void extrapolate(Planes, const float* u, const float* v, float share, float* out, Team& team);
+void add_extrapolated(Planes, const float* u, const float* v, float share, float* total,
+                      Team& team);
 
 }  // namespace densecrf

@@ -8,7 +8,13 @@ import typer
 
 from densecrf import large
 from densecrf.cli.inputs import Sources
-from densecrf.cli.options import ModelOptions, SolveOptions, output_option, solver_option
+from densecrf.cli.options import (
+    ModelOptions,
+    SolveOptions,
+    input_option,
+    output_option,
+    solver_option,
+)
 from densecrf.cli.outputs import check_outputs, done_before, run_settings
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, percent, print_json, print_table, solved_columns
@@ -18,7 +24,7 @@ from densecrf.large.outputs import SUFFIXES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Scheduler", "Tile", "connected", "is_large", "segment_large"]
+__all__ = ["FillMissing", "Scheduler", "Tile", "connected", "is_large", "segment_large"]
 
 LARGE = 1 << 26  # pixels from which on an image is cut into tiles
 SIDE = 2048  # of a tile
@@ -36,6 +42,15 @@ Scheduler = Annotated[
     solver_option(
         help="Address of a Dask scheduler whose workers do the work, such as tcp://host:8786.",
         metavar="ADDRESS",
+    ),
+]
+
+FillMissing = Annotated[
+    bool,
+    input_option(
+        "--fill-missing",
+        help="Read chunks that a Zarr, HDF5 or sparse GeoTIFF lacks as its fill value, instead of "
+        "ending with an error.",
     ),
 ]
 
@@ -77,6 +92,7 @@ def segment_large(
     *,
     tile: int | None,
     scheduler: str | None,
+    fill_missing: bool,
     force: bool,
     as_json: bool,
     quiet: bool,
@@ -122,6 +138,7 @@ def segment_large(
                 n_labels=model.n_labels,
                 void=list(model.void),
                 image_range=model.image_range,
+                missing_chunks="fill" if fill_missing else "error",
                 method=solver.method,
                 **most,
                 threads=solver.threads,

@@ -17,7 +17,7 @@ from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Watch, run_batch
 from densecrf.cli.devices import OnDevices, listed
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
-from densecrf.cli.large import Scheduler, Tile, connected, is_large, segment_large
+from densecrf.cli.large import FillMissing, Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs, done_before, read_record, run_settings
 from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
@@ -63,6 +63,7 @@ def segment(
     marginals: o.Marginals = False,
     tile: Tile = None,
     scheduler: Scheduler = None,
+    fill_missing: FillMissing = False,
     jobs: o.Jobs = 1,
     force: o.Force = False,
     as_json: o.Json = False,
@@ -95,6 +96,7 @@ def segment(
             own,
             tile=tile,
             scheduler=scheduler,
+            fill_missing=fill_missing,
             force=force,
             as_json=as_json,
             quiet=quiet,

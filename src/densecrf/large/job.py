@@ -12,11 +12,13 @@ import numpy.typing as npt
 
 from densecrf.compatibility import LabelTree
 from densecrf.filters import LatticeFilter
+from densecrf.io.errors import FileFormatError
 from densecrf.kernels import color_range
 from densecrf.large.reach import lattice_reach
-from densecrf.large.sources import Source
+from densecrf.large.sources import Source, place, read
 from densecrf.large.store import Store
-from densecrf.large.tiles import Box, Tiling, around, flat, shape_of
+from densecrf.large.tiles import Box, Tiling, around, flat, inside, shape_of
+from densecrf.large.views import holds_data
 from densecrf.model import DenseCRF
 from densecrf.pairwise import Pairwise
 from densecrf.unaries import Reading, energies
@@ -140,6 +142,8 @@ class Job:
         Of the compiled core, for each task.
     label_costs : tuple of float or None
         The costs of labels; None: Potts.
+    missing_chunks : {"error", "fill"}
+        What chunks that the image or the scores lack mean.
     """
 
     folder: Path
@@ -158,6 +162,7 @@ class Job:
     inner: int
     threads: int = 0
     label_costs: tuple[float, ...] | None = None
+    missing_chunks: str = "error"
 
     @property
     def store(self) -> Store:
@@ -178,7 +183,7 @@ class Job:
         core = flat(box, outer)
         if self.mask is None:
             return Local(box, outer, np.arange(math.prod(shape_of(outer))), core)
-        held = np.asarray(self.mask.read(outer)).ravel().astype(bool)
+        held = np.asarray(read("mask", self.mask, outer)).ravel().astype(bool)
         pixels = np.flatnonzero(held)
         return Local(box, outer, pixels, np.searchsorted(pixels, core[held[core]]))
 
@@ -208,10 +213,38 @@ class Job:
     def _colors(self, local: Local) -> npt.NDArray[np.float64]:
         if self.image is None:
             raise ArgumentError("image", ..., "is needed by a kernel of colours")
-        values = self.image.read((*local.outer, slice(0, self.image.shape[-1])))
+        bands = slice(0, self.image.shape[-1])
+        values = read("image", self.image, (*local.outer, bands))
+        self._check_complete("image", self.image, local, (), (bands,))
         given = values.reshape(-1, values.shape[-1])
         given = given if local.whole else given[local.pixels]
         return np.asarray(color_range(given, self.image_range)[0], np.float64)
+
+    def _check_complete(
+        self, name: str, source: Source, local: Local, before: Box, after: Box
+    ) -> None:
+        """Refuse pixels of the model whose chunk is missing: nobody knows them.
+
+        After they were read, as a store may lose them meanwhile.
+        """
+        if self.missing_chunks == "fill":
+            return
+        absent = source.absent((*before, *local.outer, *after))
+        if not absent:
+            return
+        held = np.zeros(shape_of(local.outer), bool)
+        held.ravel()[local.pixels] = True
+        axes = slice(len(before), len(before) + held.ndim)
+        lost = [key for key, part in absent if held[inside(part[axes], local.outer)].any()]
+        if lost:
+            raise FileFormatError(
+                place(source),
+                f"{name}: chunk {lost[0]} is missing, and {len(lost) - 1} more of those around "
+                f"pixel {tuple(part.start for part in local.box)}; it would be read as the fill "
+                "value. If the copy is incomplete, complete it and call again; if empty chunks "
+                "were left out on purpose, give missing_chunks='fill' (--fill-missing), or a mask "
+                "without them",
+            )
 
     def filters(self, local: Local) -> list[LatticeFilter]:
         """Return the filters without weights and normalisation."""
@@ -220,12 +253,21 @@ class Job:
     def unary(self, local: Local) -> FloatArray:
         """Return the energies (labels, n) of the model's pixels in tile and margin."""
         named = (slice(0, self.n_labels),) if self.content == "scores" else ()
-        values = self.scores.read((*named, *local.outer))
+        values = read("probabilities", self.scores, (*named, *local.outer))
+        self._check_complete("probabilities", self.scores, local, named, ())
         values = values.reshape(*values.shape[: len(named)], -1)
         values = values if local.whole else values[..., local.pixels]
-        if values.size == 0:
-            return np.zeros((self.n_labels, 0), np.float32)
-        if self.content == "labels" and np.isin(values, self.settings["void"]).all():
+        nodata = getattr(self.scores, "nodata", None)
+        known = holds_data(values, nodata, tuple(range(len(named))))
+        if known.all():
+            return self._energies(values)
+        unary = np.zeros((self.n_labels, values.shape[-1]), np.float32)
+        unary[:, known] = self._energies(values[..., known])
+        return unary
+
+    def _energies(self, values: npt.NDArray[Any]) -> FloatArray:
+        void = self.content == "labels" and np.isin(values, self.settings["void"]).all()
+        if values.size == 0 or void:
             return np.zeros((self.n_labels, values.shape[-1]), np.float32)
         low, high = check_finite("probabilities", values)
         reading = Reading(self.content, values, None, "")  # type: ignore[arg-type]

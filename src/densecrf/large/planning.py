@@ -9,8 +9,9 @@ import numpy as np
 
 from densecrf.large.job import Job, Kernel
 from densecrf.large.ome import image_of
-from densecrf.large.sources import Moved, Source, Valid, open_source
+from densecrf.large.sources import Source, open_source, read
 from densecrf.large.tiles import Tiling
+from densecrf.large.views import Band, Coarse, Grey, Moved, Valid, holds_data
 from densecrf.presets import Model
 from densecrf.unaries import COLOR_CHANNELS, KINDS, sums_to_one
 from densecrf.validation import (
@@ -44,6 +45,7 @@ def plan(
     method: str,
     inner: int,
     threads: int,
+    missing_chunks: str = "error",
 ) -> Job:
     """Return the run of `densecrf.large.refine`, whose parameters these are."""
     picture, scores, content = _layout(
@@ -79,6 +81,7 @@ def plan(
         check_choice("method", method, ("lp", "mf5")),
         check_integer("inner", inner, at_least=1, at_most=19),
         threads,
+        missing_chunks=check_choice("missing_chunks", missing_chunks, ("error", "fill")),
     )
     if margin is not None:
         asked = _sides("margin", margin, len(grid))
@@ -118,7 +121,7 @@ def _images(image: Source, channel_axis: int | None) -> list[Source]:
             raise ArgumentError("channel_axis", channel_axis, f"the image has {len(axes)} axes")
         which = channel_axis % len(axes)
         return [Moved(image, (*axes[:which], *axes[which + 1 :], which))]
-    found: list[Source] = [_Grey(image)]
+    found: list[Source] = [Grey(image)]
     if len(axes) > 2 and image.shape[-1] <= 16:
         found.append(image)
     if len(axes) > 2 and image.shape[0] in COLOR_CHANNELS:
@@ -126,38 +129,11 @@ def _images(image: Source, channel_axis: int | None) -> list[Source]:
     return found
 
 
-class _Grey(Moved):
-    """A source with a channel axis of one at its end."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__(source, tuple(range(len(source.shape))))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return (*self.source.shape, 1)
-
-    def read(self, box: Any) -> Any:
-        """Return a window."""
-        return self.source.read(box[:-1])[..., None]
-
-
-class _Band(Moved):
-    """A source without its last axis, which is of one."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__(source, tuple(range(len(source.shape) - 1)))
-
-    def read(self, box: Any) -> Any:
-        """Return a window."""
-        return self.source.read((*box, slice(0, 1)))[..., 0]
-
-
 def _scores(
     scores: Source, grid: tuple[int, ...], kind: str | None, axis: int | None
 ) -> list[tuple[Source, str]]:
     if scores.shape == (*grid, 1):  # a raster of one band
-        scores, axis = _Band(scores), None
+        scores, axis = Band(scores), None
     axes = tuple(range(len(scores.shape)))
     if scores.shape == grid and axis is None:
         whole = kind == "labels" or (kind is None and scores.dtype.kind in "bui")
@@ -180,8 +156,15 @@ def kind_of(scores: Source, content: str, kind: str | None, grid: tuple[int, ...
     sample = tuple(slice(0, min(side, 32)) for side in grid)
     if content == "map":
         return "probabilities"
-    values = np.nan_to_num(scores.read((slice(0, scores.shape[0]), *sample)), nan=0.0)
-    if sums_to_one(values):
+    window = (slice(0, scores.shape[0]), *sample)
+    values = read("probabilities", scores, window)
+    known = holds_data(values, getattr(scores, "nodata", None), 0)
+    for _, part in scores.absent(window):
+        known[part[1:]] = False
+    if not known.any():
+        remedy = "say what the scores are: their first pixels are missing"
+        raise ArgumentError("kind", kind, remedy)
+    if sums_to_one(np.nan_to_num(values[:, known], nan=0.0)):
         return "probabilities"
     raise ArgumentError(
         "kind",
@@ -205,11 +188,16 @@ def label_count(scores: Source, content: str, n_labels: int | None) -> int:
 
 def _mask(mask: Any, grid: tuple[int, ...]) -> Source:
     held = open_source("mask", mask)
-    if held.shape == (*grid, 1):
-        return _Band(held)
-    if held.shape != grid:
-        raise ArgumentError("mask", ..., f"shape {held.shape} for a grid of {grid} pixels")
-    return held
+    if len(held.shape) == len(grid) + 1 and held.shape[-1] == 1:
+        held = Band(held)
+    if held.shape == grid:
+        return held
+    if Coarse.fits(held.shape, grid):
+        return Coarse(held, grid)
+    remedy = (
+        f"shape {held.shape} for a grid of {grid} pixels; give one of the same size, or reduced"
+    )
+    raise ArgumentError("mask", ..., f"{remedy} by a factor of 2 or more")
 
 
 def _kernels(

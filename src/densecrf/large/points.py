@@ -18,13 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.io.atomic import atomic_writer
+from densecrf.io.errors import FileFormatError
 from densecrf.large.job import Job, Kernel, Local, label_dtype
 from densecrf.large.outputs import checked_output
 from densecrf.large.planning import kind_of, label_count, scratch_of, settings_of
 from densecrf.large.reach import SLACK
 from densecrf.large.result import LargeResult
 from densecrf.large.run import Progress, Run
-from densecrf.large.sources import Source, open_source
+from densecrf.large.sources import Source, open_source, place, read
 from densecrf.large.tiles import Box, Tiling
 from densecrf.presets import Model
 from densecrf.solvers.registry import LP_GAP
@@ -68,7 +69,9 @@ class _Cloud(Job):
     def features(self, local: Local) -> list[npt.NDArray[np.float64]]:
         """Return the features of each kernel."""
         source = cast("Source", self.points)
-        points = source.read((*local.outer, slice(0, source.shape[1]))).astype(np.float64)
+        points = read("points", source, (*local.outer, slice(0, source.shape[1]))).astype(
+            np.float64
+        )
         check_finite("points", points)
         colors = None
         if any(kernel.colors is not None for kernel in self.kernels):
@@ -83,7 +86,9 @@ class _Cloud(Job):
 
     def _colors(self, local: Local) -> npt.NDArray[np.float64]:
         source = cast("Source", self.image)
-        values = source.read((*local.outer, slice(0, source.shape[1]))).astype(np.float64)
+        values = read("features", source, (*local.outer, slice(0, source.shape[1]))).astype(
+            np.float64
+        )
         check_finite("features", values)
         return values
 
@@ -154,6 +159,9 @@ def refine_points(
         remedy = f"shape {scores.shape} for {n} points; give (labels, points) or (points,)"
         raise ArgumentError("probabilities", ..., remedy)
     known = None if features is None else open_source("features", features)
+    for name, source in (("points", where), ("probabilities", scores), ("features", known)):
+        if source is not None:
+            _check_complete(name, source)
     if known is not None and (len(known.shape) != 2 or known.shape[0] != n):
         remedy = f"shape {known.shape} for {n} points; give (points, channels)"
         raise ArgumentError("features", ..., remedy)
@@ -201,6 +209,14 @@ def refine_points(
     result.seconds = time.perf_counter() - started
     job.store.remove()
     return result
+
+
+def _check_complete(name: str, source: Source) -> None:
+    """Refuse points whose chunk is missing."""
+    absent = source.absent(tuple(slice(0, side) for side in source.shape))
+    if absent:
+        remedy = f"{name}: chunk {absent[0][0]} is missing, and {len(absent) - 1} more"
+        raise FileFormatError(place(source), f"{remedy}; complete the copy, or write them")
 
 
 def _longest(points: Source) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from densecrf.model import DenseCRF
+from densecrf.native import core
 from densecrf.problem import Problem
 from densecrf.rounding import Incumbent
 from densecrf.validation import FloatArray, IntArray
@@ -64,7 +65,7 @@ class TileProblem(Problem):
 
     def hold(self, y: FloatArray) -> None:
         """Hold the margin's marginals."""
-        self._y = y[:, self._margin]
+        self._y, self._unary = (each.take(self._margin, 1) for each in (y, self.unary))
 
     def _extents(self, nodes: FloatArray, offsets: FloatArray | None) -> FloatArray:
         found = super()._extents(nodes, offsets)
@@ -73,15 +74,14 @@ class TileProblem(Problem):
         return in_whole_cells(found, self.cells)
 
     def update_multipliers(
-        self,
-        z: FloatArray | None,
-        y: FloatArray,
-        span: float,  # noqa: ARG002
-        edge: float,  # noqa: ARG002
+        self, z: Any, y: Any, span: float, edge: float, *, in_place: bool = False
     ) -> FloatArray:
         """Return the potentials z + `y`; they are compressed between visits, alike in all tiles."""
+        del span, edge
+        if y is None:
+            return np.asarray(z) if in_place else np.array(z)
         nodes = self.nodes(y)
-        return nodes.copy() if z is None else z + nodes
+        return nodes.copy() if z is None else np.asarray(z + nodes)
 
     def descend(
         self,
@@ -93,9 +93,9 @@ class TileProblem(Problem):
         in_place: bool = False,
     ) -> tuple[FloatArray, float, float, float]:
         """Take a projected gradient step, and note the core's share of the bound."""
-        costs = self.unary + r
-        self.bounds.append(float(costs.min(0)[self.core].sum(dtype=np.float64)))
+        of_margin = core().lower_bound(self._unary, r.take(self._margin, 1), 1.0, self.threads)
         out = super().descend(v, r, step, previous, in_place=in_place)
+        self.bounds.append(out[1] - float(of_margin))
         out[0][:, self._margin] = self._y
         return out
 

@@ -46,6 +46,7 @@ def refine(
     confidence: float | None = None,
     clip: float = 1e-5,
     image_range: tuple[float, float] | None = None,
+    missing_chunks: str = "error",
     method: str = "lp",
     max_iterations: int = 500,
     inner: int = 8,
@@ -82,8 +83,8 @@ def refine(
         Relative gap at which to stop; that of `densecrf.solve` by default.
     mask : path-like or array, optional
         Which pixels belong to the model. The others have no part in the energy, and are labelled
-        255 (65535 with 255 labels or more); tiles without any are skipped. Pixels of a
-        raster's nodata value are outside.
+        255 (65535 with 255 labels or more); tiles without any are skipped. A coarse mask,
+        reduced by a factor of 2 or more, will do. Pixels of a raster's nodata value are outside.
     model, strength, sigma, weight, sigma_xy, sigma_color, bilateral_weight
         As for `densecrf.refine`.
     kernels : sequence of Kernel, optional
@@ -95,6 +96,10 @@ def refine(
     kind, axis, channel_axis, n_labels, void, confidence, clip, image_range
         As for `densecrf.refine`; nothing is scanned beforehand, so that images of other dtypes
         than uint8 need `image_range`, and scores that are not probabilities their `kind`.
+    missing_chunks : {"error", "fill"}
+        What it means that image or scores lack a chunk (of Zarr, HDF5, or a sparse GeoTIFF) with
+        pixels of the model: an error, or the fill value, as these formats say. Of a mask, the fill
+        value: what a coarse mask leaves out is outside.
     method : {"lp", "mf5"}
         The certified linear program, or five iterations of mean field.
     max_iterations : int
@@ -155,6 +160,7 @@ def refine(
         void=void,
         clip=clip,
         image_range=image_range,
+        missing_chunks=missing_chunks,
         normalization=normalization,
         method=method,
         inner=inner,

@@ -21,6 +21,7 @@ from densecrf.large.engines import run_tasks
 from densecrf.large.job import Job, label_dtype
 from densecrf.large.pace import Pace
 from densecrf.large.result import LargeResult
+from densecrf.large.sources import read
 from densecrf.large.tiles import Box
 from densecrf.large.visits import REACHES, Before, Plan
 from densecrf.presets import Model
@@ -253,7 +254,7 @@ class Run:
             labels = np.full([part.stop - part.start for part in box], self.constant)
         labels = labels.astype(label_dtype(self.job.n_labels))
         if self.job.mask is not None:
-            held = np.asarray(self.job.mask.read(box)).reshape(labels.shape).astype(bool)
+            held = read("mask", self.job.mask, box).reshape(labels.shape).astype(bool)
             labels[~held] = np.iinfo(labels.dtype).max
         return labels
 

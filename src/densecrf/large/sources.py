@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.io.errors import FileFormatError
+from densecrf.large.chunks import Absent, absent_in_array, absent_in_hdf5, absent_in_raster
 from densecrf.large.tiles import Box
 from densecrf.validation import ArgumentError
 
-__all__ = ["Moved", "Source", "Valid", "needs", "open_raster", "open_source"]
+__all__ = ["Source", "needs", "open_raster", "open_source", "place", "read"]
 
 
 class Source(Protocol):
@@ -45,6 +46,10 @@ class Source(Protocol):
 
     def read(self, box: Box) -> npt.NDArray[Any]:
         """Return a window."""
+        ...
+
+    def absent(self, box: Box) -> Absent:
+        """Return the chunks of a window that are missing, and the part of it that each holds."""
         ...
 
 
@@ -77,6 +82,9 @@ class _Array:
     def read(self, box: Box) -> npt.NDArray[Any]:
         return np.asarray(self.array[box])
 
+    def absent(self, box: Box) -> Absent:
+        return absent_in_array(self.array, box)
+
 
 @dataclass(frozen=True)
 class _Memmap:
@@ -96,6 +104,9 @@ class _Memmap:
     def read(self, box: Box) -> npt.NDArray[Any]:
         array: Any = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
         return np.array(array[box])
+
+    def absent(self, box: Box) -> Absent:  # noqa: ARG002
+        return []
 
 
 @dataclass(frozen=True)
@@ -131,6 +142,9 @@ class _Zarr:
     def read(self, box: Box) -> npt.NDArray[Any]:
         return np.asarray(self._open()[box])
 
+    def absent(self, box: Box) -> Absent:
+        return absent_in_array(self._open(), box)
+
 
 @dataclass(frozen=True)
 class _Raster:
@@ -160,6 +174,10 @@ class _Raster:
             values = raster.read([number + 1 for number in numbers], window=window)
         return np.moveaxis(np.asarray(values), 0, -1)
 
+    def absent(self, box: Box) -> Absent:
+        with open_raster(self.path) as raster:
+            return absent_in_raster(raster, box)
+
 
 @dataclass(frozen=True)
 class _Volume:
@@ -186,6 +204,9 @@ class _Volume:
 
     def read(self, box: Box) -> npt.NDArray[Any]:
         return np.asarray(self._open()[box])
+
+    def absent(self, box: Box) -> Absent:  # noqa: ARG002
+        return []
 
 
 @dataclass(frozen=True)
@@ -218,74 +239,28 @@ class _Dataset:
     def read(self, box: Box) -> npt.NDArray[Any]:
         return np.asarray(self._read(lambda data: data[box]))
 
-
-@dataclass(frozen=True)
-class Valid:
-    """The pixels of a source (*grid, channels) that hold data, and are inside a mask."""
-
-    source: Source
-    nodata: float
-    mask: Source | None = None
-    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(bool))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return self.source.shape[:-1]
-
-    @property
-    def identity(self) -> str:
-        """The source's and the mask's."""
-        return f"{self.source.identity} {'' if self.mask is None else self.mask.identity}"
-
-    @property
-    def portable(self) -> bool:
-        """Whether a worker can open it."""
-        return self.source.portable and (self.mask is None or self.mask.portable)
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        """Return a window."""
-        values = self.source.read((*box, slice(0, self.source.shape[-1])))
-        empty = np.isnan(values) if np.isnan(self.nodata) else values == self.nodata
-        held = ~empty.all(-1)
-        if self.mask is not None:
-            held &= np.asarray(self.mask.read(box)).reshape(held.shape).astype(bool)
-        return np.asarray(held)
+    def absent(self, box: Box) -> Absent:
+        found: Absent = self._read(lambda data: absent_in_hdf5(data, box))
+        return found
 
 
-@dataclass(frozen=True)
-class Moved:
-    """A source with its axes in another order."""
+def place(source: Any) -> str:
+    """Return the path of a source, or what kind of array it is."""
+    while hasattr(source, "source"):
+        source = source.source
+    return str(getattr(source, "path", "") or type(source.array).__name__)
 
-    source: Source
-    axes: tuple[int, ...]
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return tuple(self.source.shape[axis] for axis in self.axes)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Its dtype."""
-        return self.source.dtype
-
-    @property
-    def identity(self) -> str:
-        """The source's, and the order."""
-        return f"{self.source.identity} {self.axes}"
-
-    @property
-    def portable(self) -> bool:
-        """Whether a worker can open it."""
-        return self.source.portable
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        """Return a window."""
-        theirs = [slice(0, 0)] * len(box)
-        for part, axis in zip(box, self.axes, strict=True):
-            theirs[axis] = part
-        return np.asarray(self.source.read(tuple(theirs)).transpose(self.axes))
+def read(name: str, source: Source, box: Box) -> npt.NDArray[Any]:
+    """Return a window; what cannot be read is named."""
+    try:
+        return source.read(box)
+    except (MemoryError, ImportError, ArgumentError):
+        raise
+    except Exception as error:  # each library has its own
+        window = ", ".join(f"{part.start}:{part.stop}" for part in box)
+        reason = f"cannot be read at [{window}]: {str(error) or type(error).__name__}"
+        raise OSError(f"{name}: {place(source)} {reason}") from error
 
 
 def open_source(name: str, given: Any) -> Source:

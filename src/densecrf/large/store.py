@@ -18,7 +18,7 @@ import numpy.typing as npt
 from numpy.lib import format as npy
 
 from densecrf.io.atomic import atomic_writer, write_json
-from densecrf.large.tiles import Box, Tiling, channels, inside, shape_of
+from densecrf.large.tiles import Box, Tiling, channels, common, inside, shape_of
 from densecrf.validation import ArgumentError
 
 __all__ = ["IncompatibleRunError", "Store"]
@@ -110,11 +110,11 @@ class Store:
         """Read some channels of a box from the blocks that it touches."""
         out: npt.NDArray[Any] | None = None
         for block in self.tiling.blocks(box):
-            common = _common(block, box)
-            part = _rows(self._file(stage, block), inside(common, block), picked)
+            shared = common(block, box)
+            part = _rows(self._file(stage, block), inside(shared, block), picked)
             if out is None:
                 out = np.empty((len(part), *shape_of(box)), part.dtype)
-            out[channels(inside(common, box))] = part
+            out[channels(inside(shared, box))] = part
         if out is None:
             raise ValueError("an empty box")
         return out
@@ -122,12 +122,6 @@ class Store:
     def _file(self, stage: str, block: Box) -> Path:
         name = "_".join(str(part.start) for part in block)
         return self.folder / "arrays" / stage / f"{name}.npy"
-
-
-def _common(a: Box, b: Box) -> Box:
-    return tuple(
-        slice(max(p.start, q.start), min(p.stop, q.stop)) for p, q in zip(a, b, strict=True)
-    )
 
 
 def _cut_short(path: Path) -> OSError:

@@ -10,7 +10,7 @@ import numpy as np
 
 from densecrf.validation import IntArray
 
-__all__ = ["Box", "Tiling", "around", "channels", "flat", "inside", "shape_of"]
+__all__ = ["Box", "Tiling", "around", "channels", "common", "flat", "inside", "shape_of"]
 
 #: A part of a grid: a slice for each axis, with start and stop.
 Box: TypeAlias = tuple[slice, ...]
@@ -84,6 +84,13 @@ def inside(box: Box, outer: Box) -> Box:
     return tuple(
         slice(part.start - whole.start, part.stop - whole.start)
         for part, whole in zip(box, outer, strict=True)
+    )
+
+
+def common(box: Box, other: Box) -> Box:
+    """Return what two boxes share."""
+    return tuple(
+        slice(max(p.start, q.start), min(p.stop, q.stop)) for p, q in zip(box, other, strict=True)
     )
 
 

@@ -197,7 +197,8 @@ def _rounded(
         candidates.append(labels)
     best = candidates[int(np.argmin(problem.estimates(candidates)))]
     labels, _ = icm(problem, best, SWEEPS)
-    return labels[None, problem.core], energy_share(problem, labels, problem.core)[0]
+    energy, _ = energy_share(problem, labels, problem.core, np.float32)
+    return labels[None, problem.core], energy
 
 
 def _linear_program(
@@ -209,16 +210,17 @@ def _linear_program(
     if plan.smooth and z is not None:
         z = problem.update_multipliers(z, y, 0.0, 0.0) if plan.update else z
         settings: Any = {"cells": cells, "accuracy": 1.0, "least_inner": plan.inner + 1}
-        for step in islice(multipliers(problem, y, z * cells, none, **settings), plan.inner):
+        for step in islice(multipliers(problem, none, z * cells, y, **settings), plan.inner):
             y = step.y
         return y, z[:, problem.core]
     previous = y
-    for step in islice(primal_dual(problem, y, none, z, cells=cells, restarts=False), plan.inner):
+    levels = None if z is None else z * cells
+    steps = primal_dual(problem, none, levels, y, cells=cells, to_the_end=True)
+    for step in islice(steps, plan.inner):
         previous, y = y, step.y
         dual: Any = step.duals[0]
-    z = problem.update_multipliers(dual.offsets, dual.scores, 0.0, 0.0)
     # The next visit starts from y; its first flow is to be that of the extrapolated 2 y - previous.
-    return y, (z + problem.nodes(y - previous))[:, problem.core]
+    return y, (dual.scores + problem.nodes(y - previous))[:, problem.core]
 
 
 def certificate(
@@ -273,19 +275,22 @@ def crf_costs(problem: Problem, r: Any, core: IntArray) -> Any:
     return problem.unary[:, core].astype(np.float64) + r[:, core]
 
 
-def energy_share(problem: Problem, labels: IntArray, core: IntArray) -> tuple[float, float]:
+def energy_share(
+    problem: Problem, labels: IntArray, core: IntArray, precision: Any = np.float64
+) -> tuple[float, float]:
     """Return the core's share of a labelling's energy, and the sum of its absolute unaries.
 
-    A pair's cost is shared by its two pixels.
+    A pair's cost is shared by its two pixels. In single precision, an estimate.
     """
     seen = np.bincount(labels) > 0
     present, x = np.flatnonzero(seen), (seen.cumsum() - 1)[labels]
     mu = 1.0 - np.eye(len(present))
     if problem.costs_double is not None:
         mu = problem.costs_double[np.ix_(present, present)]
-    own = (np.arange(len(present))[:, None] == x).astype(np.float64)
-    received = problem.apply_double(own)[:, core]
-    pairs = float((mu @ own[:, core] * received).sum())
+    own = (np.arange(len(present))[:, None] == x).astype(precision)
+    apply: Any = problem.apply_double if precision == np.float64 else problem.apply
+    received = apply(own)[:, core]
+    pairs = float((mu.astype(precision) @ own[:, core] * received).sum(dtype=np.float64))
     unary = problem.unary[labels[core], core].astype(np.float64)
     return float(unary.sum()) + 0.5 * pairs, float(abs(unary).sum())
 

@@ -51,6 +51,9 @@ class Step:
         Remarks for the result.
     cut : Outcome, optional
         Of a starting point: the run that made it, where a limit ended that run.
+    kept : bool
+        Whether the dual points may be of use later. Where the loop says no, the method may
+        overwrite them.
     """
 
     y: Any
@@ -62,6 +65,7 @@ class Step:
     info: dict[str, Any] = field(default_factory=dict)
     cut: "Outcome | None" = None
     estimate: float | None = None
+    kept: bool = True
 
 
 @dataclass
@@ -128,6 +132,8 @@ class Outcome:
         bound = -np.inf if self.lower_bound is None else self.lower_bound
         if step.bound is not None and np.isfinite(step.bound) and step.bound > bound:
             self.lower_bound, self._duals = step.bound, step.duals
+        else:
+            step.kept = False
         self.info.update(step.info)
         trace = self.trace
         trace.seconds.append(seconds)
@@ -212,6 +218,8 @@ class Outcome:
 
     def certify(self, problem: ProblemBase, limits: Limits) -> None:
         """Replace the estimated bound by what is proven; the trace's last row has it."""
+        self._scored = None
+        problem.give_back_free_memory()
         calls = Calls(-np.inf if self.interrupted else limits.deadline)
         gap = self.prove(problem, calls)
         self.lower_bound = None if self.dual is None else self._proven
@@ -296,6 +304,7 @@ def drive(
     if outcome.labels is None:
         return unscored(problem, limits, outcome)
     if certified:
+        last = None  # large
         outcome.certify(problem, limits)
     return outcome
 

@@ -23,9 +23,8 @@ where flows saturate. It approaches the saddle point of :math:`\langle\phi, y\ra
 
 If sums are clipped when they are used, instead of each time, they derive from potentials,
 :math:`z \leftarrow z + \bar y`. What exceeds the clip is forgotten by compressing z into a bounded
-range. Where the bound has stalled, iterates circle around the saddle point, and the method restarts
-from their average, if its bound is better. After 20 iterations the dual step is halved and the
-primal one doubled, which damps such circles.
+range. After 20 iterations the dual step is halved and the primal one doubled, which damps the
+circles that iterates make around the saddle point.
 
 `multipliers`, the method of multipliers, is the faster one where they do not. For fixed z, minimise
 over y the LP smoothed with :math:`u = y + z` (projected gradients, Nesterov's momentum,
@@ -56,7 +55,6 @@ DOMINANT = 200.0  # pairwise mass for each unit of energy that the unaries can g
 SPAN, EDGE = 48.0, 16.0  # levels of the potentials, and of each end that is kept exactly
 STEP = 1.3  # times 1 / L; below 4/3 (He, Ma, Li and Yuan 2022)
 SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and to what
-STALLED, LEAST = 3, 4  # iterations without a better bound, and in an average, before a restart
 
 
 def lp_start(problem: ProblemBase) -> Step:
@@ -130,19 +128,22 @@ def lp(
 def _alternate(
     problem: ProblemBase, y: Any, incumbent: Incumbent, options: dict[str, Any]
 ) -> Iterator[Step]:
+    large = [y]  # handed over by `pop`, so that no array is alive for longer than it is of use
+    del y
     if _dominant(problem):
-        yield from multipliers(problem, y, None, incumbent, to_the_end=True, **options)
-    y, levels = yield from primal_dual(problem, y, incumbent)
+        yield from multipliers(problem, incumbent, None, large.pop(), to_the_end=True, **options)
+    large = yield from primal_dual(problem, incumbent, None, large.pop())
     while True:
-        y, levels = yield from multipliers(problem, y, levels, incumbent, **options)
-        y, levels = yield from primal_dual(problem, y, incumbent, levels / DAMPED, cells=DAMPED)
+        large = yield from multipliers(problem, incumbent, large.pop(), large.pop(), **options)
+        large = yield from primal_dual(problem, incumbent, large.pop(), large.pop(), cells=DAMPED)
 
 
 def _dominant(problem: ProblemBase) -> bool:
     """Whether pairwise weights dominate the unaries of more than two labels."""
     if problem.n_labels == 2:
         return False
-    gain = problem.best_constant()[1] - problem.lower_bound(0 * problem.unary)
+    least = problem.xp.amin(problem.unary, 0).sum(dtype=problem.xp.float64)
+    gain = problem.best_constant()[1] - float(least)
     return problem.total_mass_double > DOMINANT * gain
 
 
@@ -153,122 +154,87 @@ def lp_finish(problem: ProblemBase, labels: Any) -> tuple[Any, float]:
 
 def primal_dual(
     problem: ProblemBase,
-    y: Any,
     incumbent: Incumbent,
-    z: Any = None,
+    levels: Any,
+    y: Any,
     *,
     cells: float = 1.0,
-    restarts: bool = True,
-) -> Generator[Step, None, tuple[Any, Any]]:
-    """Yield iterations of the primal-dual hybrid gradient method until they are slow.
+    to_the_end: bool = False,
+) -> Generator[Step, None, list[Any]]:
+    """Yield iterations of the primal-dual hybrid gradient method until they are slow, or for ever.
+
+    At most four arrays of the size of the unaries are alive at a time: the marginals, the
+    potentials, what the filter returns, and the potentials of the best bound.
 
     Parameters
     ----------
-    problem, y
-        The problem and the starting marginals.
+    problem
+        The problem.
     incumbent : Incumbent
         The best labelling, updated by each iteration.
-    z : array, (nodes, n), optional
-        Potentials of earlier iterations, to go on from.
+    levels : array, (nodes, n), or None
+        Potentials to start from, in levels.
+    y : array, (labels, n)
+        The starting marginals.
     cells : float
-        Cells per unit of them.
-    restarts : bool
-        Whether to restart from averages; without, it goes on for ever.
+        Levels per unit of potential.
+    to_the_end : bool
+        Whether to go on where progress is slow.
 
     Returns
     -------
-    y, levels : array
+    list of array
         The marginals, and the potentials in levels.
     """
     step: Any = STEP / (cells * problem.lipschitz)
-    v, best, stalled, average, pace = y, -float("inf"), 0, Average(problem), Pace(incumbent)
-    iteration = 0
+    u, pace, iteration = problem.potentials(y, levels, cells), Pace(incumbent), 0
+    levels = None  # large: let it go
     while True:
         iteration += 1
-        r: Any = problem.flow(v, z, cells)
-        dual: Any = Potentials(v, z, cells)
+        r: Any = problem.flow(None, u, cells)
         previous = y
-        y, bound, _, _ = problem.descend(y, r, step, y)
-        r = None  # large: let it go before the next one is made
+        y, bound, _, _ = problem.descend(y, r, step, y, in_place=True)
+        r = None
         incumbent.update(y, bound)
-        yield _step(y, bound, dual, incumbent)
-        z = problem.update_multipliers(z, v, SPAN / cells, EDGE / cells)
-        v = problem.extrapolate(y, previous, 1.0)
-        dual = previous = None
-        if restarts and pace.slow(bound):
-            return y, z * cells
-        average.add(y, z)
-        stalled = 0 if bound > best else stalled + 1
-        best = max(best, bound)
-        if restarts and stalled >= STALLED and average.count >= LEAST:
-            mean, dual = average.y, Potentials(0 * y, average.z, cells)
-            r = problem.flow(dual.scores, dual.offsets, cells)
-            mean, of_average, _, _ = problem.descend(mean, r, step, mean)
-            if of_average > bound:
-                y, z, v = mean, dual.offsets, mean
-            best, stalled, average = max(best, of_average), 0, Average(problem)
-            yield _step(y, of_average, dual, incumbent)
-            r = mean = dual = None
+        made: Any = Step(y, bound=bound, labels=incumbent.labels, energy=incumbent.energy)
+        made.duals = (Potentials(u, cells=cells, of_nodes=True),)
+        yield made
+        ends = (SPAN / cells, EDGE / cells)
+        u = problem.update_multipliers(u, None, *ends, in_place=not made.kept)
+        made = None  # large
+        if not to_the_end and pace.slow(bound):
+            u *= cells
+            return [y, u]
         if iteration == SLOW and cells > DAMPED:  # the same flow, in longer potentials
-            cells, step, z = DAMPED, step / DAMPED, z / DAMPED
-            average = Average(problem)
-
-
-def _step(y: Any, bound: float, dual: Potentials, incumbent: Incumbent) -> Step:
-    labels, energy = incumbent.labels, incumbent.energy
-    return Step(y, bound=bound, duals=(dual,), labels=labels, energy=energy)
-
-
-class Average:
-    """The average of some iterates."""
-
-    def __init__(self, problem: ProblemBase) -> None:
-        self._problem = problem
-        self._y: Any = None
-        self._z: Any = None
-        self.count = 0
-
-    def add(self, y: Any, z: Any) -> None:
-        """Take an iterate in."""
-        if self._y is None:
-            self._y, self._z = y + 0, z + 0
-        else:
-            self._problem.accumulate(self._y, y)
-            self._problem.accumulate(self._z, z)
-        self.count += 1
-
-    @property
-    def y(self) -> Any:
-        """The average marginals."""
-        return self._y / self.count
-
-    @property
-    def z(self) -> Any:
-        """The average potentials."""
-        return self._z / self.count
+            cells, step = DAMPED, step / DAMPED
+            u /= DAMPED
+        problem.add_extrapolated(u, y, previous)
+        previous = None
 
 
 def multipliers(
     problem: ProblemBase,
-    y: Any,
-    levels: Any,
     incumbent: Incumbent,
+    levels: Any,
+    y: Any,
     *,
     cells: float,
     accuracy: float,
     least_inner: int,
     to_the_end: bool = False,
-) -> Generator[Step, None, tuple[Any, Any]]:
+) -> Generator[Step, None, list[Any]]:
     """Yield iterations of the method of multipliers until they are slow, or for ever.
 
     Parameters
     ----------
-    problem, y
-        The problem and the starting marginals.
-    levels : array, (nodes, n), or None
-        Multipliers to start from, in levels.
+    problem
+        The problem.
     incumbent : Incumbent
         The best labelling.
+    levels : array, (nodes, n), or None
+        Multipliers to start from, in levels.
+    y : array, (labels, n)
+        The starting marginals.
     cells, accuracy, least_inner
         The parameters of `lp`.
     to_the_end : bool
@@ -276,7 +242,7 @@ def multipliers(
 
     Returns
     -------
-    y, levels : array
+    list of array
         The marginals, and the potentials in levels.
     """
     step: Any = 1 / (cells * problem.lipschitz)
@@ -305,4 +271,4 @@ def multipliers(
         yield Step(y, bound=estimate, duals=duals, labels=incumbent.labels, energy=incumbent.energy)
         duals = None
         if slow:
-            return y, z * cells
+            return [y, z * cells]

@@ -314,7 +314,8 @@ def _on_host(problem: ProblemBase, dual: Dual) -> Dual:
         return Mixture(tuple(parts))  # type: ignore[arg-type]
     offsets = None if dual.offsets is None else problem.to_numpy(dual.offsets)
     summed = dual.labels is None and not problem.potts
-    scores = problem.to_numpy(problem.nodes(dual.scores) if summed else dual.scores)
+    sums = summed and not dual.of_nodes
+    scores = problem.to_numpy(problem.nodes(dual.scores) if sums else dual.scores)
     return dual._replace(scores=scores, offsets=offsets, of_nodes=summed)
 
 

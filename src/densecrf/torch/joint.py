@@ -89,10 +89,14 @@ class JointItem(TorchProblem):
         y, (least, value, uphill) = found
         return y, least, value, uphill
 
-    def update_multipliers(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
+    def update_multipliers(
+        self, z: Any, y: Any, span: float, edge: float, *, in_place: bool = False
+    ) -> Tensor:
         """Return the potentials z + `y`, compressed."""
+        del in_place
+        nodes, z = (z, None) if y is None else (self.nodes(y), z)
         kind = ("update", z is None)
-        out: Tensor = self._ask(kind, self._joint.update, z, self.nodes(y), span, edge)
+        out: Tensor = self._ask(kind, self._joint.update, z, nodes, span, edge)
         return out
 
     def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:

@@ -274,13 +274,22 @@ class TorchProblem(LabellingSteps):
             self._expect([label])
         return raised_argmax(y.contiguous(), Spans.of([(0, self.n)], y.device, [(label, bias)]))
 
-    def update_multipliers(self, z: Tensor | None, y: Tensor, span: float, edge: float) -> Tensor:
+    def update_multipliers(
+        self,
+        z: Any,
+        y: Any,
+        span: float,
+        edge: float,
+        *,
+        in_place: bool = False,  # noqa: ARG002
+    ) -> Tensor:
         """Return the potentials z + `y`, compressed; see `ProblemBase.update_multipliers`."""
         if not self._triton:
             potentials: Tensor = super().update_multipliers(z, y, span, edge)
             return potentials
-        spans = Spans.of([(0, self.n)], y.device, [(span, edge)])
-        return compress(self.nodes(y).contiguous(), z, spans)
+        spans = Spans.of([(0, self.n)], self.unary.device, [(span, edge)])
+        nodes, z = (z, None) if y is None else (self.nodes(y), z)
+        return compress(nodes.contiguous(), z, spans)
 
     def apply_moves(self, labels: Tensor, moves: Moves, most: int) -> Tensor:
         """Return `labels` after the `most` moves that gain most."""
