@@ -163,7 +163,7 @@ class Costs:
             first += len(rows)
             del rows
         sums = xp.stack([self._least.sum(), abs(self._least).sum()])
-        total, size = problem.to_numpy(sums).tolist()
+        total, size = (float(each) for each in problem.to_numpy(sums))
         self._rounding = 2 * gamma(problem.n) * (mass + size + abs(constant))
         self.bound = total + constant - self._rounding
 
