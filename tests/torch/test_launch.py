@@ -30,7 +30,7 @@ class Kernel:
 
     def __init__(self):
         self.launches, self.compiled = [], Compiled()
-        self.fn = Kernel
+        self.fn = self
 
     def __getitem__(self, grid):
         def run(*arguments, **options):
@@ -103,6 +103,15 @@ def test_direct_launches_pass_addresses_and_constants(on_a_device):
         (2, 1, 1, 77, "code", "packed", None, None, None, x.data_ptr(), 5, 8) for x in tensors[1:]
     ]
     assert kernel.compiled.runs == expected
+
+
+def test_direct_launches_follow_public_ones(on_a_device):
+    kernel, x = Kernel(), torch.zeros(64)
+    for direct in (False, True, True):
+        on_a_device.setattr(module, "direct", lambda direct=direct: direct)
+        module.launch(kernel, (2,), [x, 5], {"BLOCK": 8}, warps=2)
+    assert len(kernel.launches) == 2
+    assert len(kernel.compiled.runs) == 1
 
 
 def test_public_launches_pass_tensors_and_options(on_a_device):

@@ -141,7 +141,8 @@ def launch_each(
         options = dict(constants) if interpreted() else {**constants, "num_warps": warps}
         for last in lasts:
             given = [*arguments, *last]
-            _compiled[key] = kernel[x, y, z](*given, **options)
+            kernel[x, y, z](*given, **options)
+            _compiled.setdefault(key, None)  # launched, by Triton
             if record is not None:
                 record.launches.append(Launch(kernel, (x, y, z), given, options, ()))
         return
