@@ -48,8 +48,25 @@ def test_scores_that_lack_a_chunk(tmp_path, scene, version, kind):
     remove(inner(path, kind), V2, V3)
     with pytest.raises(ValueError, match=r"chunk (0\.1\.1|c/0/1/1) is missing.*missing_chunks"):
         refine(image, given, axis=0, kind="logits", **OPTIONS)
-    if not kind.startswith("xarray"):  # whose fill value is NaN
+    if kind.startswith("xarray"):
+        with pytest.raises(ValueError, match="is missing"):
+            refine(image, given.variable, axis=0, kind="logits", **OPTIONS)
+    else:  # xarray's fill value is NaN
         refine(image, given, axis=0, kind="logits", missing_chunks="fill", **OPTIONS)
+
+
+def test_scores_that_lack_a_shard(tmp_path, scene):
+    image, p, expected = scene
+    zarr = pytest.importorskip("zarr", "3")
+    path = tmp_path / "p.zarr"
+    array = zarr.create_array(
+        str(path), shape=p.shape, dtype="f4", chunks=(3, 11, 14), shards=(3, *CHUNK)
+    )
+    array[:] = p
+    np.testing.assert_array_equal(refine(image, path, axis=0, **OPTIONS).labels, expected)
+    remove(path, V3)
+    with pytest.raises(ValueError, match="chunk c/0/1/1 is missing"):
+        refine(image, path, axis=0, **OPTIONS)
 
 
 def inner(path, kind):

@@ -21,9 +21,9 @@ def zarr_within(array: Any) -> Any:
         return array
     inner = array
     if kind == "xarray":
-        inner = array.variable._data
+        inner = getattr(getattr(array, "variable", array), "_data", None)
     if hasattr(inner, "dask"):
-        layers = list(inner.dask.layers.values())
+        layers = list(getattr(inner.dask, "layers", {}).values())
         sources = [layer for layer in layers if len(layer) == 1 and len(layers) == 2]
         inner = next(iter(dict(sources[0]).values())) if sources else None
     while inner is not None and type(inner).__module__.split(".")[0] == "xarray":

@@ -134,6 +134,7 @@ class Outcome:
             self.lower_bound, self._duals = step.bound, step.duals
         else:
             step.kept = False
+        step.duals = ()  # large
         self.info.update(step.info)
         trace = self.trace
         trace.seconds.append(seconds)

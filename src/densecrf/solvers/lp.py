@@ -259,16 +259,18 @@ def multipliers(
         left = value - estimate  # duality gap of the inner problem
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
-        following = (1 + sqrt(1 + 4 * momentum**2)) / 2
+        following, inner = (1 + sqrt(1 + 4 * momentum**2)) / 2, inner + 1
         incumbent.update(y, estimate)
-        v = problem.extrapolate(y, previous, (momentum - 1) / following)
-        previous = None
-        momentum, inner = following, inner + 1
-        slow = pace.slow(estimate) and not to_the_end
-        if slow or (inner >= least_inner and left <= accuracy * (incumbent.energy - bound)):
-            z = problem.update_multipliers(z, y, SPAN / cells, EDGE / cells)
-            v, momentum, inner = y, 1.0, 0
         yield Step(y, bound=estimate, duals=duals, labels=incumbent.labels, energy=incumbent.energy)
         duals = None
+        slow = pace.slow(estimate) and not to_the_end
+        if slow or (inner >= least_inner and left <= accuracy * (incumbent.energy - bound)):
+            previous = None
+            z = problem.update_multipliers(z, y, SPAN / cells, EDGE / cells)
+            v, momentum, inner = y, 1.0, 0
+        else:
+            v = problem.extrapolate(y, previous, (momentum - 1) / following)
+            previous, momentum = None, following
         if slow:
-            return [y, z * cells]
+            z *= cells
+            return [y, z]
