@@ -162,7 +162,8 @@ class Costs:
             self._rows.append(problem.floats(rows))
             first += len(rows)
             del rows
-        total, size = float(self._least.sum()), float(abs(self._least).sum())
+        sums = xp.stack([self._least.sum(), abs(self._least).sum()])
+        total, size = (float(each) for each in problem.to_numpy(sums))
         self._rounding = 2 * gamma(problem.n) * (mass + size + abs(constant))
         self.bound = total + constant - self._rounding
 

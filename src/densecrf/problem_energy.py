@@ -184,8 +184,8 @@ class ProblemEnergy(ABC):
             members, lengths = self._tree_arrays
             gram = members.T @ (lengths[:, None] * members)
             spectrum = float(np.linalg.eigvalsh(gram)[-1])
-        mass = self.xp.clip(self.mass, max(1e-12, 1e-6 * float(self.mass.max())), None)
-        return 0.5 * spectrum * mass
+        least = self.xp.clip(1e-6 * self.mass.max(), 1e-12, None)
+        return 0.5 * spectrum * self.xp.maximum(self.mass, least)
 
     def potentials(self, y: Any, levels: Any, cells: float) -> Any:
         """Return the potentials of `y` and of `levels`, of which None is 0, `cells` to the unit."""

@@ -87,11 +87,12 @@ def test_ordered(labels, hard, pairwise, device, generator):
 def test_overlaps(pairwise, device, generator):
     labels = torch.randint(0, 40, (2, PIXELS), generator=generator)
     names = list(range(39))  # more than a unit has, and not all
-    sums, owners = pairwise.overlaps(labels.to(device), names, double=True)
+    found = pairwise.overlaps(labels.to(device), names, double=True)
+    sums = (torch.cat(found.sums).cpu() * torch.tensor(found.factors, dtype=torch.float64)).tolist()
     k = matrix(pairwise)
     for plane, x in enumerate(labels.numpy()):
         agree = (x[:, None] == x) & (x < 39)
-        mass = sum(s for s, own in zip(sums.tolist(), owners, strict=True) if own == plane)
+        mass = sum(s for s, own in zip(sums, found.owners, strict=True) if own == plane)
         assert mass == pytest.approx((k * agree).sum(), rel=1e-12)
 
 

@@ -30,6 +30,7 @@ class Kernel:
 
     def __init__(self):
         self.launches, self.compiled = [], Compiled()
+        self.fn = self
 
     def __getitem__(self, grid):
         def run(*arguments, **options):
@@ -104,6 +105,15 @@ def test_direct_launches_pass_addresses_and_constants(on_a_device):
     assert kernel.compiled.runs == expected
 
 
+def test_direct_launches_follow_public_ones(on_a_device):
+    kernel, x = Kernel(), torch.zeros(64)
+    for direct in (False, True, True):
+        on_a_device.setattr(module, "direct", lambda direct=direct: direct)
+        module.launch(kernel, (2,), [x, 5], {"BLOCK": 8}, warps=2)
+    assert len(kernel.launches) == 2
+    assert len(kernel.compiled.runs) == 1
+
+
 def test_public_launches_pass_tensors_and_options(on_a_device):
     on_a_device.setattr(module, "direct", lambda: False)
     kernel = Kernel()
@@ -115,6 +125,27 @@ def test_public_launches_pass_tensors_and_options(on_a_device):
         assert arguments[0] is x
         assert arguments[1:] == (5,)
         assert options == {"BLOCK": 8, "num_warps": 2}
+
+
+def test_a_known_launcher_is_called_without_triton_in_between(on_a_device):
+    on_a_device.setattr(module, "triton_version", lambda: module.KNOWN_LAUNCHER)
+    launched = []
+    inner = lambda *arguments: launched.append(arguments)  # noqa: E731
+    launcher = SimpleNamespace(
+        launch=inner,
+        launch_pdl="dependent",
+        launch_cooperative_grid="cooperative",
+        global_scratch_size=0,
+        profile_scratch_size=0,
+    )
+    compiled = SimpleNamespace(run=launcher, function="code", packed_metadata="packed")
+    run, head = module._runner(compiled)
+    run(2, 1, 1, 77, *head, 5)
+    hooks = ("packed", None, None, None)
+    expected = (2, 1, 1, 77, "code", "cooperative", "dependent", None, None, *hooks, 5)
+    assert launched == [expected]
+    launcher.global_scratch_size = 8
+    assert module._runner(compiled) == (launcher, ("code", *hooks))
 
 
 @pytest.mark.gpu

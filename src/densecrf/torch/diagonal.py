@@ -87,16 +87,25 @@ def _shares_by_triton(topology: Topology) -> Tensor:
 
 
 def _diagonal_by_triton(lattice: Lattice) -> Tensor:
+    out = torch.empty(lattice.n, dtype=torch.float32, device=lattice.device)
+    add_diagonal(lattice, torch.ones_like(out), 1.0, out, add=False)
+    return out
+
+
+def add_diagonal(
+    lattice: Lattice, g: Tensor, weight: float, out: Tensor, *, add: bool = True
+) -> None:
+    """Add the diagonal of `weight` g k g, with factors g (n,), to `out` (n,), or write it there."""
     from densecrf.torch.triton import topology_kernels as kernels
 
     topology = lattice.topology
     n = topology.pixels
-    out = torch.empty(n, dtype=torch.float32, device=lattice.device)
-    tensors = (topology.corner, topology.rank, topology.neighbour, lattice.corner_weight, out)
     launch(
         kernels.diagonal,
         (-(-n // BLOCK),),
-        (*tensors, n, topology.vertices, lattice.scale),
+        (
+            *(topology.corner, topology.rank, topology.neighbour, lattice.corner_weight, g, out),
+            *(n, topology.vertices, weight * lattice.scale, int(add)),
+        ),
         {"D": topology.dimension, "BLOCK": BLOCK},
     )
-    return out

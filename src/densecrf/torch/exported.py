@@ -24,8 +24,9 @@ __all__ = ["exporting", "refine"]
 NAMES = (*(f"log_{name}" for name in KERNEL_NUMBERS), "costs")  # of tensors that a layer may have
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def exporting() -> bool:
-    """Whether `torch.export` is at work."""
+    """Whether `torch.export` is at work; `torch.compile` asks, too, and does not look inside."""
     known = getattr(torch.compiler, "is_exporting", None)  # since torch 2.7
     return known is not None and bool(known())
 

@@ -188,8 +188,11 @@ class Joint(JointLabellings):
         self._spans: dict[tuple[int, ...], Spans] = {}
         self._occurring: dict[int, list[int]] = {}
         mass = self._double.apply(torch.ones_like(self._unary[:1], dtype=torch.float64))[0]
-        for each, own in zip(problems, self._parts(range(len(problems)), mass), strict=True):
+        masses = self._parts(range(len(problems)), mass)
+        totals = torch.stack([own.sum() for own in masses]).tolist()
+        for each, own, total in zip(self.items, masses, totals, strict=True):
             vars(each.pairwise)["mass_double"] = own
+            vars(each)["_pairs_in_all"] = total
 
     def run(self, solve: Callable[[Any], Any]) -> list[Any]:
         """Return ``solve(problem)`` of each problem, all advancing together."""
@@ -251,6 +254,9 @@ class Joint(JointLabellings):
     def argmax(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return the largest labels, of values one of which is raised."""
         y, label, bias = zip(*asked, strict=True)
+        for run, raised in zip(runs, label, strict=True):
+            if raised >= 0 and run in self._occurring:
+                self._expect(run, [raised])
         spans = self._spans_of(runs, list(zip(label, bias, strict=True)))
         return self._parts(runs, raised_argmax(self._joined(runs, y), spans))
 

@@ -11,14 +11,14 @@ import torch
 from densecrf.cached import cached_property
 from densecrf.problem_base import Moves
 from densecrf.torch.item_steps import own_unaries
-from densecrf.torch.labellings import potts_energies
+from densecrf.torch.labellings import occurring, potts_energies
 from densecrf.torch.lattice_batch import side_by_side
 from densecrf.torch.pixelwise import icm_moves
 from densecrf.torch.triton.double_filter import DoubleFilter
 from densecrf.torch.triton.units import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from torch import Tensor
 
@@ -40,7 +40,7 @@ class JointLabellings:
     _spans_of: Callable[..., Spans]
     _joined: Callable[..., Any]
     _parts: Callable[..., list[Tensor]]
-    #: The labels that occurred last in each run.
+    #: The labels that have occurred in each run.
     _occurring: dict[int, list[int]]
 
     @cached_property
@@ -116,7 +116,7 @@ class JointLabellings:
             own = own_unaries(self._unary, rows, labels, spans)
             given = [wanted[place]._replace(plane=plane) for _, place, plane in each]
             mass = [self.items[run]._pairs_in_all for run, _, _ in each]
-            found = iter(potts_energies(own, *engine.overlaps(labels, given), mass))
+            found = iter(potts_energies(own, engine.overlaps(labels, given), mass))
             lines = [list(islice(found, planes[run])) for run in left]
             return [None if None in line else line for line in lines]
 
@@ -128,31 +128,35 @@ class JointLabellings:
     ) -> list[Any]:
         """Return what `step` finds with the labels that occur in labellings (..., n) of each run.
 
-        They rarely change: those of the last time are taken on trust. The step finds None where
-        others occur, since looking first would wait for the device.
+        Those that did before are taken on trust. The step finds None where others occur, since
+        looking first would wait for the device.
         """
         found: dict[int, Any] = {}
         given = dict(zip(runs, labels, strict=True))
         left = list(runs)
+        unknown = [run for run in runs if run not in self._occurring]
         while left:
-            for run in left:
-                if run not in self._occurring:
-                    self._occurring[run] = self._find_occurring(run, given[run])
+            if unknown:
+                self._find_occurring({run: given[run] for run in unknown})
             wanted = [Wanted(run, self._occurring[run]) for run in left]
             row = np.full((len(left), len(self._unary)), -1, np.int32)
             for line, each in zip(row, wanted, strict=True):
                 line[each.names] = each.names
             there = torch.from_numpy(row).to(self._unary.device, non_blocking=True)
-            for run, answer in zip(left, step(left, wanted, there), strict=True):
-                if answer is None:
-                    del self._occurring[run]
-                else:
-                    found[run] = answer
-            left = [run for run in left if run not in found]
+            answers = zip(left, step(left, wanted, there), strict=True)
+            found |= {run: answer for run, answer in answers if answer is not None}
+            left = unknown = [run for run in left if run not in found]
         return [found[run] for run in runs]
 
-    def _find_occurring(self, run: int, labels: Tensor) -> list[int]:
-        first, count = self._runs[run]
-        own = labels[..., first : first + count].reshape(-1)
-        counts = torch.bincount(own, minlength=len(self._unary))
-        return np.flatnonzero(counts.cpu().numpy()).tolist()  # type: ignore[no-any-return]
+    def _expect(self, run: int, labels: Iterable[int]) -> None:
+        """Let labels be among those that occur in a run."""
+        self._occurring[run] = sorted({*self._occurring.get(run, ()), *labels})
+
+    def _find_occurring(self, labels: dict[int, Tensor]) -> None:
+        """Look which labels occur in labellings (..., n) of some runs."""
+        count, found = len(self._unary), []
+        for run, planes in labels.items():
+            first, pixels = self._runs[run]
+            found.append(occurring(planes[..., first : first + pixels].reshape(-1), count))
+        for run, there in zip(labels, torch.stack(found).cpu().numpy(), strict=True):
+            self._expect(run, np.flatnonzero(there).tolist())

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from densecrf.cached import cached_property
+from densecrf.certificates import gamma
 from densecrf.problem_base import Moves, ProblemBase
 from densecrf.torch.item_steps import own_unaries, undecided
 from densecrf.torch.pixelwise import icm_moves
 from densecrf.torch.spans import Spans, whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from torch import Tensor
 
     from densecrf.torch.pairwise import Pairwise
     from densecrf.torch.triton.plans import Plans
+    from densecrf.torch.triton.repeated_filter import Overlaps
 
 __all__ = ["LabellingSteps"]
 
@@ -30,8 +32,10 @@ class LabellingSteps(ProblemBase):
     pairwise: Pairwise
     _indices: dict[tuple[int, ...], Tensor]
     _plans: Plans
-    #: The labels that occurred last, and for each label itself, or -1 where it did not.
+    #: The labels that have occurred, and for each label itself, or -1 where it has not.
     _occurring: Any
+    #: The labelling whose moves were found last, and these.
+    _last_moves: tuple[Tensor, Moves] | None = None
 
     @property
     def _triton(self) -> bool:
@@ -66,9 +70,10 @@ class LabellingSteps(ProblemBase):
         count = len(labels)
         planes = [(float(plane), 0.0) for plane in range(count)]
         spans = Spans.of([(0, self.n)] * count, labels.device, planes)
-        own = own_unaries(self.unary, row.expand(count, -1).contiguous(), labels, spans)
-        sums, owners = self.pairwise.overlaps(labels, names, double=double)
-        found = potts_energies(own, sums, owners, [self._pairs_in_all] * count)
+        rows = row if count == 1 else row.expand(count, -1).contiguous()
+        own = own_unaries(self.unary, rows, labels, spans)
+        overlaps = self.pairwise.overlaps(labels, names, double=double)
+        found = potts_energies(own, overlaps, [self._pairs_in_all] * count)
         return None if None in found else found
 
     @cached_property
@@ -76,26 +81,35 @@ class LabellingSteps(ProblemBase):
         """The sum of all of K, in double precision."""
         return float(self.mass_double.sum())
 
+    @cached_property
+    def total_mass_double(self) -> float:
+        """No less than the sum of all of K."""
+        return self._pairs_in_all * (1 + gamma(self.n))
+
     def icm_moves(self, labels: Tensor) -> Moves:
         """Return the ICM move of every pixel, with one filter call.
 
         See `densecrf.problem.Problem.icm_moves`.
         """
+        if self._last_moves is not None and self._last_moves[0] is labels:
+            return self._last_moves[1]  # a descent that goes on
         self.calls.plain += 1
         if self.compatibility is not None:
             return self._any_moves(labels)
         answer: Moves = self._of_occurring(self._potts_moves, labels)
+        self._last_moves = labels, answer
         return answer
 
     def _of_occurring(self, step: Callable[[Tensor], Any], labels: Tensor) -> Any:
         """Return what `step` finds by filtering only the labels that occur.
 
-        They rarely change: those of the last time are taken on trust, which the kernels check,
-        since looking first would wait for the device.
+        Those that did before are taken on trust, which the kernels check, since looking first would
+        wait for the device.
         """
         answer = None if self._occurring is None else step(labels)
         if answer is None:
-            self._occurring = self._find_occurring(labels)
+            there = occurring(labels.reshape(-1), self.n_labels).tolist()
+            self._expect(label for label, occurs in enumerate(there) if occurs)
             answer = step(labels)
         assert answer is not None
         return answer
@@ -123,12 +137,14 @@ class LabellingSteps(ProblemBase):
         out[names] = self.pairwise.apply(own)
         return out
 
-    def _find_occurring(self, labels: Tensor) -> tuple[list[int], Tensor]:
-        """Return the labels that occur, and for each label itself, or -1 where it does not."""
-        counts = torch.bincount(labels.view(-1), minlength=self.n_labels).tolist()
-        names = [label for label in range(self.n_labels) if counts[label] > 0]
-        row = [label if counts[label] > 0 else -1 for label in range(self.n_labels)]
-        return names, torch.tensor([row], dtype=torch.int32, device=labels.device)
+    def _expect(self, labels: Iterable[int]) -> None:
+        """Let labels be among those that occur."""
+        known = set() if self._occurring is None else {*self._occurring[0]}
+        names = sorted(known.union(labels))
+        if len(names) > len(known):
+            row = [label if label in names else -1 for label in range(self.n_labels)]
+            there = torch.tensor([row], dtype=torch.int32, device=self.unary.device)
+            self._occurring = names, there
 
     def _index(self, rows: list[int]) -> Tensor:
         """Return a list of rows as a tensor, kept: sending it to the device takes time."""
@@ -165,25 +181,37 @@ class LabellingSteps(ProblemBase):
         return undecided(y.contiguous(), whole(self.n, y.device))[0].cpu().numpy()
 
 
-def potts_energies(
-    own: Tensor, sums: Tensor, owners: Sequence[int], pairs: Sequence[float]
-) -> list[Any]:
+def occurring(labels: Tensor, count: int) -> Tensor:
+    """Return which of `count` labels occur, (count,) bool; the device is not waited for.
+
+    Examples
+    --------
+    >>> occurring(torch.tensor([2, 0, 2]), 4).tolist()
+    [True, False, True, False]
+    """
+    out = torch.zeros(count, dtype=torch.bool, device=labels.device)
+    return out.scatter_(0, labels, True)
+
+
+def potts_energies(own: Tensor, overlaps: Overlaps, pairs: Sequence[float]) -> list[Any]:
     """Return energies, None where some label had no row; waits for the device once.
 
     Parameters
     ----------
     own : Tensor
         Of `densecrf.torch.item_steps.own_unaries`.
-    sums, owners
-        Masses of agreeing pairs, and whose they are.
+    overlaps : Overlaps
+        Masses of agreeing pairs.
     pairs : sequence of float
         The sum of K of each.
     """
-    flat = torch.cat([own.view(-1), sums]).tolist()
+    flat = torch.cat([own.view(-1), *overlaps.sums]).tolist()
     count = len(own)
     agreeing = [0.0] * count
-    for place, mass in zip(owners, flat[2 * count :], strict=True):
-        agreeing[place] += mass
+    for place, factor, mass in zip(
+        overlaps.owners, overlaps.factors, flat[2 * count :], strict=True
+    ):
+        agreeing[place] += factor * mass
     unary, missing = flat[: 2 * count : 2], flat[1 : 2 * count : 2]
     return [
         None if lost else own + 0.5 * (mass - same)

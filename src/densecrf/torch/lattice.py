@@ -150,7 +150,7 @@ class Lattice:
         """Arrays of vertex rows that a filter call needs at once."""
         return 4 if self.order == "symmetric" else 2
 
-    @property
+    @cached_property
     def spans(self) -> Sequence[Span]:
         """What belongs to each item that is filtered by itself: here all in one."""
         return (Span(0, self.n, 0, self.vertices, 0, len(self.topology.segment_vertex)),)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from densecrf.cached import cached_property
 from densecrf.torch.lattice import Lattice, Span
 from densecrf.torch.lattice_sum import aligned, padded
 from densecrf.torch.topology import SEGMENT, Topology
@@ -33,7 +34,7 @@ class LatticeBatch(Lattice):
         """The scale of each."""
         return self.own_scale
 
-    @property
+    @cached_property
     def spans(self) -> Sequence[Span]:
         """What belongs to each of the lattices."""
         return self.own_spans

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,10 +33,10 @@ from densecrf.torch.validation import (
     check_image,
     check_scores,
     checked_items,
-    looks_bad,
+    total,
 )
 from densecrf.torch.warm import first_use
-from densecrf.validation import check_choice, check_integer
+from densecrf.validation import ArgumentError, check_choice, check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -206,18 +207,24 @@ class DenseCRF(Parameters):
         check_choice("method", method, METHODS)
         stack = not isinstance(logits, (list, tuple))
         pairs = checked_items(logits, image)
-        first_use(pairs[0][0].device, pairs[0][0].shape[1])
+        device = pairs[0][0].device
+        first_use(device, pairs[0][0].shape[1])
 
         def solve(problem: Any, stopped: bool) -> Outcome:
             limits = Limits.checked(gap, time_limit, 0 if stopped else max_iterations)
             return minimise(problem, method, limits, None, options)
 
         def attempt(workspace: int | None) -> list[Outcome]:
-            check_all_finite("logits", logits)
+            if device.type == "cpu":  # elsewhere each problem asks when it waits anyway
+                check_all_finite("logits", logits)
             sizes = [self._together(scores, colours) for scores, colours in pairs]
-            return minimise_all(lambda item: self._item(*pairs[item], workspace), sizes, solve)
+            try:
+                return minimise_all(lambda item: self._item(*pairs[item], workspace), sizes, solve)
+            except ArgumentError:
+                check_all_finite("logits", logits)  # names the item
+                raise
 
-        device, grids = pairs[0][0].device, [scores.shape[2:] for scores, _ in pairs]
+        grids = [scores.shape[2:] for scores, _ in pairs]
         plain = torch.autocast(device.type, enabled=False)
         with torch.no_grad(), plain, on_device(device):
             what = f"{len(pairs)} items of shape {tuple(pairs[0][0].shape[1:])}"
@@ -236,8 +243,13 @@ class DenseCRF(Parameters):
         """
         dtype = working_dtype(logits)
         unary = energies(logits, dtype, self._prior)
-        suspect = looks_bad(logits)
+        suspect = total(logits)
         features, weights = self._kernels(image, dtype, workspace)
+
+        def check() -> None:
+            if not isfinite(float(suspect)):
+                check_finite("logits", logits)
+
         try:
             pairwise = Pairwise(
                 features,
@@ -245,12 +257,11 @@ class DenseCRF(Parameters):
                 unary,
                 normalized=self.normalization == "symmetric",
                 workspace=workspace,
+                between=check,  # the device has nothing left to do then
             )
         except ValueError:
             check_finite("image", image)  # the lattice is built from features alone
             raise
-        if bool(suspect):  # asked after the lattices were built, which waits for the device anyway
-            check_finite("logits", logits)
         return TorchProblem(unary, pairwise, self._symmetric_costs(unary), self._tree)
 
     def _item(self, logits: Tensor, image: Tensor, workspace: int | None) -> Any:
@@ -273,33 +284,35 @@ class DenseCRF(Parameters):
         self, image: Tensor, dtype: torch.dtype, workspace: int | None
     ) -> tuple[list[Tensor | Lattice], Tensor]:
         """Return the features (or their lattice) and the weight of each kernel."""
-        grid = tuple(image.shape[2:])
         features: list[Tensor | Lattice] = []
         weights = []
         for weight, sigma, color in self._declared(image):
             weights.append(weight)
             if color is None:
-                where = positions(grid, sigma, image.device).to(dtype)
-                features.append(self._smoothness(where, image.shape[0], grid, workspace))
+                features.append(self._smoothness(image, sigma, dtype, workspace))
             else:
                 features.append(bilateral(image, sigma, color).to(dtype))
         stacked = torch.stack(weights).to(dtype) if weights else torch.zeros(0)
         return features, stacked
 
     def _smoothness(
-        self, where: Tensor, items: int, grid: tuple[int, ...], workspace: int | None
+        self, image: Tensor, sigma: Tensor, dtype: torch.dtype, workspace: int | None
     ) -> Tensor | Lattice:
         """Return the features of the smoothness kernel, or its lattice.
 
         It is the same for all images of a size, so the last one is kept, within reason.
         """
-        features = where.expand(items, -1, -1)
+        items, grid = image.shape[0], tuple(image.shape[2:])
+        key = (grid, items, image.device, dtype, workspace)
+        kept = self._kept
+        if kept is not None and kept[0] == key:
+            return kept[1]
+        features = positions(grid, sigma, image.device).to(dtype).expand(items, -1, -1)
         if "sigmas" in self._learn or features.numel() > _MOST_KEPT:
             return features
-        key = (grid, items, where.device, where.dtype, workspace)
-        if self._kept is None or self._kept[0] != key:
-            self._kept = key, Lattice.build(features, workspace=workspace)
-        return self._kept[1]
+        lattice = Lattice.build(features, workspace=workspace)
+        self._kept = key, lattice
+        return lattice
 
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
         by_core = compiled_core.takes(logits, image, self._tensors())

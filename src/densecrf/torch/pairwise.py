@@ -11,12 +11,13 @@ from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
 from densecrf.filters.base import SMALLEST_MASS, Levels, ordered_by_ramps
 from densecrf.torch.autograd import barycentric, filtered
+from densecrf.torch.diagonal import add_diagonal
 from densecrf.torch.lattice import Lattice
 from densecrf.torch.lattice_sum import merge
 from densecrf.torch.pixelwise import balanced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -112,6 +113,8 @@ class Pairwise:
         Whether to divide by the square roots of row sums.
     order, engine, workspace
         Of `Lattice.build`.
+    between : callable, optional
+        Called when the lattices are built, for which the host waits, and not yet put together.
 
     Examples
     --------
@@ -130,12 +133,15 @@ class Pairwise:
         order: Order = "symmetric",
         engine: Engine = "auto",
         workspace: int | None = None,
+        between: Callable[[], None] | None = None,
     ) -> None:
         self.weights, self._like = weights, like
         self._kept: dict[tuple[str, bool], Tensor] = {}
         self.merged: Lattice | None = None
         self.kernels: list[Kernel] = []
         if not features:
+            if between is not None:
+                between()
             return
         factors: list[float] = (
             weights.tolist() if isinstance(weights, torch.Tensor) else [float(w) for w in weights]
@@ -145,7 +151,10 @@ class Pairwise:
         if fresh:
             built = iter(Lattice.build_all(fresh, order=order, engine=engine, workspace=workspace))
         sources = [each if isinstance(each, Lattice) else next(built) for each in features]
+        if between is not None:
+            between()
         self.merged, g = merge(sources, factors, normalized=normalized)
+        self._factors = factors
         attached = torch.is_grad_enabled()
         for feature, source, own in zip(features, sources, g, strict=True):
             learned = None
@@ -188,7 +197,16 @@ class Pairwise:
     @property
     def diagonal(self) -> Tensor:
         """The self terms :math:`K_{aa}`, (n,)."""
-        return self._once("diagonal")
+        if self.merged is None or not self.merged.triton or self._by_kernel():
+            return self._once("diagonal")
+        return self._diagonal
+
+    @cached_property
+    def _diagonal(self) -> Tensor:
+        out = torch.empty_like(self.kernels[0].g)
+        for place, (weight, kernel) in enumerate(zip(self._factors, self.kernels, strict=True)):
+            add_diagonal(kernel.source, kernel.g, weight, out, add=place > 0)
+        return out
 
     def _once(self, name: str) -> Tensor:
         """Sum an attribute of the kernels; kept apart with and without gradients."""

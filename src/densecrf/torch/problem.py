@@ -88,6 +88,7 @@ class TorchProblem(LabellingSteps):
         self._plans = Plans()
         self._indices: dict[tuple[int, ...], Tensor] = {}
         self._occurring = None
+        self._constant: tuple[Tensor, tuple[int, float]] | None = None
         self._where = {"device": unary.device}
         self._use_tree(tree)
 
@@ -210,6 +211,12 @@ class TorchProblem(LabellingSteps):
         """Return the inner product, summed in double."""
         return float(inner(u, v))
 
+    def best_constant(self) -> tuple[int, float]:
+        """Return the best constant labelling's label and energy, which are kept."""
+        if self._constant is None or self._constant[0] is not self.unary:
+            self._constant = self.unary, super().best_constant()
+        return self._constant[1]
+
     # --- pixelwise --------------------------------------------------------------------------
 
     def project(self, z: Tensor) -> Tensor:
@@ -263,6 +270,8 @@ class TorchProblem(LabellingSteps):
         if not self._triton:
             labels: Tensor = super().raised_argmax(y, label, bias)
             return labels
+        if self._occurring is not None:
+            self._expect([label])
         return raised_argmax(y.contiguous(), Spans.of([(0, self.n)], y.device, [(label, bias)]))
 
     def update_multipliers(

@@ -28,15 +28,24 @@ class Spans(NamedTuple):
         numbers: Sequence[tuple[float, float]] | None = None,
     ) -> Spans:
         """Return the items of some runs of pixels, with their numbers."""
-        table = np.zeros((len(runs), 4), np.int32)
-        table[:, :2] = runs
-        if numbers is not None:
-            table.view(np.float32)[:, 2:] = numbers
-        there = torch.from_numpy(table).to(device, non_blocking=True)
-        return Spans(there, len(runs), max(pixels for _, pixels in runs))
+        return _spans(tuple(runs), device, None if numbers is None else tuple(numbers))
 
 
-@lru_cache(maxsize=64)
 def whole(n: int, device: torch.device) -> Spans:
     """Return all pixels as one item."""
-    return Spans.of([(0, n)], device)
+    return _spans(((0, n),), device, None)
+
+
+@lru_cache(maxsize=256)
+def _spans(
+    runs: tuple[tuple[int, int], ...],
+    device: torch.device,
+    numbers: tuple[tuple[float, float], ...] | None,
+) -> Spans:
+    """Return `Spans.of`; tables are kept, since sending one takes time."""
+    table = np.zeros((len(runs), 4), np.int32)
+    table[:, :2] = runs
+    if numbers is not None:
+        table.view(np.float32)[:, 2:] = numbers
+    there = torch.from_numpy(table).to(device, non_blocking=True)
+    return Spans(there, len(runs), max(pixels for _, pixels in runs))

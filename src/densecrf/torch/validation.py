@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import torch
@@ -115,7 +116,7 @@ def _check_tensor(name: str, value: torch.Tensor, form: str) -> None:
 
 def check_finite(name: str, value: torch.Tensor) -> None:
     """Refuse NaN and infinities, naming the first."""
-    if not value.is_floating_point() or not bool(looks_bad(value)):
+    if not value.is_floating_point() or isfinite(float(total(value))):
         return
     finite = torch.isfinite(value)
     if not bool(finite.all()):
@@ -136,6 +137,6 @@ def check_all_finite(name: str, value: Any) -> None:
         check_finite(name, as_tensor(name, value))
 
 
-def looks_bad(value: torch.Tensor) -> torch.Tensor:
-    """Return, on the device, whether `value` may hold something that is not finite."""
-    return ~torch.isfinite(value.detach().sum(dtype=torch.float32))
+def total(value: torch.Tensor) -> torch.Tensor:
+    """Return a sum on the device that is finite only where all of `value` is."""
+    return value.detach().sum(dtype=torch.float32)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,12 +108,16 @@ def _compiled(device: torch.device, lanes: list[int], processes: int) -> int:
 
 def _compile(wanted: list[Any], capability: int, processes: int) -> None:
     """Fill Triton's cache by forked processes, which use no GPU; what fails is compiled later."""
+    import triton
+
     from densecrf.torch.triton.compiler import compile_variant
 
     if processes < 2 or not hasattr(os, "fork"):
         return
     # The slowest ones, with all labels in a tile, are last in the list: they go first.
     shares = [wanted[::-1][share::processes] for share in range(processes)]
+    with suppress(Exception):  # as those who launch have it; forks of it compile launchers
+        triton.runtime.driver.active.launcher_cls  # noqa: B018 - made when it is asked for
     running = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forks in programs with threads: these only compile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +23,10 @@ _SIGNATURE = {
 
 
 def compile_variant(variant: Variant, capability: int) -> Any:
-    """Compile a variant as a launch with aligned tensors does."""
+    """Compile a variant as a launch with aligned tensors does, and what launches it.
+
+    Some versions of Triton have a C compiler make a launcher for each signature.
+    """
     names = variant.kernel.arg_names
     signature, attributes = {}, {}
     for place, (name, given) in enumerate(zip(names, variant.arguments, strict=False)):
@@ -35,4 +39,7 @@ def compile_variant(variant: Variant, capability: int) -> Any:
     signature |= dict.fromkeys(variant.constants, "constexpr")
     source = ASTSource(variant.kernel, signature, constants, attributes)
     target = GPUTarget("cuda", capability, 32)
-    return triton.compile(source, target=target, options={"num_warps": variant.warps})
+    compiled = triton.compile(source, target=target, options={"num_warps": variant.warps})
+    with suppress(Exception):  # private: where it is not the known one, the first launch does it
+        triton.runtime.driver.active.launcher_cls(compiled.src, compiled.metadata)
+    return compiled

@@ -21,13 +21,14 @@ n + 512 roundings.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
 
 from densecrf.torch.lattice import on_device
 from densecrf.torch.triton import filter as engine
-from densecrf.torch.triton.repeated_filter import RepeatedFilter
+from densecrf.torch.triton.repeated_filter import Overlaps, RepeatedFilter
 from densecrf.torch.triton.units import Wanted, in_groups
 
 if TYPE_CHECKING:
@@ -68,15 +69,11 @@ class DoubleFilter:
         """
         return self._filter(t, ramps, mass)
 
-    def overlaps(self, labels: Tensor, wanted: Sequence[Wanted]) -> tuple[Tensor, list[int]]:
+    def overlaps(self, labels: Tensor, wanted: Sequence[Wanted]) -> Overlaps:
         """Return masses of agreeing pairs; see `RepeatedFilter.overlaps`."""
-        found, owners = [], []
         with on_device(labels.device):
-            for each, (_, scales) in zip(self._repeated, self._terms, strict=True):
-                sums, own = each.overlaps(labels, wanted)
-                found.append(sums * scales.factor)
-                owners += own
-        return torch.cat(found), owners
+            found = [each.overlaps(labels, wanted) for each in self._repeated]
+        return Overlaps(*(list(chain(*column)) for column in zip(*found, strict=True)))
 
     def _filter(self, values: Tensor, ramps: int, mass: Tensor | None) -> Tensor:
         values = values.contiguous()

@@ -11,7 +11,7 @@ from densecrf.torch.pixelwise import ADD_UP
 from densecrf.torch.topology import SEGMENT
 from densecrf.torch.triton import filter_kernels as kernels
 from densecrf.torch.triton import pixelwise_kernels, plane_kernels
-from densecrf.torch.triton.launch import launch
+from densecrf.torch.triton.launch import launch, launch_each
 from densecrf.torch.triton.units import Units, Wanted, in_groups, split_ramps, width
 
 if TYPE_CHECKING:
@@ -322,20 +322,17 @@ def _blur(lattice: Lattice, units: Units, work: Tensor) -> int:
     """Blur slot 0 of the workspace along all axes; returns the slot of the result."""
     last = lattice.topology.dimension
     tiles, common, constants, warps = _blur_tiles(lattice, units, work)
-    grid = (*tiles, 1 if lattice.order == "forward" else 2)
     if lattice.order == "forward":
-        for axis in range(last + 1):
-            step = (axis % 2, 1 - axis % 2, axis)
-            launch(kernels.blur, grid, (*common, *step, *step), constants, warps)
+        steps = [2 * (axis % 2, 1 - axis % 2, axis) for axis in range(last + 1)]
+        launch_each(kernels.blur, (*tiles, 1), common, steps, constants, warps)
         return (last + 1) % 2
     # Both orders at once: they share the first source, then go to and fro between pairs of slots.
-    sources = (0, 0)
+    sources, steps = (0, 0), []
     for axis in range(last):
         targets = (1, 2) if axis % 2 == 0 else (0, 3)
-        forward = (sources[0], targets[0], axis)
-        backward = (sources[1], targets[1], last - axis)
-        launch(kernels.blur, grid, (*common, *forward, *backward), constants, warps)
+        steps.append((sources[0], targets[0], axis, sources[1], targets[1], last - axis))
         sources = targets
+    launch_each(kernels.blur, (*tiles, 2), common, steps, constants, warps)
     result = 0 if sources == (1, 2) else 1
     ends = (sources[0], last, sources[1], 0, result)
     launch(kernels.blur_mean, tiles, (*common, *ends), constants, warps)
@@ -349,14 +346,17 @@ def _blur_halves(lattice: Lattice, units: Units, work: Tensor) -> tuple[int, int
     """
     last = lattice.topology.dimension
     tiles, common, constants, warps = _blur_tiles(lattice, units, work)
-    half = last // 2 + 1
-    left = right = 0
+    half, left, right = last // 2 + 1, 0, 0
+    steps = []
     for axis in range(half):
-        both = last - axis >= half
         forward = (left, 1 - axis % 2, axis)
+        both = last - axis >= half
         backward = (right, 2 + axis % 2, last - axis) if both else forward
-        launch(kernels.blur, (*tiles, 1 + both), (*common, *forward, *backward), constants, warps)
+        steps.append((*forward, *backward))
         left, right = forward[1], backward[1] if both else right
+    paired = last + 1 - half  # an odd axis is in the first half
+    launch_each(kernels.blur, (*tiles, 2), common, steps[:paired], constants, warps)
+    launch_each(kernels.blur, (*tiles, 1), common, steps[paired:], constants, warps)
     return left, right
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # The last version of Triton whose compiled kernels are known to be run by run(x, y, z, stream,
 # function, packed_metadata, launch_metadata, enter_hook, exit_hook, *arguments, *constants).
 LAST_DIRECT = (3, 9)
+KNOWN_LAUNCHER = (3, 6)  # whose inner launcher is known, too
 
 _compiled: dict[tuple[Any, ...], Any] = {}
 _local = threading.local()
@@ -41,10 +42,22 @@ def direct() -> bool:
     return hasattr(kernel, "run")
 
 
+def _runner(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return what runs a compiled kernel, and its arguments between stream and tensors."""
+    run, hooks = compiled.run, (compiled.packed_metadata, None, None, None)
+    if triton_version() != KNOWN_LAUNCHER or not hasattr(run, "launch_pdl"):
+        return run, (compiled.function, *hooks)
+    if run.global_scratch_size or run.profile_scratch_size:
+        return run, (compiled.function, *hooks)
+    scratch = (None, None)  # what `run` itself would give, at half the cost of a launch
+    cooperative, dependent = run.launch_cooperative_grid, run.launch_pdl
+    return run.launch, (compiled.function, cooperative, dependent, *scratch, *hooks)
+
+
 class Launch(NamedTuple):
     """A launch that can be repeated: see `repeat`.
 
-    `arguments` are numbers, and what `handle` makes of the `tensors`.
+    `arguments` are numbers, and what `handle` makes of tensors.
     """
 
     kernel: Any
@@ -52,6 +65,12 @@ class Launch(NamedTuple):
     arguments: list[Any]
     options: Mapping[str, Any]
     values: tuple[Any, ...]
+
+
+class Record(NamedTuple):
+    """Launches that were made, and the tensors that they worked on."""
+
+    launches: list[Launch]
     tensors: list[torch.Tensor]
 
 
@@ -61,14 +80,13 @@ def handle(tensor: torch.Tensor) -> Any:
 
 
 @contextmanager
-def recorded() -> Iterator[list[Launch]]:
+def recorded() -> Iterator[Record]:
     """Collect the launches that this thread makes meanwhile."""
-    launches: list[Launch] = []
-    _local.launches = launches
+    _local.record = Record([], [])
     try:
-        yield launches
+        yield _local.record
     finally:
-        _local.launches = None
+        _local.record = None
 
 
 def repeat(launches: Sequence[Launch], device: torch.device) -> None:
@@ -78,9 +96,8 @@ def repeat(launches: Sequence[Launch], device: torch.device) -> None:
             each.kernel[each.grid](*each.arguments, **each.options)
         return
     stream = torch._C._cuda_getCurrentRawStream(device.index)
-    for compiled, grid, arguments, _, values, _ in launches:
-        code, packed = compiled.function, compiled.packed_metadata
-        compiled.run(*grid, stream, code, packed, None, None, None, *arguments, *values)
+    for (run, head), grid, arguments, _, values in launches:
+        run(*grid, stream, *head, *arguments, *values)
 
 
 def launch(
@@ -105,44 +122,75 @@ def launch(
     warps : int
         Warps of a program.
     """
+    launch_each(kernel, grid, arguments, ((),), constants, warps)
+
+
+def launch_each(
+    kernel: Any,
+    grid: Sequence[int],
+    arguments: Sequence[Any],
+    lasts: Sequence[tuple[int, ...]],
+    constants: Mapping[str, Any],
+    warps: int = 4,
+) -> None:
+    """Launch `kernel` several times, with further arguments each time: small whole numbers."""
     x, y, z = (*grid, 1, 1)[:3]
+    record: Record | None = getattr(_local, "record", None)
+    key, plain = _key(kernel, arguments, constants, warps)
+    if not direct():
+        options = dict(constants) if interpreted() else {**constants, "num_warps": warps}
+        for last in lasts:
+            given = [*arguments, *last]
+            kernel[x, y, z](*given, **options)
+            _compiled.setdefault(key, None)  # launched, by Triton
+            if record is not None:
+                record.launches.append(Launch(kernel, (x, y, z), given, options, ()))
+        return
+    found, values = _compiled.get(key), tuple(constants.values())
+    stream = torch._C._cuda_getCurrentRawStream(key[1])
+    for last in lasts:
+        if found is None:
+            given = [*arguments, *last]
+            found = _runner(kernel[x, y, z](*given, **constants, num_warps=warps))
+            _compiled[key] = found
+        else:
+            run, head = found
+            run(x, y, z, stream, *head, *plain, *last, *values)
+        if record is not None:
+            made = Launch(found, (x, y, z), [*plain, *last], constants, values)
+            record.launches.append(made)
+    if record is not None:
+        record.tensors.extend([a for a in arguments if a.__class__ not in (int, float)])
+
+
+def _key(
+    kernel: Any, arguments: Sequence[Any], constants: Mapping[str, Any], warps: int
+) -> tuple[tuple[Any, ...], list[Any]]:
+    """Return what a kernel's code depends on, and addresses in the place of tensors."""
     plain: list[Any] = []
     kinds: list[Any] = []
     addresses = widths = 0
     for a in arguments:
-        if isinstance(a, torch.Tensor):
+        kind = a.__class__
+        if kind is int:
+            widths |= a
+            plain.append(a)
+        elif kind is float:
+            plain.append(a)
+        else:
             address = a.data_ptr()
             addresses |= address
             kinds.append(a.dtype)
             plain.append(address)
-        else:
-            if a.__class__ is int:
-                widths |= a
-            plain.append(a)
     if addresses & 15:  # which ones are aligned matters
         kinds += [
             p & 15 for p, a in zip(plain, arguments, strict=True) if isinstance(a, torch.Tensor)
         ]
     if widths >> 31:
         kinds += [type(p) is int and p.bit_length() > 31 for p in plain]
-    values = tuple(constants.values())
+    # By its function: a kernel's own hash takes a lock.
     device = arguments[0].get_device()
-    key = (kernel, device, warps, *kinds, *values)
-    compiled = _compiled.get(key)
-    if not direct():
-        options = dict(constants) if interpreted() else {**constants, "num_warps": warps}
-        _compiled[key] = kernel[x, y, z](*arguments, **options)
-        _record(Launch(kernel, (x, y, z), list(arguments), options, (), []))
-        return
-    if compiled is None:
-        compiled = _compiled[key] = kernel[x, y, z](*arguments, **constants, num_warps=warps)
-    else:
-        stream = torch._C._cuda_getCurrentRawStream(device)
-        code, packed = compiled.function, compiled.packed_metadata
-        compiled.run(x, y, z, stream, code, packed, None, None, None, *plain, *values)
-    if getattr(_local, "launches", None) is not None:
-        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
-        _record(Launch(compiled, (x, y, z), plain, constants, values, tensors))
+    return (kernel.fn, device, warps, *kinds, *constants.values()), plain
 
 
 def launched() -> set[tuple[Any, ...]]:
@@ -152,9 +200,3 @@ def launched() -> set[tuple[Any, ...]]:
     are not aligned and integers of more than 31 bits which ones.
     """
     return {(key[0], *key[2:]) for key in _compiled}
-
-
-def _record(made: Launch) -> None:
-    launches = getattr(_local, "launches", None)
-    if launches is not None:
-        launches.append(made)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from densecrf.torch.triton.launch import Launch, handle, recorded, repeat
+from densecrf.torch.triton.launch import Launch, Record, handle, recorded, repeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """Launches, the places of the varying tensors among their arguments, and what came of it."""
+    """Launches, the places of the varying tensors among their arguments, and what came of it.
+
+    `kept` are the tensors that do not vary.
+    """
 
     launches: list[Launch]
     places: list[list[tuple[list[Any], int]]]
+    kept: list[Tensor]
     answer: Any
 
 
@@ -59,11 +63,11 @@ class Plans:
         key = (key, *[(t.shape, t.dtype) for t in tensors])
         plan = self._plans.get(key)
         if plan is None:
-            with recorded() as launches:
+            with recorded() as record:
                 answer = work()
             varying = {t.data_ptr(): i for i, t in enumerate(tensors)}
             if len(varying) == len(tensors):  # else an address is ambiguous
-                self._plans[key] = _plan(launches, varying, answer)
+                self._plans[key] = _plan(record, varying, answer)
             return answer
         if numbers is not None:
             first, values = numbers
@@ -76,16 +80,15 @@ class Plans:
         return plan.answer
 
 
-def _plan(launches: list[Launch], varying: dict[int, int], answer: Any) -> Plan:
+def _plan(record: Record, varying: dict[int, int], answer: Any) -> Plan:
     """Return the plan of what was recorded; `varying` numbers those tensors' addresses."""
     places: list[list[tuple[list[Any], int]]] = [[] for _ in varying]
-    own = []
-    for each in launches:
+    for each in record.launches:
         for place, argument in enumerate(each.arguments):
-            address = argument.data_ptr() if isinstance(argument, torch.Tensor) else argument
-            if address in varying:
-                places[varying[address]].append((each.arguments, place))
-        # What varies is the caller's; it is not stored.
-        kept = [t for t in each.tensors if t.data_ptr() not in varying]
-        own.append(each._replace(tensors=kept))
-    return Plan(own, places, answer)
+            if argument.__class__ is not int and isinstance(argument, torch.Tensor):
+                argument = argument.data_ptr()  # of a public launch
+            if argument in varying:
+                places[varying[argument]].append((each.arguments, place))
+    # What varies is the caller's; it is not stored.
+    kept = {id(t): t for t in record.tensors if t.data_ptr() not in varying}
+    return Plan(record.launches, places, list(kept.values()), answer)

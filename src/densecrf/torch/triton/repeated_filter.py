@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -16,6 +16,24 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from densecrf.torch.lattice import Lattice
+
+
+class Overlaps(NamedTuple):
+    """Masses of agreeing pairs of labellings.
+
+    Attributes
+    ----------
+    sums : list of Tensor
+        (units,) float64 each; what is wanted is in parts, where there are many labels.
+    owners : list of int
+        Of each unit, its place in what was wanted.
+    factors : list of float
+        What each sum is to be multiplied by.
+    """
+
+    sums: list[Tensor]
+    owners: list[int]
+    factors: list[float]
 
 
 class RepeatedFilter:
@@ -94,10 +112,8 @@ class RepeatedFilter:
         self._filter("presence", [each._replace(plane=0) for each in wanted], 0, (), labels, out)
         return out
 
-    def overlaps(self, labels: Tensor, wanted: Sequence[Wanted]) -> tuple[Tensor, list[int]]:
-        """Return masses of agreeing pairs of labellings, and which of `wanted` each belongs to.
-
-        See `densecrf.torch.triton.filter.overlaps`.
+    def overlaps(self, labels: Tensor, wanted: Sequence[Wanted]) -> Overlaps:
+        """Return masses of agreeing pairs of labellings; `densecrf.torch.triton.filter.overlaps`.
 
         Parameters
         ----------
@@ -105,13 +121,6 @@ class RepeatedFilter:
             (planes, n) int64.
         wanted : sequence of Wanted
             Labels of the planes.
-
-        Returns
-        -------
-        sums : Tensor
-            (units,) float64; what is wanted is in parts, where there are many labels.
-        owners : list of int
-            Of each sum, its place in `wanted`.
         """
         lattice, scales = self.lattice, self._scales
         like = lattice.entry_weight if scales is None else scales.read
@@ -137,7 +146,8 @@ class RepeatedFilter:
             lanes = units.lanes
         for place, each in enumerate(wanted):
             owners += [place] * -(-len(each.names) // lanes)
-        return torch.cat(found), owners
+        factor = 1.0 if scales is None else scales.factor
+        return Overlaps(found, owners, [factor] * len(owners))
 
     def _filter(
         self,

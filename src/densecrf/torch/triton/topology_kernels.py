@@ -190,20 +190,22 @@ def pair_shares(corner, rank, neighbour, out, n, vertices, d, BLOCK: tl.constexp
         tl.store(out + (first + m - k) * n.to(tl.int64) + p, share, mask=p < n)
 
 
-@triton.jit(do_not_specialize=["n", "vertices"])
+@triton.jit(do_not_specialize=["n", "vertices", "add"])
 def diagonal(
     corner,
     rank,
     neighbour,
     weight,
+    g,
     out,
     n,
     vertices,
     scale,
+    add,
     D: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Sum over pairs of corners of their weights and the blur between them."""
+    """Sum over pairs of corners of their weights and the blur between them, times scale g²."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = p.to(tl.int64) * (D + 1)
     total = tl.zeros([BLOCK], tl.float32)
@@ -213,4 +215,8 @@ def diagonal(
             second = tl.load(weight + row + m, mask=p < n, other=0)
             share = _share(corner, rank, neighbour, row, p < n, k, m, vertices, D)
             total += share * first * second
-    tl.store(out + p, total * scale, mask=p < n)
+    own = tl.load(g + p, mask=p < n, other=0)
+    total *= scale * own * own
+    if add != 0:
+        total += tl.load(out + p, mask=p < n, other=0)
+    tl.store(out + p, total, mask=p < n)

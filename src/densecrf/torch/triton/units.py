@@ -95,8 +95,10 @@ def in_groups(
     ramps: int,
     size: int = 4,
     slots: int | None = None,
-) -> Iterator[Units]:
-    """Yield the units of what is wanted, as many at once as the lattice's workspace has room for.
+) -> list[Units]:
+    """Return the units of what is wanted, as many at once as the lattice's workspace has room for.
+
+    They are kept, since making and sending their tables takes time.
 
     Parameters
     ----------
@@ -111,8 +113,26 @@ def in_groups(
     slots : int, optional
         Arrays of vertex rows, if others than the lattice's.
     """
+    kept: dict[Any, list[Units]] = vars(lattice).setdefault("_units", {})
+    asked = [(each.item, tuple(each.names), each.levels, each.plane) for each in wanted]
+    key = (ramps, size, slots, *asked)
+    found = kept.get(key)
+    if found is None:
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        groups = _grouped(lattice, wanted, ramps, size, lattice.slots if slots is None else slots)
+        found = kept[key] = [_units(lattice, group, lanes) for group, lanes in groups]
+    return found
+
+
+_MOST_KEPT = 256  # tables of a lattice
+
+
+def _grouped(
+    lattice: Lattice, wanted: Sequence[Wanted], ramps: int, size: int, slots: int
+) -> Iterator[tuple[list[Wanted], int]]:
+    """Yield the units of each group, and their lanes."""
     spans = lattice.spans
-    slots = lattice.slots if slots is None else slots
     count = max(len(each.names) for each in wanted)
     sizes = LANES if ramps else PLAIN_LANES
     place = sum(lanes < count for lanes in sizes[:-1])
@@ -131,29 +151,16 @@ def in_groups(
         own = room[each.item] * channels
         for first in range(0, len(each.names), lanes):
             if group and used + own > lattice.workspace:
-                yield _units(lattice, group, lanes)
+                yield group, lanes
                 group, used = [], 0
             group.append(each._replace(names=each.names[first : first + lanes]))
             used += own
     if group:
-        yield _units(lattice, group, lanes)
-
-
-_MOST_KEPT = 256  # tables of a lattice
+        yield group, lanes
 
 
 def _units(lattice: Lattice, group: Sequence[Wanted], lanes: int) -> Units:
-    """Return the units of a group; tables are kept, since sending one takes time."""
-    kept: dict[Any, Units] = vars(lattice).setdefault("_units", {})
-    key = (lanes, *((each.item, tuple(each.names), *each[2:]) for each in group))
-    if key not in kept:
-        if len(kept) >= _MOST_KEPT:
-            kept.clear()
-        kept[key] = _new_units(lattice, group, lanes)
-    return kept[key]
-
-
-def _new_units(lattice: Lattice, group: Sequence[Wanted], lanes: int) -> Units:
+    """Return the units of a group."""
     table = np.empty((len(group), FIELDS), np.int32)
     numbers = table.view(np.float32)
     rows = work = 0

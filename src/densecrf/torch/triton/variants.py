@@ -48,7 +48,7 @@ class Variant(NamedTuple):
     def key(self) -> tuple[Any, ...]:
         """What its code depends on, as `densecrf.torch.triton.launch.launched` has it."""
         types = [each for each in self.arguments if isinstance(each, torch.dtype)]
-        return (self.kernel, self.warps, *types, *self.constants.values())
+        return (self.kernel.fn, self.warps, *types, *self.constants.values())
 
 
 def variants(labels: Iterable[int]) -> Iterator[Variant]:
@@ -91,7 +91,7 @@ def _lattices() -> Iterator[Variant]:
     own = {"BLOCK": diagonal.BLOCK}
     yield _variant(lattices.pair_shares, "ibifnnn", own)
     for d in range(1, MOST_FEATURES + 1):
-        yield _variant(lattices.diagonal, "ibiffnnx", {"D": d, **own})
+        yield _variant(lattices.diagonal, "ibifffnnxn", {"D": d, **own})
     block = {"BLOCK": lattice_sum.BLOCK}
     yield _variant(sums.place, "iiifiiiiifii" + "n" * 12, block)
     for normalized in (True, False):
