@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from densecrf.certificates import gamma
 from densecrf.filters.base import Levels, ordered_by_ramps
 from densecrf.problem_energy import Calls, ProblemEnergy
+from densecrf.projections import compressed
 
 __all__ = ["Calls", "Moves", "ProblemBase", "QuadraticStep"]
 
@@ -92,22 +93,38 @@ class ProblemBase(ProblemEnergy):
         r"""Return :math:`P_\Delta(\text{centre} - \text{step}\,(\phi + r))`."""
         return self.project(centre - step * (self.unary + r))
 
-    # --- quadratic relaxations and mean field -----------------------------------------------
+    def update_multipliers(
+        self,
+        z: Any,
+        y: Any,
+        span: float,
+        edge: float,
+        *,
+        in_place: bool = False,  # noqa: ARG002
+    ) -> Any:
+        """Return the potentials z + `y`, compressed into `span`: the multiplier update.
+
+        Each node's least potential becomes 0. Monotone; its two ends of width `edge` are kept:
+        pixels at different ends stay fully apart, those at the same end keep their differences.
+        One of `z` and `y` may be None, for zeros. They are not changed, unless with `in_place`,
+        where the result may take the memory of z.
+        """
+        u = z if y is None else self.nodes(y) if z is None else z + self.nodes(y)
+        u = u - self.xp.amin(u, 1)[:, None]
+        return compressed(self.xp, u, self.xp.amax(u, 1)[:, None], span, edge)
 
     @abstractmethod
-    def apply(self, y: Any) -> Any:
-        r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
+    def descend(
+        self, v: Any, r: Any, step: Any, previous: Any, *, in_place: bool = False
+    ) -> tuple[Any, float, float, float]:
+        r"""Take a projected gradient step :math:`y = P_\Delta(v - \text{step}\,(\phi + r))`.
 
-    def costs(self, y: Any) -> Any:
-        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: the expected cost of each label beside `y`."""
-        return y.sum(0) - y if self.compatibility is None else self.compatibility @ y
-
-    def messages(self, y: Any) -> Any:
-        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the messages.
-
-        They are the gradient of the quadratic relaxation's pairwise term.
+        Returns y, an estimate of the bound that r proves, :math:`\langle\phi + r, v\rangle`, and
+        :math:`\langle s(v - y), y - \text{previous}\rangle` with the Lipschitz constants s, which
+        is positive where the last move points uphill. With `in_place`, y may take the memory of r.
         """
-        return self.costs(self.apply(y) - self.diagonal * y)
+
+    # --- quadratic relaxations and mean field -----------------------------------------------
 
     @abstractmethod
     def unary_marginals(self) -> Any:
@@ -204,17 +221,6 @@ class ProblemBase(ProblemEnergy):
         r = product - 0.5 * c - 0.5 * own
         constant = -0.5 * float((y * product).sum())
         return r, constant, 16 * size * self.total_mass_double
-
-    # --- labellings -------------------------------------------------------------------------
-
-    def constant(self, label: int) -> Any:
-        """Return the labelling of one label everywhere."""
-        return self.xp.full((self.n,), label, dtype=self.xp.int64, **self._where)
-
-    def indicator(self, labels: Any) -> Any:
-        """Return the labelling as a vertex of the product of simplices."""
-        names = self.xp.arange(self.n_labels, **self._where)[:, None]
-        return self.floats(names == labels)
 
     # --- iterated conditional modes ---------------------------------------------------------
 

@@ -22,7 +22,6 @@ from densecrf.cached import cached_property
 from densecrf.certificates import Potentials, gamma
 from densecrf.compatibility import LabelTree
 from densecrf.filters.base import Levels
-from densecrf.projections import compressed
 
 __all__ = ["Calls", "ProblemEnergy"]
 
@@ -136,6 +135,21 @@ class ProblemEnergy(ABC):
 
     # --- filters ----------------------------------------------------------------------------
 
+    @abstractmethod
+    def apply(self, y: Any) -> Any:
+        r"""Return :math:`(Ky)_{ai} = \sum_b K_{ab} y_{bi}`."""
+
+    def costs(self, y: Any) -> Any:
+        r"""Return :math:`\sum_j \mu_{ij} y_{aj}`: the expected cost of each label beside `y`."""
+        return y.sum(0) - y if self.compatibility is None else self.compatibility @ y
+
+    def messages(self, y: Any) -> Any:
+        r"""Return :math:`\sum_{b \ne a} K_{ab} \sum_j \mu_{ij} y_{bj}`, the messages.
+
+        They are the gradient of the quadratic relaxation's pairwise term.
+        """
+        return self.costs(self.apply(y) - self.diagonal * y)
+
     def flow(self, y: Any, z: Any, cells: float) -> Any:
         r"""Return :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + z.
 
@@ -195,37 +209,6 @@ class ProblemEnergy(ABC):
         """Add the scores of 2 `y` - `previous` to the potentials u, in place."""
         self.accumulate(u, self.nodes(self.extrapolate(y, previous, 1.0)))
 
-    def update_multipliers(
-        self,
-        z: Any,
-        y: Any,
-        span: float,
-        edge: float,
-        *,
-        in_place: bool = False,  # noqa: ARG002
-    ) -> Any:
-        """Return the potentials z + `y`, compressed into `span`: the multiplier update.
-
-        Each node's least potential becomes 0. Monotone; its two ends of width `edge` are kept:
-        pixels at different ends stay fully apart, those at the same end keep their differences.
-        One of `z` and `y` may be None, for zeros. They are not changed, unless with `in_place`,
-        where the result may take the memory of z.
-        """
-        u = z if y is None else self.nodes(y) if z is None else z + self.nodes(y)
-        u = u - self.xp.amin(u, 1)[:, None]
-        return compressed(self.xp, u, self.xp.amax(u, 1)[:, None], span, edge)
-
-    @abstractmethod
-    def descend(
-        self, v: Any, r: Any, step: Any, previous: Any, *, in_place: bool = False
-    ) -> tuple[Any, float, float, float]:
-        r"""Take a projected gradient step :math:`y = P_\Delta(v - \text{step}\,(\phi + r))`.
-
-        Returns y, an estimate of the bound that r proves, :math:`\langle\phi + r, v\rangle`, and
-        :math:`\langle s(v - y), y - \text{previous}\rangle` with the Lipschitz constants s, which
-        is positive where the last move points uphill. With `in_place`, y may take the memory of r.
-        """
-
     @abstractmethod
     def lower_bound(self, r: Any) -> float:
         r"""Return an estimate of :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`."""
@@ -258,6 +241,11 @@ class ProblemEnergy(ABC):
         labels = self.argmax(y)
         y[label] = row
         return labels
+
+    def indicator(self, labels: Any) -> Any:
+        """Return the labelling as a vertex of the product of simplices."""
+        names = self.xp.arange(self.n_labels, **self._where)[:, None]
+        return self.floats(names == labels)
 
     # --- energies and bounds, in double precision -------------------------------------------
 
@@ -385,6 +373,10 @@ class ProblemEnergy(ABC):
     @abstractmethod
     def zeros_like(self, array: Any, rows: int) -> Any:
         """Return zeros of the array's dtype, (rows, n)."""
+
+    def constant(self, label: int) -> Any:
+        """Return the labelling of one label everywhere."""
+        return self.xp.full((self.n,), label, dtype=self.xp.int64, **self._where)
 
     @abstractmethod
     def to_numpy(self, array: Any) -> Any:
