@@ -28,19 +28,30 @@ class Spans(NamedTuple):
         numbers: Sequence[tuple[float, float]] | None = None,
     ) -> Spans:
         """Return the items of some runs of pixels, with their numbers."""
-        return _spans(tuple(runs), device, None if numbers is None else tuple(numbers))
+        return _kept(tuple(runs), device, None if numbers is None else tuple(numbers))
 
 
 def whole(n: int, device: torch.device) -> Spans:
     """Return all pixels as one item."""
-    return _spans(((0, n),), device, None)
+    return _kept(((0, n),), device, None)
 
 
-@lru_cache(maxsize=256)
-def _spans(
+def _kept(
     runs: tuple[tuple[int, int], ...],
     device: torch.device,
     numbers: tuple[tuple[float, float], ...] | None,
+) -> Spans:
+    """Return tables that were sent by the current stream: another one would not wait for them."""
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    return _sent(runs, device, numbers, stream)
+
+
+@lru_cache(maxsize=256)
+def _sent(
+    runs: tuple[tuple[int, int], ...],
+    device: torch.device,
+    numbers: tuple[tuple[float, float], ...] | None,
+    stream: int,  # noqa: ARG001 - by which tables are kept, too
 ) -> Spans:
     """Return `Spans.of`; tables are kept, since sending one takes time."""
     table = np.zeros((len(runs), 4), np.int32)
