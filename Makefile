@@ -69,6 +69,7 @@ docs: $(VENV)/.native $(VENV)/.extra-docs $(VENV)/.torch
 
 # The outputs that the pages show, from the code above them; read the difference before a commit.
 docs-outputs: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
+	$(PY) -m benchmarks.tables
 	DENSECRF_WRITE_DOCS=1 $(PY) -m pytest -q tests/test_docs.py -k code_of_the_page
 
 # The type checker needs to see the optional dependencies, or their types are taken for Any.

@@ -1,15 +1,15 @@
-"""Run benchmarks, print Markdown, and keep it in RESULTS.md: ``python -m benchmarks``."""
+"""Run benchmarks, print Markdown, keep results as JSON: ``python -m benchmarks``."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import re
 import sys
 import time
 from pathlib import Path
 
-from benchmarks.harness import NotAtHandError, machine
+from benchmarks import tables
+from benchmarks.harness import NotAtHandError, keep, machine
 
 ALL = (
     "ordered_filter",
@@ -17,6 +17,7 @@ ALL = (
     "plain_filter",
     "mean_field",
     "certified",
+    "methods",
     "distributions",
     "folder",
     "proximal",
@@ -28,13 +29,6 @@ ALL = (
     "accuracy",
     "app",
 )
-RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
-HEADER = """# Results
-
-Written by `make bench`; each section names its machine. Absolute times differ from machine to
-machine and run to run: compare ratios within a run.
-
-"""
 
 
 def main() -> int:
@@ -44,7 +38,7 @@ def main() -> int:
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(ALL)}; all if none"
     )
     parser.add_argument("--scale", choices=("small", "medium", "full"), default="medium")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="Markdown file to update")
+    parser.add_argument("--output", type=Path, default=tables.RESULTS, help="folder of results")
     arguments = parser.parse_args()
     unknown = set(arguments.names) - set(ALL)
     if unknown:
@@ -57,22 +51,12 @@ def main() -> int:
         except NotAtHandError as missing:
             print(f"{name} left out: {missing}\n", flush=True)
             continue
-        section.text += f"\n\n{about}; scale {arguments.scale}."
-        text = section.markdown()
-        print(f"{text}\n({time.perf_counter() - started:.0f} s)\n", flush=True)
-        keep(arguments.output, section.title, text)
+        print(f"{section.markdown()}\n({time.perf_counter() - started:.0f} s)\n", flush=True)
+        command = f"python -m benchmarks {name} --scale {arguments.scale}"
+        keep(name, section, command, about, arguments.output)
+    if arguments.output == tables.RESULTS:
+        tables.main()
     return 0
-
-
-def keep(path: Path, title: str, text: str) -> None:
-    """Put a section into the file in the place of the one of the same title."""
-    old = path.read_text("utf-8") if path.exists() else HEADER
-    parts = re.split(r"^(?=## )", old, flags=re.MULTILINE)
-    heading = f"## {title}\n"
-    kept = [part for part in parts if not part.startswith(heading)]
-    place = next((i for i, part in enumerate(parts) if part.startswith(heading)), len(kept))
-    kept.insert(place, text.rstrip() + "\n\n")
-    path.write_text("".join(kept).rstrip() + "\n", "utf-8")
 
 
 if __name__ == "__main__":

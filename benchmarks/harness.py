@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import statistics
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import densecrf
+from benchmarks.tables import RESULTS
 from densecrf import DenseCRF
 from densecrf.kernels import Bilateral, Features, Spatial
 from densecrf.native import core
@@ -53,6 +56,21 @@ class Section:
                 "",
             ]
         return "\n".join(lines)
+
+
+def keep(name: str, section: Section, command: str, about: str, folder: Path = RESULTS) -> None:
+    """Write a section to a JSON file, with its command, date, machine and version."""
+    result = {
+        "title": section.title,
+        "command": command,
+        "date": date.today().isoformat(),
+        "machine": about,
+        "version": densecrf.__version__,
+        "columns": section.columns,
+        "rows": section.rows,
+    }
+    text = json.dumps(result, indent=1, ensure_ascii=False, default=str)
+    (folder / f"{name}.json").write_text(f"{text}\n", "utf-8")
 
 
 def median_seconds(

@@ -1,85 +1,69 @@
-"""All methods on the images that the paper's authors published unaries for, and on hard MSRC ones.
+"""All methods on one energy: eight MSRC images with a network's logits."""
 
-    python -m benchmarks.methods --data ../shared/data --write docs/methods.md
+from __future__ import annotations
 
-Energies, bounds, gaps, filter calls and seconds, all of one declared energy. A method's seconds
-include its starting point but not the construction of the lattices, which all share.
-"""
-
-import argparse
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
+from statistics import median
 
 import numpy as np
 
-from benchmarks.harness import DC, MF, published, two_kernels
-from densecrf import METHODS, DenseCRF
+from benchmarks.harness import SHARED, NotAtHandError, Section, two_kernels
+from densecrf import METHODS, DenseCRF, Result
 
-MARK = "<!-- tables: written by benchmarks.methods -->"
-HARD = ("10_19_s", "12_5_s", "15_8_s", "18_10_s", "1_2_s", "3_6_s", "6_21_s", "9_15_s")
-
-
-def problems(data: Path, hard: tuple[str, ...]) -> Iterator[tuple[str, DenseCRF]]:
-    """Yield the settings with a title each."""
-    for name, parameters, title in (
-        ("2_14_s", DC, "DC parameters"),
-        ("2_14_s", MF, "MF parameters"),
-        ("4_11_s", DC, "DC parameters"),
-    ):
-        for normalization in ("symmetric", "none"):
-            heading = f"{name}, {title}, the authors' unaries, normalization {normalization!r}"
-            yield heading, published(name, data).model(normalization, parameters)
-    for name in hard:
-        from PIL import Image
-
-        image = np.array(Image.open(data / "msrc" / "images" / f"{name}.png"))
-        logits = np.load(data / "msrc" / "logits" / f"{name}.npz")["logits"]
-        kernels = two_kernels(image, (3, 3, 60, 13, 10))
-        heading = f"{name}, network logits, spatial 3/3, bilateral 60/13/10"
-        yield heading, DenseCRF.from_logits(logits, kernels, axis=-1)
+IMAGES = ("10_19_s", "12_5_s", "15_8_s", "18_10_s", "1_2_s", "3_6_s", "6_21_s", "9_15_s")
+TEXT = """
+Seconds include a method's starting point but not the construction of the lattices, which all share.
+"""
+COLUMNS = (
+    "method",
+    "energy above the best bound",
+    "largest",
+    "its own proven gap",
+    "ordered + plain filter calls",
+    "time",
+)
 
 
-def table(crf: DenseCRF, methods: tuple[str, ...]) -> list[str]:
-    """Return a Markdown table of all methods on one model."""
-    lines = [
-        "| method | energy | lower bound | gap | ordered calls | plain calls | seconds |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+def run(scale: str) -> Section:
+    """Solve every image by every method."""
+    folder = SHARED / "msrc"
+    if not folder.exists():
+        raise NotAtHandError(f"MSRC is not at {folder}")
+    names = IMAGES[:2] if scale == "small" else IMAGES
+    found: dict[str, list[Result]] = {method: [] for method in METHODS}
+    for name in names:
+        crf = _model(name)
+        assert crf.pairwise.mass is not None  # builds the lattices
+        for method in METHODS:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found[method].append(crf.solve(method))
+    bounds = [result.lower_bound for result in found["lp"]]
+    title = f"{len(names)} MSRC images, spatial 3/3, bilateral 60/13/10: medians"
+    return Section(title, TEXT, COLUMNS, [_row(m, r, bounds) for m, r in found.items()])
+
+
+def _model(name: str) -> DenseCRF:
+    from PIL import Image
+
+    image = np.array(Image.open(SHARED / "msrc" / "images" / f"{name}.png"))
+    logits = np.load(SHARED / "msrc" / "logits" / f"{name}.npz")["logits"]
+    return DenseCRF.from_logits(logits, two_kernels(image, (3, 3, 60, 13, 10)), axis=-1)
+
+
+def _row(method: str, results: list[Result], bounds: list[float | None]) -> tuple[str, ...]:
+    excess = [
+        (result.energy - (bound or 0.0)) / abs(result.energy)
+        for result, bound in zip(results, bounds, strict=True)
     ]
-    assert crf.pairwise.mass is not None  # builds the lattices, which all methods share
-    for method in methods:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            result = crf.solve(method)
-        bound = "" if result.lower_bound is None else f"{result.lower_bound:,.0f}"
-        gap = "" if result.gap is None else f"{100 * result.gap:.3f} %"
-        trace = result.trace
-        lines.append(
-            f"| `{method}` | {result.energy:,.0f} | {bound} | {gap} | {trace.ordered_calls[-1]} "
-            f"| {trace.plain_calls[-1]} | {result.seconds:.2f} |"
-        )
-    label, constant = int(crf.constant_energies().argmin()), float(crf.constant_energies().min())
-    lines.append(f"| *all pixels labelled {label}* | {constant:,.0f} | | | | | |")
-    return lines
-
-
-def main() -> None:
-    """Print the tables, or write them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--hard", nargs="*", default=list(HARD))
-    parser.add_argument("--methods", nargs="*", default=list(METHODS))
-    parser.add_argument("--write", type=Path)
-    arguments = parser.parse_args()
-    lines: list[str] = []
-    for heading, crf in problems(arguments.data, tuple(arguments.hard)):
-        lines += [f"### {heading}", "", *table(crf, tuple(arguments.methods)), ""]
-        print("\n".join(lines[-len(arguments.methods) - 6 :]), flush=True)
-    if arguments.write:
-        page = arguments.write.read_text() if arguments.write.exists() else ""
-        head, mark, _ = page.partition(MARK)
-        arguments.write.write_text(f"{head}{mark or MARK}\n\n" + "\n".join(lines))
-
-
-if __name__ == "__main__":
-    main()
+    gaps = [result.gap for result in results if result.gap is not None]
+    ordered = median(result.trace.ordered_calls[-1] for result in results)
+    plain = median(result.trace.plain_calls[-1] for result in results)
+    return (
+        f"`{method}`",
+        f"{100 * median(excess):.2g} %",
+        f"{100 * max(excess):.2g} %",
+        f"{100 * median(gaps):.2g} %" if gaps else "none",
+        f"{ordered:.0f} + {plain:.0f}",
+        f"{median(result.seconds for result in results):.2f} s",
+    )

@@ -1,6 +1,6 @@
 """How tight the linear programming relaxation is, on real images and pixel by pixel.
 
-    python -m benchmarks.tightness --data ../shared/data --jobs 2 --write docs/how-tight.md
+    python -m benchmarks.tightness --data ../shared/data --jobs 2 --write
 
 `lp` with gap=0 on every image of each setting: filter calls to some gaps, the gap in the end, the
 share of proven pixels. Two-label problems are made from photographs: boxes, scribbles and colour
@@ -21,10 +21,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks import tightness_pictures
-from benchmarks.harness import two_kernels
+from benchmarks.harness import Section, keep, machine, two_kernels
 from densecrf import DenseCRF
 
-MARK, END = "<!-- table: written by benchmarks.tightness -->", "<!-- end of the table -->"
+COLUMNS = (
+    "setting",
+    "problems",
+    *(f"≤ {gap}" for gap in ("0.1 %", "1e-5")),
+    "optimal (≤ 1e-6)",
+    "calls to 0.1 %: median / p95",
+    "pixels proven where optimal",
+)
 GAPS = (1e-3, 1e-4, 1e-5, 1e-6)
 KINDS = ("box", "scribbles", "colours")
 STRENGTHS = ("strong", "weak")
@@ -171,29 +178,21 @@ def draw(records: list[dict[str, Any]], keep: Path, folder: Path) -> None:
         tightness_pictures.undecided_pixels(files, 21, folder / "how-tight-undecided.png")
 
 
-def table(records: list[dict[str, Any]]) -> list[str]:
-    """Return a Markdown table, a row for each setting."""
-    lines = [
-        (
-            "| setting | problems | ≤ 0.1 % | ≤ 1e-4 | ≤ 1e-5 | optimal (≤ 1e-6) | calls to 0.1 %: "
-            "median / 95th percentile | calls to 1e-6: median | pixels proven where optimal: mean |"
-        ),
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+def table(records: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the rows of a table, one for each setting."""
+    rows = []
     for title in [*(setting.title for setting in SETTINGS), TWO_LABELS]:
         own = [record for record in records if record["setting"] == title]
         if not own:
             continue
         gaps = np.array([record["gap"] for record in own])
-        shares = [f"{100 * (gaps <= gap).mean():.1f} %" for gap in GAPS]
-        first, last = (_calls(own, gap) for gap in (GAPS[0], GAPS[-1]))
+        shares = [f"{100 * (gaps <= gap).mean():.0f} %" for gap in (1e-3, 1e-5, 1e-6)]
+        calls = _calls(own, GAPS[0])
         proven = [record["proven"] for record in own if record["optimal"]]
-        mean = f"{100 * np.mean(proven):.1f} %" if proven else ""
-        lines.append(
-            f"| {title} | {len(own)} | {' | '.join(shares)} | {_middle(first, 50)} / "
-            f"{_middle(first, 95)} | {_middle(last, 50)} | {mean} |"
-        )
-    return lines
+        mean = f"{100 * np.mean(proven):.1f} %" if proven else "–"
+        middle = f"{_middle(calls, 50)} / {_middle(calls, 95)}"
+        rows.append((title, str(len(own)), *shares, middle, mean))
+    return rows
 
 
 def _calls(records: list[dict[str, Any]], gap: float) -> list[float]:
@@ -203,7 +202,7 @@ def _calls(records: list[dict[str, Any]], gap: float) -> list[float]:
 
 def _middle(calls: list[float], percent: int) -> str:
     value = float(np.percentile(calls, percent, method="higher"))
-    return f"{value:.0f}" if np.isfinite(value) else "not reached"
+    return f"{value:.0f}" if np.isfinite(value) else "–"
 
 
 def main() -> None:
@@ -218,7 +217,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--records", type=Path, default=Path("tightness.jsonl"))
     parser.add_argument("--keep", type=Path, default=Path("tightness"), help="folder of arrays")
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--write", action="store_true", help="write results/tightness.json")
     parser.add_argument("--pictures", type=Path, help="folder to draw distributions in")
     arguments = parser.parse_args()
     known = arguments.records.read_text().splitlines() if arguments.records.exists() else []
@@ -238,12 +237,10 @@ def main() -> None:
             out.flush()
     if arguments.pictures:
         draw(records, arguments.keep, arguments.pictures)
-    lines = table(records)
-    print("\n".join(lines))
+    section = Section("`lp` with `gap=0`", "", COLUMNS, table(records))
+    print(section.markdown())
     if arguments.write:
-        head, _, rest = arguments.write.read_text().partition(MARK)
-        tail = rest.partition(END)[2]
-        arguments.write.write_text("\n".join([head + MARK, "", *lines, "", END + tail]))
+        keep("tightness", section, "python -m benchmarks.tightness", machine())
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from benchmarks import tables
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -141,6 +142,12 @@ def test_readme_has_ten_lines_of_code_and_links_that_lead_somewhere():
     assert len([line for line in code[0].splitlines() if line.strip()]) == 10
     for target in re.findall(r"\]\((?!https://)([^)]+)\)", readme.read_text("utf-8")):
         assert (ROOT / target).is_file(), target
+
+
+def test_tables_are_those_of_the_results():
+    for page in tables.pages():
+        text = page.read_text("utf-8")
+        assert tables.filled(text) == text, f"{page.name}: run python -m benchmarks.tables"
 
 
 def test_pages_are_in_the_navigation():

@@ -1,1 +1,1 @@
-"""The GPU back end, checked and measured on one card: see RESULTS_GPU.md beside this folder."""
+"""The GPU back end, checked and measured on one card: `python -m benchmarks.gpu`."""

@@ -31,7 +31,7 @@ __all__ = ["Connection", "Room", "Rooms"]
 
 LOOK_AGAIN = 2.0  # seconds until a save is tried again, or what another server saved is looked for
 IDLE_ROOMS = 3  # images without a tab that stay open
-BYTES_A_PIXEL, BYTES_A_LABEL = 300, 60  # of a solve, rounded up: docs/performance.md
+BYTES_A_PIXEL, BYTES_A_LABEL = 300, 60  # of a solve, rounded up: docs/benchmarks.md
 MOST_WAITING = 200  # messages for a tab that does not read them
 
 Message = dict[str, Any] | bytes

@@ -1,0 +1,59 @@
+"""Write the tables of the documentation from ``benchmarks/results/*.json``.
+
+    python -m benchmarks.tables
+
+A page holds ``<!-- table: NAME -->`` and ``<!-- end -->``; the table of ``results/NAME.json``, with
+its command, date and machine, replaces the lines between them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+PLACE = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """Return the pages that may hold tables."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def read(name: str) -> dict[str, Any]:
+    """Return a result by its name."""
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text("utf-8"))
+    return found
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """Return a result as a table, and a line that says where it comes from."""
+    lines = [result["columns"], ["---"] * len(result["columns"]), *result["rows"]]
+    table = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    source = f"*{result['title']}. `{result['command']}`, {result['date']}, {result['machine']}.*"
+    return f"{table}\n\n{source}"
+
+
+def filled(text: str) -> str:
+    """Return a page with its tables written anew."""
+    return PLACE.sub(
+        lambda place: (
+            f"<!-- table: {place['name']} -->\n{markdown(read(place['name']))}\n<!-- end -->"
+        ),
+        text,
+    )
+
+
+def main() -> None:
+    """Write the tables of all pages."""
+    for page in pages():
+        text = page.read_text("utf-8")
+        if (new := filled(text)) != text:
+            page.write_text(new, "utf-8")
+
+
+if __name__ == "__main__":
+    main()
