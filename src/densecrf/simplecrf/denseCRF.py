@@ -3,17 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from densecrf.pydensecrf.densecrf import DenseCRF2D
-from densecrf.pydensecrf.utils import unary_from_softmax
+from densecrf.simplecrf.labelling import Labels, labels_of
 from densecrf.validation import ArgumentError, as_real_array
 
 __all__ = ["densecrf"]
 
 
-def densecrf(I: Any, P: Any, param: Sequence[float]) -> npt.NDArray[np.uint8]:
+def densecrf(I: Any, P: Any, param: Sequence[float]) -> Labels:
     """Return the labels (height, width) after some mean-field iterations.
 
     Parameters
@@ -21,7 +18,7 @@ def densecrf(I: Any, P: Any, param: Sequence[float]) -> npt.NDArray[np.uint8]:
     I : array_like, (height, width, 3)
         Image, colours from 0 to 255.
     P : array_like, (height, width, labels)
-        Probabilities.
+        Probabilities, clipped to [0.01, 0.99] as SimpleCRF does.
     param : sequence of 6 numbers
         ``(w1, alpha, beta, w2, gamma, it)``: weight of the bilateral kernel and its standard
         deviations of position and colour; weight and standard deviation of the spatial kernel;
@@ -29,12 +26,13 @@ def densecrf(I: Any, P: Any, param: Sequence[float]) -> npt.NDArray[np.uint8]:
 
     Examples
     --------
+    >>> import numpy as np
     >>> image = np.zeros((4, 6, 3), np.uint8)
     >>> image[:, 3:] = 200
     >>> p = np.where(image[..., :2] < 100, (0.9, 0.1), (0.1, 0.9))
     >>> p[0, 1] = 0.3, 0.7  # a mistake
     >>> densecrf(image, p, (10.0, 80, 13, 3.0, 3, 5.0))[0]
-    array([0, 0, 0, 1, 1, 1], dtype=uint8)
+    array([0, 0, 0, 1, 1, 1], dtype=int8)
     """
     image, p = as_real_array("I", I), as_real_array("P", P)
     if image.ndim not in (2, 3) or p.ndim != 3 or p.shape[:2] != image.shape[:2]:
@@ -48,8 +46,6 @@ def densecrf(I: Any, P: Any, param: Sequence[float]) -> npt.NDArray[np.uint8]:
     w1, alpha, beta, w2, gamma, iterations = param
     height, width, labels = p.shape
     crf = DenseCRF2D(width, height, labels)
-    crf.setUnaryEnergy(unary_from_softmax(np.moveaxis(p, -1, 0)))
     crf.addPairwiseGaussian(gamma, w2)
     crf.addPairwiseBilateral(alpha, beta, image, w1)
-    q = crf.inference(int(iterations))
-    return np.asarray(q.argmax(0).reshape(height, width), np.uint8)
+    return labels_of(crf, p, int(iterations))

@@ -4,15 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from densecrf.pydensecrf.densecrf import DenseCRF
-from densecrf.pydensecrf.utils import (
-    create_pairwise_bilateral,
-    create_pairwise_gaussian,
-    unary_from_softmax,
-)
-from densecrf.validation import ArgumentError, as_real_array
+from densecrf.pydensecrf.utils import create_pairwise_bilateral, create_pairwise_gaussian
+from densecrf.simplecrf.labelling import Labels, labels_of
+from densecrf.validation import ArgumentError, as_real_array, warn
 
 __all__ = ["densecrf3d"]
 
@@ -30,7 +26,7 @@ PARAMETERS = (
 )
 
 
-def densecrf3d(I: Any, P: Any, param: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+def densecrf3d(I: Any, P: Any, param: Mapping[str, Any]) -> Labels:
     """Return the labels (depth, height, width) after some mean-field iterations.
 
     Parameters
@@ -38,21 +34,28 @@ def densecrf3d(I: Any, P: Any, param: Mapping[str, Any]) -> npt.NDArray[np.uint8
     I : array_like, (depth, height, width) or (depth, height, width, modalities)
         Volume, intensities from 0 to 255.
     P : array_like, (depth, height, width, labels)
-        Probabilities.
+        Probabilities, clipped to [0.01, 0.99] as SimpleCRF does.
     param : mapping
         ``MaxIterations``; ``PosW`` and ``PosRStd``, ``PosCStd``, ``PosZStd``: weight and standard
-        deviations along rows, columns and slices of the spatial kernel; ``BilateralW``,
-        ``BilateralRStd``, ``BilateralCStd``, ``BilateralZStd`` and ``BilateralModsStds`` (one for
-        each modality) of the bilateral one. ``ModalityNum`` is optional.
+        deviations of the spatial kernel along the last, the middle and the first axis;
+        ``BilateralW``, ``BilateralRStd``, ``BilateralCStd``, ``BilateralZStd`` and
+        ``BilateralModsStds`` (one for each modality) of the bilateral one. ``ModalityNum`` is
+        optional.
+
+    Warns
+    -----
+    ArgumentWarning
+        Where the depth is not the width. SimpleCRF then counts positions as if the two were
+        exchanged, and so does this function.
 
     Examples
     --------
-    >>> volume = np.zeros((2, 4, 6), np.uint8)
-    >>> volume[:, :, 3:] = 200
+    >>> volume = np.zeros((4, 3, 4), np.uint8)
+    >>> volume[:, :, 2:] = 200
     >>> p = np.where(volume[..., None] < 100, (0.9, 0.1), (0.1, 0.9))
     >>> param = dict.fromkeys(PARAMETERS, 2.0) | {"BilateralModsStds": (13.0,)}
     >>> densecrf3d(volume, p, param)[0, 0]
-    array([0, 0, 0, 1, 1, 1], dtype=uint8)
+    array([0, 0, 1, 1], dtype=int8)
     """
     volume, p = as_real_array("I", I), as_real_array("P", P)
     if volume.ndim == 3:
@@ -70,14 +73,23 @@ def densecrf3d(I: Any, P: Any, param: Mapping[str, Any]) -> npt.NDArray[np.uint8
         raise ArgumentError(
             "param", ..., f"ModalityNum={param['ModalityNum']!r} for {volume.shape[3]} modalities"
         )
-    near, similar = (
-        tuple(float(param[f"{kind}{axis}Std"]) for axis in "ZRC") for kind in ("Pos", "Bilateral")
-    )
     shape, labels = p.shape[:3], p.shape[3]
+    if shape[0] != shape[2]:
+        warn(
+            "I",
+            f"shape {shape}: SimpleCRF counts the positions of a volume whose depth is not its "
+            "width as if the two were exchanged, and so does this function; densecrf.refine and "
+            "densecrf.DenseCRF count them along the volume's axes",
+        )
+    counted = shape[::-1]
+    near, similar = (
+        tuple(float(param[f"{kind}{axis}Std"]) for axis in "ZCR") for kind in ("Pos", "Bilateral")
+    )
+    smooth = create_pairwise_gaussian(near, counted)
+    volume = volume.reshape(*counted, -1)
+    alike = create_pairwise_bilateral(similar, param["BilateralModsStds"], volume, chdim=3)
     crf = DenseCRF(int(np.prod(shape)), labels)
-    crf.setUnaryEnergy(unary_from_softmax(np.moveaxis(p, -1, 0)))
-    crf.addPairwiseEnergy(create_pairwise_gaussian(near, shape), float(param["PosW"]))
-    features = create_pairwise_bilateral(similar, param["BilateralModsStds"], volume, chdim=3)
-    crf.addPairwiseEnergy(features, float(param["BilateralW"]))
-    q = crf.inference(int(param["MaxIterations"]))
-    return np.asarray(q.argmax(0).reshape(shape), np.uint8)
+    # The order of the features is that of the lattice's blurs.
+    crf.addPairwiseEnergy(smooth[::-1], float(param["PosW"]))
+    crf.addPairwiseEnergy(np.concatenate([alike[2::-1], alike[3:]]), float(param["BilateralW"]))
+    return labels_of(crf, p, int(param["MaxIterations"]))
