@@ -1,4 +1,7 @@
-"""Call patterns of public projects, unmodified but for the import; each returns marginals."""
+"""Call patterns of public projects, unmodified but for the import; each returns marginals.
+
+Tests replace `photograph` to run them at several sizes.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,8 @@ def tiny_vector_huge_sigma(dcrf, utils):
 
 def volume_step_by_step(dcrf, utils):
     rng = np.random.default_rng(1)
-    volume = rng.normal(100, 20, (6, 14, 18)).astype("f4")
+    H, W = photograph().shape[:2]
+    volume = rng.normal(100, 20, (5, H, W)).astype("f4")
     volume[:, 4:10, 5:12] += 60
     p = 1 / (1 + np.exp((130 - volume) / 20))
     d = dcrf.DenseCRF(volume.size, 2)
@@ -214,7 +218,8 @@ def logistic_unary(dcrf, utils):
 
 
 def without_a_unary(dcrf, utils):
-    d = dcrf.DenseCRF2D(30, 20, 3)
+    H, W = photograph().shape[:2]
+    d = dcrf.DenseCRF2D(W, H, 3)
     d.addPairwiseGaussian(sxy=3, compat=3)
     return d.startInference()[0]
 

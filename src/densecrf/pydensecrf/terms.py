@@ -72,7 +72,7 @@ class Term:
     @cached_property
     def filter(self) -> Filter:
         """The normalised filter; one direction and single precision, as the original has it."""
-        lattice = LatticeFilter(self.features, "forward", precision="single")
+        lattice = original_lattice(self.features)
         if self.normalization is NO_NORMALIZATION:
             return lattice
         mass = lattice.row_sums().astype(np.float32) + np.float32(SMALLEST_MASS)
@@ -87,6 +87,21 @@ class Term:
         """Add this term's message to the scores (log-probabilities up to a constant)."""
         filtered = self.filter.apply_planes(q)
         scores += self.weight * filtered if self.costs is None else -self.costs @ filtered
+
+
+def original_lattice(features: npt.NDArray[np.floating[Any]]) -> LatticeFilter:
+    """Return the lattice that the original builds for features (n, d).
+
+    The original locates points four at a time, and fills up the last four with points at the
+    origin. These send and receive nothing, but the vertices around the origin join the lattice and
+    take part in the blurs.
+    """
+    n, dimension = features.shape
+    if n % 4 == 0 or not features.any(axis=1).all():  # a point of its own lies at the origin
+        return LatticeFilter(features, "forward", precision="single")
+    padded = np.concatenate([features, np.zeros((1, dimension), features.dtype)])
+    lattice = LatticeFilter(padded, "forward", precision="single")
+    return lattice.restricted(np.arange(n, dtype=np.int32))  # with the vertices between its points
 
 
 Member = TypeVar("Member", bound=IntEnum)
