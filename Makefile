@@ -3,6 +3,7 @@
 # what is installed; the package is installed editable, so only a change of native/, CMakeLists.txt
 # or pyproject.toml makes anything here run again.
 #
+#   make reproduce ARGS='table --data FOLDER' | alternatives ARGS='--data FOLDER'
 #   make demo | gallery | test | test-slow | lint | format | bench | docs | docs-outputs
 #   make native-test | native-tsan | native-clang | native-aarch64
 #   make fuzz N=1000 JOBS=2 SEED=0 | soak | clean | distclean
@@ -19,6 +20,7 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 FUZZ_ARGS ?=
 SOAK_ARGS ?=
 DEMO_ARGS ?=
+ARGS ?= --help
 
 BIN := $(VENV)/bin
 PY := $(BIN)/python
@@ -31,7 +33,7 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.[ch]pp')
 SANITIZER_BUILD := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDENSECRF_BUILD_PYTHON=OFF \
 	-DDENSECRF_BUILD_TESTS=ON -DDENSECRF_WERROR=ON
 
-.PHONY: help demo gallery test test-slow lint format native-test native-tsan native-clang native-aarch64 bench docs docs-outputs \
+.PHONY: help demo reproduce alternatives gallery test test-slow lint format native-test native-tsan native-clang native-aarch64 bench docs docs-outputs \
 	fuzz soak clean distclean
 .DELETE_ON_ERROR:
 
@@ -42,6 +44,13 @@ help:
 
 demo: $(VENV)/.native $(VENV)/.extra-demo
 	$(BIN)/densecrf demo --out out $(DEMO_ARGS)
+
+# The paper's evaluation and our studies; without ARGS, their commands.
+reproduce: $(VENV)/.native $(VENV)/.extra-experiments
+	$(PY) -m experiments $(ARGS)
+
+alternatives: $(VENV)/.native $(VENV)/.extra-alternatives
+	$(PY) -m experiments alternatives $(ARGS)
 
 # The pictures of docs/gallery.md; look at them before they are committed.
 gallery: $(VENV)/.native $(VENV)/.extra-test
@@ -116,7 +125,7 @@ native-aarch64: $(VENV)/.tools
 
 clean:
 	rm -rf build dist site out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov
-	find src tests benchmarks examples tools docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src experiments tests benchmarks examples tools docs -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -f $(VENV)/.native
 
 distclean: clean

@@ -6,12 +6,11 @@ from matplotlib.figure import Figure
 from show import save
 
 import densecrf
-from densecrf.cli.demo import SCENES
 from densecrf.scribbles import scribble_unary
 
-scene = SCENES[0]  # the cup, two labels
-image = scene.image()[::2, ::2]
-strokes = scene.scribbles(scene.image().shape[:2])[::2, ::2]
+scene = densecrf.data.coffee()  # the cup, two labels
+image = scene.image[::2, ::2]
+strokes = scene.scribbles[::2, ::2]
 crf = densecrf.DenseCRF(
     scribble_unary(image, strokes, len(scene.classes), certainty=0.95),
     [

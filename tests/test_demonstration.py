@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from densecrf.cli.demo import SCENES, compare, proven, write_picture
+from densecrf.cli.demo import compare, proven, write_picture
+from densecrf.data import astronaut, coffee
 
 
 @pytest.fixture(scope="module")
 def comparisons():
     """Both scenes at an eighth of the size."""
-    return [compare(replace(scene, step=8)) for scene in SCENES]
+    return [compare(scene(step=8)) for scene in (coffee, astronaut)]
 
 
 def test_scenes_are_a_problem_of_two_labels_and_one_of_several():
-    assert [len(scene.classes) for scene in SCENES] == [2, 6]
-    for scene in SCENES:
-        image = scene.image()
-        scribbles = scene.scribbles(image.shape[:2])
-        drawn = set(np.unique(scribbles)) - {255}
+    scenes = [coffee(), astronaut()]
+    assert [len(scene.classes) for scene in scenes] == [2, 6]
+    for scene in scenes:
+        drawn = set(np.unique(scene.scribbles)) - {255}
         assert drawn == set(range(len(scene.classes))), "every label has strokes on the photograph"
         assert len(scene.colors) == len(scene.classes)
 
@@ -34,8 +33,9 @@ def test_answers_lie_on_the_allowed_side_of_the_bound(comparisons):
         for result in done.results:
             assert result.energy >= lp.lower_bound
             assert done.crf.energy(result.labels) == pytest.approx(result.energy, rel=1e-6)
-            strokes = done.scribbles != 255
-            np.testing.assert_array_equal(result.labels[strokes], done.scribbles[strokes])
+            strokes = done.scene.scribbles != 255
+            drawn = done.scene.scribbles[strokes]
+            np.testing.assert_array_equal(result.labels[strokes], drawn)
 
 
 def test_three_lines_say_what_the_numbers_are(comparisons):

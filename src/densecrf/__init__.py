@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from densecrf import experiments, filters, io, large, presets, pydensecrf
+    from densecrf import data, filters, io, large, metrics, presets, pydensecrf
     from densecrf import torch as torch
     from densecrf.certificates import certify
     from densecrf.compatibility import LabelTree
@@ -42,11 +42,12 @@ __all__ = [
     "adapt",
     "branch_and_bound",
     "certify",
-    "experiments",
+    "data",
     "filters",
     "fit",
     "io",
     "large",
+    "metrics",
     "presets",
     "pydensecrf",
     "refine",
@@ -76,10 +77,11 @@ _DEFINED_IN = {
 }
 _SUBMODULES = frozenset(
     {
-        "experiments",
+        "data",
         "filters",
         "io",
         "large",
+        "metrics",
         "monai",
         "presets",
         "pydensecrf",

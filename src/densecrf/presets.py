@@ -2,7 +2,7 @@
 
 Every model has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 255, and a cost for
 each label. The presets are those that people copy from project to project, and ours;
-`densecrf.adapt`, `densecrf.fit` and ``densecrf tune`` make others.
+`densecrf.adapt` and `densecrf.fit` make others.
 """
 
 import json

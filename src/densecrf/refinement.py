@@ -72,7 +72,7 @@ def refine(
         pixel. Input that can be read in two ways is refused, and both are spelled out.
     model : str, path-like or Model
         The energy's parameters: the name of a preset (`densecrf.presets.PRESETS`), a file that
-        `densecrf.adapt`, `densecrf.fit` or ``densecrf tune`` made, or the object.
+        `densecrf.adapt` or `densecrf.fit` made, or the object.
     strength : float
         What the pairwise weights are multiplied by: 0 leaves the input as it is, 1 is the model.
     sigma : float or sequence of float, optional

@@ -13,6 +13,14 @@ import pytest
 from command_line import TRUTH, densecrf, said
 from densecrf.io import write_labels
 
+
+@pytest.mark.parametrize("arguments", ["tune --data x", "reproduce table --help", "tune"])
+def test_commands_that_left_the_package_say_where_they_are(arguments):
+    result = densecrf(*arguments.split())
+    assert result.exit_code == 2
+    assert "python -m experiments" in said(result)
+
+
 # --- help ----------------------------------------------------------------------------
 
 

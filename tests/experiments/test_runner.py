@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from densecrf.experiments.protocols import PARAMETERS, get_parameters, get_protocol
-from densecrf.experiments.records import RecordStore
-from densecrf.experiments.runner import make_plan, run, solve_sample
-from densecrf.experiments.tables import compare, outcomes_csv, write_comparison
 from densecrf.io import Dataset, write_labels
+from densecrf.records import RecordStore
+from experiments.protocols import PARAMETERS, get_parameters, get_protocol
+from experiments.runner import make_plan, run, solve_sample
+from experiments.tables import compare, outcomes_csv, write_comparison
 from tiny_dataset import H, L, W
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ METHODS = ("unary", "mf5", "lp")
 SCRIPT = """
 import os, signal, sys
 from densecrf.io import Dataset
-from densecrf.experiments.records import RecordStore
-from densecrf.experiments.runner import make_plan, run
+from densecrf.records import RecordStore
+from experiments.runner import make_plan, run
 
 def kill(done, total, image):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -271,3 +271,18 @@ def test_wrong_options_of_a_method_are_reported(tiny, tmp_path):
     done = run(plan, RecordStore(tmp_path / "records"))
     assert set(done.failures) == {"a", "b"}
     assert "cells" in done.failures["a"]
+
+
+def test_a_cluster_makes_the_same_records(tiny, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    plan = plan_of(tiny, methods=("mf5", "unary"))
+    alone = run(plan, RecordStore(tmp_path / "alone"))
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, dashboard_address=":0", processes=True
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        shared = run(plan, RecordStore(tmp_path / "shared"), client=client)
+    assert not shared.failures
+    assert [each.energy for each in shared.outcomes] == [each.energy for each in alone.outcomes]

@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
-from densecrf.experiments.curves import STUDIES, draw_curves, measure_curves, methods_study
-from densecrf.experiments.figures import save_figure
-from densecrf.experiments.panel import draw_panel
-from densecrf.experiments.records import RecordStore
-from densecrf.experiments.report import build_report
-from densecrf.experiments.runner import make_plan, run
-from densecrf.experiments.speedup import ORDERS, draw_speedup, measure_speedup
-from densecrf.experiments.tables import compare, write_comparison
-from densecrf.io import Dataset, FileFormatError
+from densecrf.io import Dataset
+from densecrf.records import RecordStore
+from experiments.curves import STUDIES, draw_curves, measure_curves, methods_study
+from experiments.figures import save_figure
+from experiments.panel import draw_panel
+from experiments.runner import make_plan, run
+from experiments.speedup import ORDERS, draw_speedup, measure_speedup
 
 
 def plan_of(folder, protocol="shared", **fields):
@@ -73,25 +69,3 @@ def test_panels_show_every_method_uncertainty_and_truth(tiny, tmp_path):
     assert titles[4].startswith("uncertain, dc-neg")
     assert titles[6] == "ground truth"
     save_figure(tmp_path / "p.png", figure)
-
-
-def test_the_report_is_one_page_with_everything(tiny, tmp_path):
-    plan = plan_of(tiny, images=("a", "b"), methods=("unary", "mf5"))
-    done = run(plan, RecordStore(tmp_path / "records"))
-    about = {"title": "tiny <1>", "notes": ["a note"]}
-    write_comparison(tmp_path, "table-x", compare(done.outcomes), done.outcomes, about)
-    save_figure(tmp_path / "panel-x.png", draw_panel(plan))
-    (tmp_path / "panel-x.txt").write_text("What it shows.")
-    page = build_report(tmp_path)
-    assert "tiny &lt;1&gt;" in page
-    assert "What it shows." in page
-    assert "data:image/png;base64," in page
-    assert "http" not in page.replace("http-equiv", "")
-
-
-def test_the_report_names_what_is_wrong(tmp_path):
-    with pytest.raises(FileFormatError, match="no results"):
-        build_report(tmp_path)
-    (tmp_path / "table-x.json").write_text(json.dumps({"rows": []}))
-    with pytest.raises(FileFormatError, match=r"table-x\.json"):
-        build_report(tmp_path)

@@ -11,10 +11,10 @@ import time
 
 import pytest
 
-from densecrf.experiments.runner import make_plan
-from densecrf.experiments.tune import Target, draw_history, ranges_around, tune
 from densecrf.io import Dataset, FileFormatError
 from densecrf.presets import Model, read_model, write_model
+from experiments.runner import make_plan
+from experiments.tune import Target, draw_history, ranges_around, tune
 
 optuna = pytest.importorskip("optuna")
 
@@ -90,8 +90,8 @@ def test_wrong_targets_are_refused(tiny, tmp_path):
 SCRIPT = """
 import sys
 from densecrf.io import Dataset
-from densecrf.experiments.runner import make_plan
-from densecrf.experiments.tune import Target, tune
+from experiments.runner import make_plan
+from experiments.tune import Target, tune
 if __name__ == "__main__":
     plan = make_plan(Dataset.open(sys.argv[1]), methods=("mf5",), threads=1)
     tune(Target(plan), sys.argv[2], trials=500)

@@ -13,9 +13,6 @@ from typer.testing import CliRunner
 
 from densecrf import refine_many
 from densecrf.cli.app import app
-from densecrf.experiments.records import RecordStore
-from densecrf.experiments.runner import make_plan, run
-from densecrf.io import Dataset
 from densecrf.large import engines, refine
 from densecrf.presets import read_model
 from large_scenes import MODEL, crowd
@@ -242,15 +239,6 @@ def test_a_cluster_without_workers_does_not_wait_for_ever(inputs, monkeypatch):
         pytest.raises(ConnectionError, match="no workers for 1 s"),
     ):
         refine(*inputs, **OPTIONS, client=client)
-
-
-def test_an_evaluation_has_the_same_records(tmp_path, cluster):
-    data = Dataset.open(make_dataset(tmp_path / "data"))
-    plan = make_plan(data, methods=("mf5", "unary"), threads=1)
-    alone = run(plan, RecordStore(tmp_path / "alone"))
-    shared = run(plan, RecordStore(tmp_path / "shared"), client=cluster)
-    assert not shared.failures
-    assert [each.energy for each in shared.outcomes] == [each.energy for each in alone.outcomes]
 
 
 def test_the_same_model_is_learned(tmp_path, cluster):

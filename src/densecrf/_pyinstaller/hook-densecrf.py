@@ -6,7 +6,6 @@ _OPTIONAL = (
     "densecrf.torch",
     "densecrf.monai",
     "densecrf.cli",
-    "densecrf.experiments",
     "densecrf.app",
     "densecrf.widget",
     "densecrf.napari",

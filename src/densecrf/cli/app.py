@@ -7,20 +7,17 @@ import typer
 from densecrf import __version__
 from densecrf.cli import (
     adapt,
-    alternatives,
     browser,
     certify,
     compare,
     demo,
-    difference,
     fit,
     info,
-    reproduce,
     segment,
-    tune,
 )
+from densecrf.cli.reports import fail
 
-__all__ = ["app"]
+__all__ = ["EPILOG", "app"]
 
 EPILOG = (
     "Exit codes: 0, all done; 1, some inputs could not be used (they are listed, the others are "
@@ -38,12 +35,23 @@ app = typer.Typer(
 )
 for command in (segment.segment, compare.compare, certify.certify, info.info, demo.demo):
     app.command(epilog=EPILOG)(command)
-for command in (adapt.adapt, fit.fit, tune.tune):
+for command in (adapt.adapt, fit.fit):
     app.command(epilog=EPILOG)(command)
 app.command("app", epilog=EPILOG)(browser.open_app)
-reproduce.app.command()(difference.difference)
-reproduce.app.command()(alternatives.alternatives)
-app.add_typer(reproduce.app, epilog=EPILOG)
+
+
+def _moved(context: typer.Context) -> None:
+    """Say where a former command is, until the next release."""
+    raise fail(
+        f"densecrf {context.info_name} is now part of the experiments in the source repository: "
+        f"there, python -m experiments --help. To learn a model, use densecrf fit.",
+        2,
+    )
+
+
+for former in ("reproduce", "tune"):
+    anything = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command(former, hidden=True, context_settings=anything)(_moved)
 
 
 def _show_version(wanted: bool) -> None:

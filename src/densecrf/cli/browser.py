@@ -24,7 +24,7 @@ def open_app(
         ),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="A model's file (`densecrf adapt`, `fit`, `tune`).")
+        Path | None, typer.Option(help="A model's file (`densecrf adapt`, `fit`).")
     ] = None,
     port: Annotated[
         int | None,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
-from densecrf.cli.evaluation import open_dataset, progress_bar, reporting_errors
+from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset, reporting_errors
 from densecrf.cli.large import Scheduler, connected
 from densecrf.cli.outputs import check_outputs
+from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, fail, output, percent, print_failures, print_json
 from densecrf.io import Dataset, ItemError
 from densecrf.presets import PRESETS, Model, get_model, write_model
@@ -28,8 +28,8 @@ __all__ = ["fit"]
 class FitOptions:
     """What to learn from, and how; fields as the options."""
 
-    data: e.Data
-    split: e.Split = None
+    data: Data
+    split: Split = None
     start: Annotated[str, typer.Option(help=f"Start: a model's file, or {', '.join(PRESETS)}.")] = (
         "default"
     )
@@ -41,8 +41,8 @@ class FitOptions:
     reduce: Annotated[
         int, typer.Option(help="Learn at a fraction of the resolution: 2 for half of it.", min=1)
     ] = 1
-    kind: e.Kind = None
-    classes: e.Classes = None
+    kind: Kind = None
+    classes: Classes = None
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Images at a time.", min=1)] = 1
     threads: o.Threads = None
     device: o.Device = None

@@ -123,7 +123,7 @@ ParamsOption = Annotated[
     model_option(
         "--model",
         "--params",
-        help="A model's file (`densecrf adapt`, `fit`, `tune`), in place of --preset.",
+        help="A model's file (`densecrf adapt`, `fit`), in place of --preset.",
     ),
 ]
 Sigma = Annotated[

@@ -13,7 +13,7 @@ from rich.table import Table
 from densecrf.validation import ArgumentError, ArgumentWarning
 
 if TYPE_CHECKING:
-    from densecrf.experiments.metrics import Interval
+    from densecrf.metrics import Interval
 
 __all__ = [
     "as_option",

@@ -1,1 +1,1 @@
-"""The paper's evaluation: metrics, resumable records, tables."""
+"""Former place of `densecrf.metrics`; the experiments themselves are not part of the package."""

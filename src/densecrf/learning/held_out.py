@@ -8,8 +8,8 @@ from densecrf.learning.search import gains, surely_better
 from densecrf.learning.training_set import STAGES
 
 if TYPE_CHECKING:
-    from densecrf.experiments.metrics import Interval
     from densecrf.learning.training_set import Report, TrainingSet
+    from densecrf.metrics import Interval
     from densecrf.presets import Model
 
 __all__ = ["held_out"]

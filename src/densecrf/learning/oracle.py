@@ -11,11 +11,11 @@ import numpy as np
 
 from densecrf.compatibility import with_label_costs
 from densecrf.deadline import Interrupted
-from densecrf.experiments.metrics import confusion_matrix
 from densecrf.large.engines import run_tasks
 from densecrf.learning.adaptation import Seen, look_at
 from densecrf.learning.energy_features import energy_features
 from densecrf.learning.stage import Plane
+from densecrf.metrics import confusion_matrix
 from densecrf.pairwise import Pairwise
 from densecrf.validation import ArgumentWarning
 

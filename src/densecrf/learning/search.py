@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from densecrf.compatibility import TOLERATED
-from densecrf.experiments.metrics import Interval, bootstrap
 from densecrf.learning.adaptation import adapted, unadapted
+from densecrf.metrics import Interval, bootstrap
 from densecrf.presets import PRESETS, Model
 
 if TYPE_CHECKING:

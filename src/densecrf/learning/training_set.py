@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from densecrf.experiments.metrics import accuracy, mean_iou
 from densecrf.label_prior import label_shares
 from densecrf.learning.adaptation import Seen, unadapted
 from densecrf.learning.journal import Journal, digest
@@ -18,6 +17,7 @@ from densecrf.learning.large_margin import Learned, learn
 from densecrf.learning.oracle import Oracle, Task
 from densecrf.learning.search import Candidate, search
 from densecrf.learning.stage import Plane, Stage
+from densecrf.metrics import accuracy, mean_iou
 from densecrf.presets import PRESETS, Model
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 
 from densecrf.cli import options as o
 from densecrf.cli.demo.picture import write_picture
-from densecrf.cli.demo.proof import proven
-from densecrf.cli.demo.scenes import SCENES, Comparison, Scene
-from densecrf.cli.demo.scenes import compare as compare_scene
+from densecrf.cli.demo.proof import Comparison, proven
+from densecrf.cli.demo.proof import compare as compare_scene
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import describe, fail, output, print_json, print_table, solved_columns
+from densecrf.data import Scene, astronaut, coffee
 
 __all__ = ["demo"]
 
@@ -34,7 +34,7 @@ def demo(
     picture = out / "demo.png"
     check_outputs([(picture, "the photographs")], [], "choose another --out")
     try:
-        comparisons = [_solve(scene, as_json) for scene in SCENES]
+        comparisons = [_solve(scene(), as_json) for scene in (coffee, astronaut)]
         write_picture(picture, comparisons)
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
@@ -56,11 +56,11 @@ def _solve(scene: Scene, silent: bool) -> Comparison:
 
 
 def _print(done: Comparison) -> None:
-    h, w = done.image.shape[:2]
+    h, w = done.scene.image.shape[:2]
     scene = done.scene
     output.print(
         f"[bold]{scene.name}[/], {w} x {h} pixels, {len(scene.classes)} labels from "
-        f"{len(scene.strokes)} strokes: {scene.about}"
+        f"{scene.strokes} strokes: {scene.about}"
     )
     print_table(
         [

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.cli.demo.proof import at_least, at_most, gap_of, mean_field_excess
-from densecrf.cli.demo.scenes import NOTHING, Comparison
+from densecrf.cli.demo.proof import Comparison, at_least, at_most, gap_of, mean_field_excess
+from densecrf.data import UNMARKED
 from densecrf.io import atomic_writer
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _figure(comparisons: Sequence[Comparison]) -> "Figure":
         ) from error
     heights: list[float] = []
     for done in comparisons:
-        h, w = done.image.shape[:2]
+        h, w = done.scene.image.shape[:2]
         heights += [WIDTH / 4 * h / w, KEY, AXIS]
     layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06, wspace=0.0, hspace=0.0)
     figure = Figure(figsize=(WIDTH, sum(heights) + 1.1), layout=layout)
@@ -83,11 +83,11 @@ def _draw_panels(panels: "Sequence[Axes]", done: Comparison) -> None:
     """Draw strokes, both answers, and their difference."""
     mf, lp = done.result("mf").labels, done.result("lp").labels
     colors = _rgb(done.scene.colors)
-    pale = 0.35 * done.image + 0.65 * 255
+    pale = 0.35 * done.scene.image + 0.65 * 255
     pictures = [
         _strokes(done, colors),
-        _tinted(done.image, mf, colors),
-        _tinted(done.image, lp, colors),
+        _tinted(done.scene.image, mf, colors),
+        _tinted(done.scene.image, lp, colors),
         np.where((mf != lp)[..., None], _rgb((MF_COLOR,))[0], pale),
     ]
     for axes, picture in zip(panels, pictures, strict=True):
@@ -110,13 +110,13 @@ def _tinted(
 
 def _strokes(done: Comparison, colors: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the photograph with the strokes on it, edged in white."""
-    drawn = done.scribbles != NOTHING
+    drawn = done.scene.scribbles != UNMARKED
     edged = drawn.copy()
     for axis in (0, 1):
         for by in (-1, 1):
             edged |= np.roll(drawn, by, axis)
-    picture = np.where(edged[..., None], 255.0, done.image)
-    picture[drawn] = colors[done.scribbles[drawn]]
+    picture = np.where(edged[..., None], 255.0, done.scene.image)
+    picture[drawn] = colors[done.scene.scribbles[drawn]]
     return np.asarray(picture)
 
 

@@ -1,4 +1,4 @@
-"""``densecrf reproduce``: the paper's evaluation on a data set."""
+"""The paper's evaluation on a data set: tables, curves, speed-up, panels."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -6,34 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
-from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
-from densecrf.cli.evaluation import (
-    PlanOptions,
-    progress_bar,
-    reporting_errors,
-    tell_picture,
-    with_plan,
-)
+from densecrf.cli.datasets import reporting_errors
 from densecrf.cli.large import Scheduler, connected
 from densecrf.cli.outputs import check_outputs
+from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, describe, fail, output, print_failures, print_json
-from densecrf.experiments.records import RecordStore
-from densecrf.experiments.runner import Plan, Run, run
-from densecrf.experiments.tables import FORMATS, compare, comparison_files, write_comparison
-from densecrf.io import write_json, write_text
+from densecrf.io import write_json
+from densecrf.records import RecordStore
+from experiments.commands import options as e
+from experiments.commands.options import PlanOptions, tell_picture, with_plan
+from experiments.figures import save_figure
+from experiments.runner import Plan, Run, run
+from experiments.tables import FORMATS, compare, comparison_files, write_comparison
 
-__all__ = ["app"]
-
-app = typer.Typer(
-    name="reproduce",
-    help="The paper's evaluation on your data: tables, curves, speed-up, panels, a report.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+__all__ = ["curves", "gaps", "panel", "speedup", "table"]
 
 
-@app.command()
 @with_plan()
 def table(
     *,
@@ -54,7 +43,7 @@ def table(
 
     For example:
 
-    densecrf reproduce table --data msrc --protocol paper --params msrc-dc --jobs 4
+    python -m experiments table --data msrc --protocol paper --params msrc-dc --jobs 4
     """
     if style not in FORMATS:
         raise typer.BadParameter(f"{style!r} is not one of {', '.join(FORMATS)}")
@@ -114,15 +103,6 @@ def _about(plan: Plan, done: Run) -> dict[str, Any]:
     }
 
 
-def _write_picture(path: Path, figure: Any, caption: str) -> None:
-    """Write a figure, and next to it the caption that `report` gives it."""
-    from densecrf.experiments.figures import save_figure
-
-    save_figure(path, figure)
-    write_text(path.with_suffix(".txt"), caption)
-
-
-@app.command()
 @with_plan("images", "split", "every", "max_iterations")
 def curves(
     *,
@@ -139,30 +119,24 @@ def curves(
 
     For example:
 
-    densecrf reproduce curves --data msrc --images 2_14_s --study lambda
+    python -m experiments curves --data msrc --images 2_14_s --study lambda
     """
-    from densecrf.experiments.curves import STUDIES, draw_curves, measure_curves, methods_study
+    from experiments.curves import STUDIES, draw_curves, measure_curves, methods_study
 
     if study not in ("methods", *STUDIES):
         raise typer.BadParameter(f"{study!r} is not one of methods, {', '.join(STUDIES)}")
     plan = replace(chosen, images=images).plan()
     variants = methods_study(plan.methods) if study == "methods" else STUDIES[study]
     stem = f"curves-{study}-{plan.protocol.name}-{plan.label}"
-    chosen.check_outputs(plan, (out / f"{stem}{end}" for end in (".json", ".png", ".txt")))
+    chosen.check_outputs(plan, (out / f"{stem}{end}" for end in (".json", ".png")))
     with reporting_errors(), progress_bar("runs", not (quiet or as_json)) as advance:
         found = measure_curves(plan, study, variants, RecordStore(out / "records"), advance)
         write_json(out / f"{stem}.json", [vars(curve) for curve in found])
-        _write_picture(
-            out / f"{stem}.png",
-            draw_curves(found),
-            f"Study of {study}, protocol {plan.protocol.name} ({plan.protocol.about}), parameters "
-            f"{plan.label}. Dashed: lower bounds.",
-        )
+        save_figure(out / f"{stem}.png", draw_curves(found))
     ends = {"study": study, "curves": [curve.end() for curve in found]}
     tell_picture(out / f"{stem}.png", as_json, ends)
 
 
-@app.command()
 def speedup(
     image: Annotated[Path, typer.Option(help="A colour image.")],
     out: e.Out = Path("reproduction"),
@@ -174,13 +148,13 @@ def speedup(
 
     For example:
 
-    densecrf reproduce speedup --image photo.png
+    python -m experiments speedup --image photo.png
     """
-    from densecrf.experiments.speedup import TIMED_LABELS, draw_speedup, measure_speedup
     from densecrf.io import read_image
+    from experiments.speedup import draw_speedup, measure_speedup
 
     stem = f"speedup-{image.stem}"
-    written = [(out / f"{stem}{end}", image) for end in (".json", ".png", ".txt")]
+    written = [(out / f"{stem}{end}", image) for end in (".json", ".png")]
     check_outputs(written, [image], "choose another --out")
     with reporting_errors(), progress_bar("measurements", not (quiet or as_json)) as advance:
         picture = read_image(image)
@@ -191,17 +165,10 @@ def speedup(
         height, width = picture.shape[:2]
         title = f"{image.stem} ({height} × {width}): times faster than divide and conquer"
         write_json(out / f"{stem}.json", [vars(point) for point in points])
-        _write_picture(
-            out / f"{stem}.png",
-            draw_speedup(points, title),
-            "One conditional gradient of random scores, one thread, processor time; 21 labels and "
-            "standard deviation 1 where they do not vary. Divide and conquer is timed on "
-            f"{TIMED_LABELS} labels and scaled, except where labels vary.",
-        )
+        save_figure(out / f"{stem}.png", draw_speedup(points, title))
     tell_picture(out / f"{stem}.png", as_json, {"points": [vars(point) for point in points]})
 
 
-@app.command()
 @with_plan("images", "split", "every", "gap", "time_limit", "max_iterations")
 def panel(
     *,
@@ -215,25 +182,19 @@ def panel(
 
     For example:
 
-    densecrf reproduce panel --data msrc --images 2_14_s,4_11_s
+    python -m experiments panel --data msrc --images 2_14_s,4_11_s
     """
-    from densecrf.experiments.panel import draw_panel
+    from experiments.panel import draw_panel
 
     plan = replace(chosen, images=images).plan()
     stem = f"panel-{plan.protocol.name}-{plan.label}"
-    chosen.check_outputs(plan, (out / f"{stem}{end}" for end in (".png", ".txt")))
+    chosen.check_outputs(plan, [out / f"{stem}.png"])
     with reporting_errors(), progress_bar("images", not (quiet or as_json)) as advance:
-        _write_picture(
-            out / f"{stem}.png",
-            draw_panel(plan, progress=advance),
-            f"Protocol {plan.protocol.name}, parameters {plan.label}: energy and accuracy of each "
-            "labelling; white pixels have no label with a score of 0.95.",
-        )
+        save_figure(out / f"{stem}.png", draw_panel(plan, progress=advance))
     shown = {"images": plan.images, "methods": plan.methods}
     tell_picture(out / f"{stem}.png", as_json, shown)
 
 
-@app.command()
 def gaps(
     table: Annotated[Path, typer.Argument(help="A table's lines by image, table-*-images.csv.")],
     as_json: o.Json = False,
@@ -242,41 +203,15 @@ def gaps(
 
     For example:
 
-    densecrf reproduce gaps reproduction/table-shared-usual-images.csv
+    python -m experiments gaps reproduction/table-shared-usual-images.csv
     """
-    from densecrf.experiments.bound_gaps import bound_gaps, draw_bound_gaps
+    from experiments.bound_gaps import bound_gaps, draw_bound_gaps
 
     stem = table.stem.removesuffix("-images").replace("table", "gaps", 1)
     picture = table.with_name(f"{stem}.png")
-    written = [(path, table) for path in (picture, picture.with_suffix(".txt"))]
-    check_outputs(written, [table], "rename the table")
+    check_outputs([(picture, table)], [table], "rename the table")
     with reporting_errors():
         found = bound_gaps(table)
-        _write_picture(
-            picture,
-            draw_bound_gaps(found),
-            f"{stem.removeprefix('gaps-')}: share of images whose energy is within a given "
-            "percentage (of itself) of the best bound that any method has proven.",
-        )
+        save_figure(picture, draw_bound_gaps(found))
     above = {method: values.tolist() for method, values in found.items()}
     tell_picture(picture, as_json, {"percent_above_the_best_bound": above})
-
-
-@app.command()
-def report(
-    out: e.Out = Path("reproduction"),
-    page: Annotated[Path | None, typer.Option(help="The page; OUT/report.html.")] = None,
-    as_json: o.Json = False,
-) -> None:
-    """Put all tables and pictures of a folder into one self-contained HTML page."""
-    from densecrf.experiments.report import build_report
-
-    target = page or out / "report.html"
-    read = [path for end in ("json", "png", "txt") for path in out.glob(f"*.{end}")]
-    check_outputs([(target, out)], read, "choose another --page")
-    with reporting_errors():
-        write_text(target, build_report(out))
-    if as_json:
-        print_json({"page": str(target)})
-    else:
-        console.print(f"Written: {target}", soft_wrap=True)

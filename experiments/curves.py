@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from densecrf.experiments.figures import COLORS, new_figure
-from densecrf.experiments.runner import Plan, Progress, Solved, solve
+from experiments.figures import COLORS, new_figure
+from experiments.runner import Plan, Progress, Solved, solve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from densecrf.experiments.records import RecordStore
     from densecrf.io import Sample
     from densecrf.model import DenseCRF
+    from densecrf.records import RecordStore
 
 __all__ = ["STUDIES", "Curve", "Variant", "draw_curves", "measure_curves", "methods_study"]
 

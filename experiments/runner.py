@@ -22,19 +22,20 @@ from typing import TYPE_CHECKING, Any
 
 from densecrf import __version__
 from densecrf.cached import cached_property
-from densecrf.experiments.metrics import confusion_matrix
-from densecrf.experiments.protocols import Protocol, get_parameters, get_protocol
-from densecrf.experiments.records import Outcome, RecordStore
 from densecrf.io import Dataset, ItemError, Sample
+from densecrf.metrics import confusion_matrix
 from densecrf.presets import NUMBERS, Model
 from densecrf.solvers import METHODS
 from densecrf.validation import ArgumentError, check_choice, check_integer
+from experiments.outcome import Outcome
+from experiments.protocols import Protocol, get_parameters, get_protocol
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from densecrf.io import Item
+    from densecrf.records import RecordStore
     from densecrf.result import Result
 
 __all__ = [
@@ -69,7 +70,7 @@ class Plan:
     methods
         Names of methods, in table order.
     protocol, parameters
-        The energies; see `densecrf.experiments.protocols`.
+        The energies; see `experiments.protocols`.
     limits
         ``gap``, ``time_limit`` and ``max_iterations`` of `densecrf.DenseCRF.solve`.
     options

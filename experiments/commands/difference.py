@@ -1,4 +1,4 @@
-"""``densecrf reproduce difference``: one method or parameter set against another."""
+"""One method or parameter set against another, with confidence intervals."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -6,13 +6,15 @@ from typing import Annotated
 
 import typer
 
-from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
-from densecrf.cli.evaluation import PlanOptions, progress_bar, reporting_errors, with_plan
+from densecrf.cli.datasets import reporting_errors
+from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, output, percents, print_failures, print_json
-from densecrf.experiments.records import RecordStore
-from densecrf.experiments.runner import Plan, Run, run
-from densecrf.experiments.tables import differences
+from densecrf.records import RecordStore
+from experiments.commands import options as e
+from experiments.commands.options import PlanOptions, with_plan
+from experiments.runner import Plan, Run, run
+from experiments.tables import differences
 
 __all__ = ["difference"]
 
@@ -36,7 +38,7 @@ def difference(
 
     For example:
 
-    densecrf reproduce difference --data msrc --split test --first lp@tuned.json --second lp@usual
+    python -m experiments difference --data msrc --first lp@tuned.json --second lp@usual
     """
     runs, failures = [], dict[str, str]()
     for name in (first, second):

@@ -1,7 +1,6 @@
 """Options of the commands that run over a data set, and the plan that they describe."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,21 +9,21 @@ from typing import Annotated, Any
 import typer
 
 from densecrf.cli import options as o
+from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset
 from densecrf.cli.outputs import check_outputs
-from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, describe, fail, print_json
-from densecrf.experiments.protocols import PARAMETERS, PROTOCOLS, get_parameters, get_protocol
-from densecrf.experiments.runner import Plan, make_plan
-from densecrf.io import Dataset
 from densecrf.presets import read_model
 from densecrf.solvers import METHODS
+from experiments.protocols import PARAMETERS, PROTOCOLS, get_parameters, get_protocol
+from experiments.runner import Plan, make_plan
 
 __all__ = [
+    "Every",
+    "Gap",
+    "ImageNames",
+    "Out",
     "PlanOptions",
     "limits_of",
-    "open_dataset",
-    "progress_bar",
-    "reporting_errors",
     "tell_picture",
     "with_plan",
 ]
@@ -32,9 +31,6 @@ __all__ = [
 USED_METHODS = "unary,mf5,mf,dc-neg,prox-lp-acc,lp"
 LIMITS = ("gap", "time_limit", "max_iterations")
 
-Data = Annotated[
-    Path, typer.Option(help="Folder of images/, labels/ and logits/, probs/ or unaries/.")
-]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the results and records.")]
 ProtocolName = Annotated[
     str, typer.Option("--protocol", help=f"Which energies: {', '.join(PROTOCOLS)}.")
@@ -42,32 +38,18 @@ ProtocolName = Annotated[
 Params = Annotated[
     str | None,
     typer.Option(
-        help="Parameters: a file of `densecrf tune`, or one of "
+        help="Parameters: a file of `tune` or `densecrf fit`, or one of "
         f"{', '.join(PARAMETERS)}. By default those that the protocol was made for."
     ),
 ]
 Methods = Annotated[str, typer.Option(help=f"Methods, separated by commas: {', '.join(METHODS)}.")]
-Split = Annotated[str | None, typer.Option(help="Only the images of this split.")]
 Images = Annotated[str | None, typer.Option(help="Only these images, separated by commas.")]
 ImageNames = Annotated[str, typer.Option(help="Images, separated by commas.")]
 Every = Annotated[int, typer.Option(help="Only every n-th image.", min=1)]
-Kind = Annotated[
-    str | None,
-    typer.Option(help="Which scores, where there are several: logits, probabilities, energies."),
-]
-Classes = Annotated[
-    str | None, typer.Option(help="Built-in classes (msrc, voc, camvid), without a meta.json.")
-]
 Gap = Annotated[
     float | None,
     o.solver_option(help="Stop within this fraction of the optimum.", callback=o.check_gap),
 ]
-
-
-def open_dataset(data: Path, kind: str | None, classes: str | None) -> Dataset:
-    """Open a data set, or end the command with the reason."""
-    with reporting_errors():
-        return Dataset.open(data, kind=kind, classes=classes)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,12 +120,3 @@ def tell_picture(path: Path, as_json: bool, more: Mapping[str, Any]) -> None:
         print_json({"picture": str(path), **more})
     else:
         console.print(f"Picture: {path}", soft_wrap=True)
-
-
-@contextmanager
-def reporting_errors() -> Iterator[None]:
-    """End the command with the reason, where there is one that its user can act on."""
-    try:
-        yield
-    except (OSError, ValueError, MemoryError, ImportError) as error:
-        raise fail(describe(error)) from error

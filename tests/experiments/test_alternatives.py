@@ -7,13 +7,19 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from command_line import densecrf, said
-from densecrf.comparison import other_methods as other
-from densecrf.comparison.alternatives import trimap
+from command_line import said
 from densecrf.io import write_labels
 from densecrf.presets import PRESETS, write_model
+from experiments import other_methods as other
+from experiments.alternatives import trimap
+from experiments.commands import app
 from tiny_dataset import make_dataset
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["alternatives", *map(str, arguments)])
 
 
 def test_an_expansion_move_is_optimal():
@@ -65,13 +71,13 @@ def test_the_command_writes_a_table_and_goes_on(tmp_path):
     write_model(tmp_path / "fitted.json", PRESETS["deeplab"])
     arguments = ("--data", data, "--test", "train", "--out", tmp_path / "o", "--json")
     arguments = (*arguments, "--fitted", tmp_path / "fitted.json", "--jobs", "2")
-    first = densecrf("reproduce", "alternatives", *arguments)
+    first = run(*arguments)
     assert first.exit_code == 0, said(first)
     rows = json.loads(first.stdout)["rows"]
     assert rows[0]["method"] == "input"
     assert rows[0]["IoU gain"].startswith("+0.00")
     assert [row["method"] for row in rows[-2:]] == ["lp, adapted", "lp, fitted"]
-    again = densecrf("reproduce", "alternatives", *arguments)
+    again = run(*arguments)
     assert json.loads(again.stdout)["rows"] == rows  # seconds included: nothing ran anew
 
 
@@ -80,9 +86,7 @@ def test_a_split_without_truth_is_refused(tmp_path):
     for path in (dataset / "labels").iterdir():
         write_labels(path, np.full((16, 20), 255))
     splits = ("--validation", "train", "--test", "val")
-    result = densecrf(
-        "reproduce", "alternatives", "--data", dataset, *splits, "--no-learn", "--out", tmp_path
-    )
+    result = run("--data", dataset, *splits, "--no-learn", "--out", tmp_path)
     assert result.exit_code == 1
     assert "none of the 2 images of a split has a pixel with a known label" in said(result)
     assert not list(tmp_path.glob("alternatives-*"))

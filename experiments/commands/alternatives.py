@@ -1,4 +1,4 @@
-"""``densecrf reproduce alternatives``: dense CRFs beside what else a user could take."""
+"""Dense CRFs beside what else a user could take."""
 
 import multiprocessing
 from concurrent.futures import Executor, ProcessPoolExecutor
@@ -8,21 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
-from densecrf.cli.evaluation import open_dataset, progress_bar, reporting_errors
+from densecrf.cli.datasets import Data, open_dataset, reporting_errors
 from densecrf.cli.outputs import check_outputs
+from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, output, print_json
-from densecrf.experiments.records import RecordStore
 from densecrf.io import write_json, write_text
 from densecrf.presets import read_model
+from densecrf.records import RecordStore
+from experiments.commands import options as e
 
 __all__ = ["alternatives"]
 
 
 def alternatives(
     *,
-    data: e.Data,
+    data: Data,
     validation: Annotated[str, typer.Option(help="Split to choose settings on.")] = "val",
     test: Annotated[str, typer.Option(help="Split to judge on.")] = "test",
     every: e.Every = 1,
@@ -45,17 +46,17 @@ def alternatives(
     Each method's settings are chosen on the validation split, from the same small number. The table
     has accuracy, IoU and accuracy near true borders, their paired gains over the input with 95 %
     bootstrap intervals, and seconds per image. Methods whose packages are missing are left out:
-    pip install 'densecrf[alternatives]'.
+    pip install -e '.[alternatives]'.
 
     For example:
 
     densecrf fit --data camvid --split val --out camvid.json
 
-    densecrf reproduce alternatives --data camvid --fitted camvid.json --out reproduction
+    python -m experiments alternatives --data camvid --fitted camvid.json --out reproduction
     """
     from tabulate import tabulate
 
-    from densecrf.comparison.alternatives import ALTERNATIVES, Judge, as_fitted
+    from experiments.alternatives import ALTERNATIVES, Judge, as_fitted
 
     dataset = open_dataset(data, None, None)
     stem = out / f"alternatives-{dataset.name}"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from densecrf.experiments.figures import COLORS, new_figure
 from densecrf.io.errors import FileFormatError
+from experiments.figures import COLORS, new_figure
 
 if TYPE_CHECKING:
     import os

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from densecrf.experiments.figures import new_figure
-from densecrf.experiments.metrics import accuracy
-from densecrf.experiments.runner import Solved, solve_sample
+from densecrf.metrics import accuracy
+from experiments.figures import new_figure
+from experiments.runner import Solved, solve_sample
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from densecrf.experiments.runner import Plan, Progress
+    from experiments.runner import Plan, Progress
 
 __all__ = ["draw_panel"]
 

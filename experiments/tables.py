@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.experiments.metrics import METRICS, Interval, accuracy, bootstrap, mean_iou
 from densecrf.io.atomic import write_json, write_text
+from densecrf.metrics import METRICS, Interval, accuracy, bootstrap, mean_iou
 from densecrf.validation import check_choice
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
 
-    from densecrf.experiments.records import Outcome
+    from experiments.outcome import Outcome
 
 __all__ = [
     "FORMATS",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 #: What a table can be rendered as.
-FORMATS = ("text", "markdown", "csv", "latex", "json", "html")
+FORMATS = ("text", "markdown", "csv", "latex", "json")
 
 #: Columns after those of the methods: field of `Row`, title, factor, format, higher is better.
 _COLUMNS = (
@@ -52,7 +52,6 @@ _STYLES = {
     "text": ("simple", "", ""),
     "markdown": ("pipe", "**", "**"),
     "latex": ("latex_booktabs", r"\textbf{", "}"),
-    "html": ("html", "<b>", "</b>"),
 }
 _BEST = "\2", "\3"  # stand for those while tabulate escapes the cells
 
@@ -80,17 +79,11 @@ class Comparison:
     images: Sequence[str]
     left_out: Mapping[str, Sequence[str]]  # images, and the methods that have not done them
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Comparison:
-        """Rebuild a table from what `dataclasses.asdict` made of it."""
-        rows = [Row(**row) for row in values["rows"]]
-        return cls(rows, values["images"], values["left_out"])
-
     def render(self, style: str) -> str:
         """Render in one of `FORMATS`.
 
         CSV and JSON keep every digit, with shares and metrics in 0..1; the others round, and
-        LaTeX, Markdown and HTML set the best value of each column in bold.
+        LaTeX and Markdown set the best value of each column in bold.
         """
         check_choice("style", style, tuple(FORMATS))
         if style == "json":
@@ -105,9 +98,7 @@ class Comparison:
         try:
             from tabulate import tabulate
         except ImportError as error:
-            raise ImportError("tables need tabulate: pip install 'densecrf[experiments]'") from (
-                error
-            )
+            raise ImportError("tables need tabulate: pip install -e '.[experiments]'") from (error)
         form, before, after = _STYLES[style]
         table = tabulate(
             self._cells(mark=bool(before)),
@@ -117,8 +108,8 @@ class Comparison:
             colalign=["left", *["right"] * (len(self.rows) + len(_COLUMNS))],
         )
         table = table.replace(_BEST[0], before).replace(_BEST[1], after)
-        note = {"latex": f"% {self.note()}", "html": ""}.get(style, f"\n{self.note()}")
-        return f"{table}\n{note}\n" if note else f"{table}\n"
+        note = f"% {self.note()}" if style == "latex" else f"\n{self.note()}"
+        return f"{table}\n{note}\n"
 
     def note(self) -> str:
         """Describe how many images were compared, what the shares mean, and what was left out."""
@@ -156,7 +147,7 @@ def compare(outcomes: Iterable[Outcome], methods: Sequence[str] | None = None) -
 
     Examples
     --------
-    >>> from densecrf.experiments.records import Outcome
+    >>> from experiments.outcome import Outcome
     >>> runs = [Outcome("mf", "a", 3.0, 0.1), Outcome("lp", "a", 2.0, 0.2)]
     >>> [row.lower_than for row in compare(runs).rows]
     [{'mf': 0.0, 'lp': 0.0}, {'mf': 1.0, 'lp': 0.0}]
@@ -221,7 +212,7 @@ def differences(
 
     Examples
     --------
-    >>> from densecrf.experiments.records import Outcome
+    >>> from experiments.outcome import Outcome
     >>> good = [Outcome("lp", "a", 1.0, 0.1, confusion=np.array([[9, 1], [0, 10]]))]
     >>> poor = [Outcome("mf", "a", 1.0, 0.1, confusion=np.array([[5, 5], [0, 10]]))]
     >>> print(differences(good, poor)[1]["accuracy"]["difference"])

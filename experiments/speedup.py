@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.experiments.figures import COLORS, new_figure
 from densecrf.filters import LatticeFilter
 from densecrf.kernels import Bilateral, Spatial
 from densecrf.resample import resize_bilinear
+from experiments.figures import COLORS, new_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from densecrf.experiments.records import RecordStore
-    from densecrf.experiments.runner import Progress
+    from densecrf.records import RecordStore
+    from experiments.runner import Progress
 
 __all__ = ["KERNELS", "ORDERS", "SWEEPS", "Point", "draw_speedup", "measure_speedup"]
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.experiments.figures import COLORS, new_figure
-from densecrf.experiments.metrics import METRICS
-from densecrf.experiments.runner import Plan, count_pixels, end_if_orphaned, solve
 from densecrf.io import ItemError
+from densecrf.metrics import METRICS
 from densecrf.presets import NUMBERS, Model, write_model
 from densecrf.validation import ArgumentError, check_choice, check_integer
+from experiments.figures import COLORS, new_figure
+from experiments.runner import Plan, count_pixels, end_if_orphaned, solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -237,7 +237,7 @@ def _optuna() -> ModuleType:
     try:
         import optuna
     except ImportError as error:
-        raise ImportError("tuning needs optuna: pip install 'densecrf[tune]'") from error
+        raise ImportError("tuning needs optuna: pip install -e '.[experiments]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     return optuna

@@ -1,4 +1,4 @@
-"""``densecrf tune``: find the kernels' parameters for a method on labelled images."""
+"""Find the kernels' parameters for a method on labelled images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from densecrf.cli import evaluation as e
 from densecrf.cli import options as o
-from densecrf.cli.evaluation import open_dataset, progress_bar
+from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset
 from densecrf.cli.outputs import check_outputs
+from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import (
     console,
     describe,
@@ -21,15 +21,16 @@ from densecrf.cli.reports import (
     print_failures,
     print_json,
 )
-from densecrf.experiments.metrics import METRICS, bootstrap
 from densecrf.io import Dataset
+from densecrf.metrics import METRICS, bootstrap
 from densecrf.presets import NUMBERS, read_model
 from densecrf.solvers import METHODS
+from experiments.commands import options as e
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from densecrf.experiments.tune import Target, Tuned
+    from experiments.tune import Target, Tuned
 
 __all__ = ["tune"]
 
@@ -38,10 +39,10 @@ __all__ = ["tune"]
 class TargetOptions:
     """What is to be maximised, and where the search begins; fields as the options."""
 
-    data: e.Data
+    data: Data
     method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "lp"
     metric: Annotated[str, typer.Option(help=f"One of {', '.join(METRICS)}.")] = "accuracy"
-    split: e.Split = None
+    split: Split = None
     seed: Annotated[int, typer.Option(help="Seed of the search.")] = 0
     start: Annotated[
         list[Path] | None, typer.Option(help="A file of parameters to try first; repeatable.")
@@ -54,8 +55,8 @@ class TargetOptions:
     ] = 8
     gap: e.Gap = None
     max_iterations: o.MaxIterations = None
-    kind: e.Kind = None
-    classes: e.Classes = None
+    kind: Kind = None
+    classes: Classes = None
     threads: o.Threads = None
 
     def open(self, data: Path) -> Dataset:
@@ -64,8 +65,8 @@ class TargetOptions:
 
     def target(self) -> "Target":
         """Return what the options ask for, or end the command with the reason."""
-        from densecrf.experiments.runner import make_plan
-        from densecrf.experiments.tune import Target, ranges_around
+        from experiments.runner import make_plan
+        from experiments.tune import Target, ranges_around
 
         dataset = self.open(self.data)
         try:
@@ -111,11 +112,12 @@ def tune(
     """Find the five parameters of the kernels for a method, from images with ground truth.
 
     Trials are kept in an SQLite file next to the result; run the same command again to go on, or
-    with more --trials to search longer. Every other command reads the result with --params.
+    with more --trials to search longer. `densecrf segment --params` reads the result, as do the
+    commands here.
 
     For example:
 
-    densecrf tune --data msrc --split val --validation test --method lp --out lp.json
+    python -m experiments tune --data msrc --split val --validation test --method lp --out lp.json
     """
     target = sought.target()
     dataset = target.plan.dataset
@@ -148,9 +150,9 @@ def _history(out: Path) -> Path:
 
 def _search(target: "Target", out: Path, trials: int, workers: int, *, progress: bool) -> "Tuned":
     """Search, and write the parameters and the history of the search."""
-    from densecrf.experiments.figures import save_figure
-    from densecrf.experiments.tune import draw_history
-    from densecrf.experiments.tune import tune as search
+    from experiments.figures import save_figure
+    from experiments.tune import draw_history
+    from experiments.tune import tune as search
 
     try:
         with progress_bar("trials", progress) as advance:

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.comparison import other_methods as other
-from densecrf.experiments.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
 from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.learning.examples import Example, checked_truth
 from densecrf.learning.fit import fit_examples
+from densecrf.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
 from densecrf.presets import PRESETS, Model
+from experiments import other_methods as other
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from densecrf.experiments.records import RecordStore
     from densecrf.io import Dataset, Sample
+    from densecrf.records import RecordStore
 
 __all__ = ["ALTERNATIVES", "Alternative", "Judge", "Judged", "as_fitted"]
 

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densecrf.experiments.metrics import (
+from densecrf.io import Dataset
+from densecrf.metrics import (
     accuracy,
     bootstrap,
     confusion_matrix,
     mean_iou,
 )
-from densecrf.io import Dataset
 
 
 def random_labels(seed: int, classes: int = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -106,3 +106,12 @@ def test_scores_of_the_reference_data_are_as_accurate_as_published(shared_data: 
         total += confusion_matrix(sample.scores.energies().argmin(0), sample.labels, 21)
     assert accuracy(total) == pytest.approx(0.8522, abs=2e-4)
     assert mean_iou(total) == pytest.approx(0.7042, abs=2e-4)
+
+
+def test_the_former_place_warns_and_has_the_same_functions() -> None:
+    from densecrf.experiments import metrics as former
+
+    with pytest.warns(DeprecationWarning, match=r"is now densecrf\.metrics\.accuracy"):
+        assert former.accuracy is accuracy
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = former.nonsense

@@ -1,1 +1,0 @@
-"""Dense CRFs beside other refinements, on labelled images."""
