@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+import tifffile
 
 from command_line import COLORS, TRUTH, H, L, W, densecrf, probabilities, said
 from densecrf.io import read_labels, write_image, write_labels
@@ -169,6 +170,27 @@ def test_a_page_of_many_is_asked_for(folder):
     command = ["segment", "pages.tif", "--probs", "probs/a.npy", "--method", "mf5"]
     assert "has 2 pages; choose one with --page 0 to 1" in said(densecrf(*command))
     assert densecrf(*command, "--page", 1).exit_code == 0
+
+
+def test_every_band_of_a_satellite_image_takes_part(folder):
+    """Near infrared alone tells the labels apart, which the colours do not."""
+    infrared = (20000 + 20000 * TRUTH).astype(np.uint16)
+    bands = np.stack([np.full_like(infrared, 30000)] * 3 + [infrared])
+    layout = {"photometric": "rgb", "planarconfig": "separate", "extrasamples": ["unspecified"]}
+    tifffile.imwrite(folder / "s.tif", bands, **layout)
+    options = ["segment", "s.tif", "--probs", "probs/a.npy", "--method", "mf5"]
+    changed = {}
+    for name, more in (
+        ("all", []),
+        ("infrared", ["--bands", "4"]),
+        ("colours", ["--bands", "3,2"]),
+    ):
+        result = densecrf(*options, *more, "--out", f"{name}.png")
+        assert result.exit_code == 0, said(result)
+        changed[name] = (read_labels(folder / f"{name}.png") != TRUTH).sum()
+    assert changed["all"] == changed["infrared"] < changed["colours"]
+    result = densecrf(*options, "--bands", "5")
+    assert "--bands 5: s.tif has 4 bands" in said(result)
 
 
 def test_low_resolution_logits_need_the_axis(folder):

@@ -4,12 +4,14 @@ import contextlib
 import os
 import struct
 import sys
+import warnings
 import zipfile
 import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import rasterio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -27,6 +29,7 @@ from densecrf.io import (
     write_image,
     write_labels,
 )
+from densecrf.io.images import image_size
 from densecrf.validation import ArgumentWarning
 
 if TYPE_CHECKING:
@@ -65,6 +68,104 @@ def test_sixteen_bit_grey_is_put_on_the_scale_of_eight(tmp_path: Path, suffix: s
     read = read_image(path)
     assert read.dtype == np.float32
     np.testing.assert_allclose(read, DEEP / 257.0, rtol=1e-6)
+
+
+def write_bands(path: Path, bands: np.ndarray, **profile: object) -> None:
+    """Write (bands, H, W) as GDAL does."""
+    count, height, width = bands.shape
+    profile = {"driver": "GTiff", "count": count, "dtype": bands.dtype.name, **profile}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
+        with rasterio.open(path, "w", height=height, width=width, **profile) as file:
+            file.write(bands)
+
+
+def ramps(count: int, dtype: str) -> np.ndarray:
+    """Return bands (count, 40, 48) that use the whole range of their type, all different."""
+    white = 1.0 if dtype == "float32" else np.iinfo(dtype).max
+    return (rng.random((count, 40, 48)) * white).astype(dtype)
+
+
+@pytest.mark.parametrize("interleave", ["band", "pixel"])
+@pytest.mark.parametrize("photometric", ["RGB", "MINISBLACK"])
+@pytest.mark.parametrize("compress", ["none", "deflate", "lzw"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+@pytest.mark.parametrize("count", [3, 4, 13])
+def test_every_band_of_a_tiff_is_read_in_any_layout(
+    tmp_path: Path, count: int, dtype: str, compress: str, photometric: str, interleave: str
+) -> None:
+    bands = ramps(count, dtype)
+    layout = {"interleave": interleave, "photometric": photometric, "compress": compress}
+    write_bands(tmp_path / "a.tif", bands, **layout)
+    read = read_image(tmp_path / "a.tif", native=True)
+    np.testing.assert_array_equal(read, np.moveaxis(bands, 0, -1))
+    scaled = np.moveaxis(read_image(tmp_path / "a.tif"), -1, 0)
+    assert np.corrcoef(scaled.ravel(), bands.ravel())[0, 1] > 0.999999
+
+
+def test_bands_are_chosen_and_ordered_from_1(tmp_path: Path) -> None:
+    bands = ramps(4, "uint8")
+    write_bands(tmp_path / "a.tif", bands, photometric="RGB")
+    chosen = read_image(tmp_path / "a.tif", bands=(4, 3, 2))
+    np.testing.assert_array_equal(chosen, np.moveaxis(bands[[3, 2, 1]], 0, -1))
+    np.testing.assert_array_equal(read_image(tmp_path / "a.tif", bands=4), bands[3])
+    for wrong in ((0,), (5,), ()):
+        with pytest.raises(ValueError, match=r"bands=.*(1 to 4|1 or greater)"):
+            read_image(tmp_path / "a.tif", bands=wrong)
+    Image.fromarray(COLOR).save(tmp_path / "b.png")
+    np.testing.assert_array_equal(read_image(tmp_path / "b.png", bands=[3, 1]), COLOR[..., [2, 0]])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_a_band_declared_to_be_opacity_is_left_out_with_a_warning(
+    tmp_path: Path, dtype: str
+) -> None:
+    """GDAL declares the fourth of four 8-bit bands so, near infrared or not."""
+    bands = ramps(4, dtype)
+    write_bands(tmp_path / "a.tif", bands, photometric="RGB", alpha="YES")
+    with pytest.warns(ArgumentWarning, match=r"band 4 to be opacity.*bands=\(1, 2, 3, 4\)"):
+        assert read_image(tmp_path / "a.tif").shape == (40, 48, 3)
+    whole = read_image(tmp_path / "a.tif", bands=(1, 2, 3, 4), native=True)
+    np.testing.assert_array_equal(whole, np.moveaxis(bands, 0, -1))
+    bands[3] = np.where(bands[3] > 50, np.iinfo(dtype).max, 0)
+    write_bands(tmp_path / "b.tif", bands, photometric="RGB", alpha="YES")
+    assert read_image(tmp_path / "b.tif").shape == (40, 48, 3)  # no warning: a cut-out
+
+
+def test_overviews_of_a_tiff_are_no_pages(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    write_bands(path, ramps(4, "uint16"))
+    with rasterio.open(path, "r+") as raster:
+        raster.build_overviews([2, 4])
+    assert read_image(path).shape == (40, 48, 4)
+    assert image_size(path) == (40, 48, 1)
+
+
+@pytest.mark.parametrize("layout", [{}, {"interleave": "band"}, {"compress": "deflate"}])
+def test_a_truncated_tiff_is_refused(tmp_path: Path, layout: dict[str, str]) -> None:
+    write_bands(tmp_path / "a.tif", ramps(4, "uint16"), **layout)
+    whole = (tmp_path / "a.tif").read_bytes()
+    path = tmp_path / "b.tif"
+    for part in range(20):
+        path.write_bytes(whole[: len(whole) * part // 20])
+        with pytest.raises(FileFormatError, match=r"b\.tif: "):
+            read_image(path)
+
+
+def test_a_sparse_tiff_is_refused(tmp_path: Path) -> None:
+    write_bands(tmp_path / "a.tif", np.zeros((4, 40, 48), np.uint16), SPARSE_OK=True)
+    with pytest.raises(FileFormatError, match="lacks some of its strips"):
+        read_image(tmp_path / "a.tif")
+
+
+def test_without_a_codec_nothing_is_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_bands(tmp_path / "a.tif", ramps(4, "uint16"), compress="lzw")
+    for name in ("rasterio", "imagecodecs"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(FileFormatError, match="compressed by LZW; pip install imagecodecs or"):
+        read_image(tmp_path / "a.tif")
 
 
 def test_twelve_bits_in_a_sixteen_bit_file_are_recognised(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.io import FileFormatError, read_image, read_npy
-from densecrf.io.opening import open_regular
+from densecrf.io.images import image_size, shown_colors
 
 __all__ = ["MAX_PIXELS", "WORK_PIXELS", "WORK_VOXELS", "Picture", "read_picture"]
 
@@ -37,7 +37,7 @@ class Picture:
     def shown(self, at: int = 0) -> npt.NDArray[np.uint8]:
         """Return the picture, or a volume's slice, for display, (H, W, 3)."""
         pixels = self.pixels if self.depth is None else self.pixels[at]
-        colors = np.clip(pixels, 0, 255).astype(np.uint8)
+        colors = shown_colors(pixels)
         return np.stack([colors] * 3, -1) if colors.ndim == 2 else colors
 
     def enlarged(self, labels: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -60,7 +60,7 @@ def read_picture(path: Path, name: str) -> Picture:
     try:
         if path.suffix.lower() == ".npy":
             return _of_array(path, read_npy(path, max_bytes=8 * MAX_PIXELS), name)
-        width, height, pages = _header(path, name)
+        height, width, pages = image_size(path)
         _check_size(name, (pages, height, width))
         if pages > 1:
             stack = np.stack([_grey(read_image(path, page=page)) for page in range(pages)])
@@ -68,31 +68,14 @@ def read_picture(path: Path, name: str) -> Picture:
         pixels = read_image(path)
     except FileFormatError as error:
         raise ValueError(f"{name}: {error.reason}") from error
+    except OSError as error:
+        raise ValueError(f"{name}: {error.strerror or error}") from error
     factor = max(1, ceil(sqrt(width * height / WORK_PIXELS)))
     if factor > 1:
         from PIL import Image
 
-        shown = np.clip(pixels, 0, 255).astype(np.uint8)
-        pixels = np.asarray(Image.fromarray(shown).reduce(factor))
+        pixels = np.asarray(Image.fromarray(shown_colors(pixels)).reduce(factor))
     return _checked(Picture(path, pixels, factor, (height, width)), name)
-
-
-def _header(path: Path, name: str) -> tuple[int, int, int]:
-    """Return width, height and number of pages, before anything is decoded."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with open_regular(path) as file, Image.open(file) as header:
-            several = header.format == "TIFF"
-            return (*header.size, int(getattr(header, "n_frames", 1)) if several else 1)
-    except FileFormatError:
-        raise
-    except OSError as error:
-        if isinstance(error, UnidentifiedImageError):
-            raise ValueError(f"{name}: not an image of a known format") from error
-        raise ValueError(f"{name}: {error.strerror or error}") from error
-    except Exception as error:  # Pillow: bombs, and what else its decoders raise
-        raise ValueError(f"{name}: cannot be read ({error})") from error
 
 
 def _check_size(name: str, shape: tuple[int, ...]) -> None:

@@ -13,7 +13,7 @@ import typer
 from densecrf.cli.options import ModelOptions
 from densecrf.cli.reports import describe
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
-from densecrf.io.images import IMAGE_SUFFIXES
+from densecrf.io.images import IMAGE_SUFFIXES, shown_colors
 from densecrf.io.opening import by_numbers, open_regular
 from densecrf.io.unaries import KEYS, SCORE_SUFFIXES
 from densecrf.kernels import color_range
@@ -164,10 +164,15 @@ def load(job: Job, options: ModelOptions) -> Loaded:
     for path in job.files:  # what is missing is named before anything is read
         open_regular(path).close()
     # Black and white of --image-range are values as stored.
-    image = read_image(job.image, page=options.page, native=options.image_range is not None)
+    image = read_image(
+        job.image,
+        page=options.page,
+        bands=options.bands,
+        native=options.image_range is not None,
+    )
     pixels, _ = color_range(image, options.image_range)
     crf = _model(job, options, image)
-    return Loaded(np.clip(pixels, 0, 255).astype(np.uint8), crf)
+    return Loaded(shown_colors(pixels), crf)
 
 
 def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF:
@@ -176,6 +181,7 @@ def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF
         raise FileFormatError(
             str(job.scribbles), f"has shape {strokes.shape}, the image has {image.shape[:2]}"
         )
+    channels = -1 if image.ndim == 3 else None  # four bands of a file are no colours with alpha
     if job.probs is None and job.labels is None:
         try:
             unary = scribble_unary(
@@ -189,6 +195,7 @@ def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF
             **options.model_keywords(),
             kind="energies",
             axis=0,
+            channel_axis=channels,
             image_range=options.image_range,
         )
     given, kind = _known(job, options)
@@ -200,6 +207,7 @@ def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF
             **options.model_keywords(),
             kind=kind,
             axis=options.axis if job.labels is None else None,
+            channel_axis=channels,
             n_labels=options.n_labels,
             void=options.void,
             seeds=seeds,

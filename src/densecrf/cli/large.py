@@ -19,6 +19,7 @@ from densecrf.cli.outputs import check_outputs, done_before, run_settings
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, percent, print_json, print_table, solved_columns
 from densecrf.io import write_json
+from densecrf.io.errors import TooManyPixelsError
 from densecrf.large.outputs import SUFFIXES
 
 if TYPE_CHECKING:
@@ -72,15 +73,15 @@ def _is_zarr(path: str) -> bool:
 
 def _pixels(path: str) -> int:
     """Return the size of an image by its header; 0 where that cannot be read, as is said later."""
-    from PIL import Image
+    from densecrf.io.images import image_size
 
     try:
-        with Image.open(path) as image:
-            return cast("int", image.width * image.height)
-    except Image.DecompressionBombError:
+        height, width, _ = image_size(path)
+    except TooManyPixelsError:
         return LARGE + 1
-    except Exception:  # Pillow's decoders raise many kinds
+    except (OSError, ValueError, ImportError):
         return 0
+    return height * width
 
 
 def segment_large(
@@ -107,6 +108,8 @@ def segment_large(
         )
     if solver.method not in ("lp", "mf5"):
         raise typer.BadParameter(f"--method {solver.method}: tiles are solved by lp or mf5")
+    if model.bands is not None:
+        raise typer.BadParameter("--bands: not for images cut into tiles; write a file of them")
     if solver.device is not None or solver.time_limit is not None:
         raise typer.BadParameter("--device and --time-limit: not for images cut into tiles")
     known = cast("str", sources.probs or sources.labels)

@@ -109,6 +109,13 @@ ImageRange = Annotated[
     ),
 ]
 Page = Annotated[int | None, input_option(help="Page of a TIFF with several, from 0.", min=0)]
+Bands = Annotated[
+    str | None,
+    input_option(
+        help="Bands of the image, from 1, in their order, such as 4,3,2; all of them without.",
+        metavar="BANDS",
+    ),
+]
 PaletteOption = Annotated[
     str | None,
     input_option(
@@ -201,6 +208,15 @@ def _parse_axis(axis: str | None) -> int | None:
         ) from error
 
 
+def _parse_bands(bands: str | None) -> tuple[int, ...] | None:
+    try:
+        return None if bands is None else tuple(int(band) for band in bands.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"{bands!r} are not numbers with commas, such as 4,3,2", param_hint="--bands"
+        ) from error
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """How the input is read and which kernels there are; fields as the options."""
@@ -214,6 +230,7 @@ class ModelOptions:
     image_range: tuple[float, float] | None = None
     palette: str | None = None
     page: int | None = None
+    bands: tuple[int, ...] | None = None
     strength: float = 1.0
     scale_sigmas: bool | None = None
     params: str | None = None
@@ -230,6 +247,7 @@ class ModelOptions:
         params: Path | None,
         axis: str | None,
         void: list[int] | None,
+        bands: str | None,
         **given: Any,
     ) -> "ModelOptions":
         """Return the options of `with_model`."""
@@ -247,6 +265,7 @@ class ModelOptions:
             numbers,
             **given,
             axis=_parse_axis(axis),
+            bands=_parse_bands(bands),
             void=tuple(void or (255,)),
             params=None if params is None else str(params),
         )
@@ -264,6 +283,7 @@ def _declared(
     image_range: ImageRange = None,
     palette: PaletteOption = None,
     page: Page = None,
+    bands: Bands = None,
     sigma: Sigma = None,
     weight: Weight = None,
     sigma_xy: SigmaXy = None,

@@ -62,7 +62,7 @@ def describe(error: BaseException) -> str:
 OPTIONS = (
     *("axis", "kind", "n_labels", "void", "image_range", "model", "strength", "confidence"),
     *("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
-    *("page", "palette", "classes", "split"),
+    *("page", "bands", "palette", "classes", "split"),
     *("method", "gap", "time_limit", "max_iterations", "threads", "device"),
     *("methods", "params", "protocol", "metric", "trials", "workers", "jobs", "within"),
 )
@@ -78,7 +78,7 @@ def as_option(name: str, value: str) -> str:
     """
     if name not in OPTIONS:
         return f"{name}={value}" if value else name
-    for mark in "(),'":
+    for mark in "()[] '" if name == "bands" else "(),'":
         value = value.replace(mark, "")
     return f"--{name.replace('_', '-')} {value}".rstrip()
 

@@ -1,4 +1,4 @@
-"""The one error that every reader raises: it names the file and the reason."""
+"""The errors that every reader raises: they name the file and the reason."""
 
 from __future__ import annotations
 
@@ -30,3 +30,16 @@ class FileFormatError(ArgumentError):
     def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, str]]:
         """Pickle with both arguments, so that worker processes can hand the error back."""
         return type(self), (self.path, self.args[2])
+
+
+class TooManyPixelsError(FileFormatError):
+    """An image that is too large to be decoded as a whole."""
+
+    @classmethod
+    def beyond(cls, path: str | os.PathLike[str], most: int) -> TooManyPixelsError:
+        """Return the error of an image of more than `most` pixels."""
+        return cls(
+            path,
+            f"has more than {most:,} pixels; use densecrf.large.refine or densecrf segment --tile, "
+            "or raise PIL.Image.MAX_IMAGE_PIXELS when you trust the file",
+        )

@@ -1,25 +1,30 @@
-"""Read photographs and label maps, write label maps and overlays (needs Pillow)."""
+"""Read photographs and label maps, write label maps and overlays (needs Pillow, tifffile)."""
 
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from densecrf.io.atomic import atomic_writer
-from densecrf.io.errors import FileFormatError
+from densecrf.io.errors import FileFormatError, TooManyPixelsError
 from densecrf.io.opening import open_regular
 from densecrf.io.palettes import Palette, get_palette
-from densecrf.validation import mention, warn
+from densecrf.io.tiff import is_tiff, read_tiff_page, tiff_size
+from densecrf.validation import ArgumentError, check_integer, mention, warn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
     from numpy.typing import NDArray
 
-__all__ = ["IMAGE_SUFFIXES", "overlay", "read_image", "read_labels", "write_image", "write_labels"]
+__all__ = ["IMAGE_SUFFIXES", "image_size", "overlay", "read_image", "read_labels", "shown_colors"]
+__all__ += ["write_image", "write_labels"]
 
 PathLike = str | os.PathLike[str]
 
@@ -56,19 +61,27 @@ def _pillow() -> ModuleType:
     return Image
 
 
-def read_image(path: PathLike, *, page: int | None = None, native: bool = False) -> NDArray[Any]:
-    """Read a PNG, JPEG, BMP, TIFF or other image that Pillow reads.
+def read_image(
+    path: PathLike,
+    *,
+    page: int | None = None,
+    bands: int | Sequence[int] | None = None,
+    native: bool = False,
+) -> NDArray[Any]:
+    """Read a PNG, JPEG, BMP, TIFF or other image that Pillow or tifffile reads.
 
-    Colour comes back as ``(H, W, 3)`` and grey as ``(H, W)``, in the pixel order of the file
-    (orientation tags are not applied, so that the pixels fit score maps made from the same file).
+    Colour comes back as ``(H, W, 3)``, grey as ``(H, W)`` and a TIFF of other bands as
+    ``(H, W, bands)``, in the pixel order of the file (orientation tags are not applied, so that the
+    pixels fit score maps made from the same file).
 
     * 8-bit images, palettes included: uint8.
-    * 16-bit grey: float32 on the scale 0 to 255, so that a colour standard deviation means the
-      same as for 8-bit images; with ``native`` the stored uint16. Values below 4096 are taken for
-      those of a 12-bit camera, with a warning.
-    * 16-bit colour: uint8, as Pillow keeps the upper eight bits.
-    * 32-bit float (TIFF): float32 as stored.
-    * An alpha channel is dropped; the stored colours are kept as they are, not composited.
+    * 16-bit grey, and all bands of 16-bit TIFF files: float32 on the scale 0 to 255, so that a
+      colour standard deviation means the same as for 8-bit images; with ``native`` the stored
+      uint16. Values below 4096 are taken for those of a 12-bit camera, with a warning.
+    * 16-bit colour in other formats: uint8, as Pillow keeps the upper eight bits.
+    * Floating-point numbers (TIFF): float32 as stored. Bands of other integers: as stored.
+    * An alpha channel is dropped; the stored colours are kept as they are, not composited. Every
+      other band of a TIFF file is kept.
 
     Parameters
     ----------
@@ -76,6 +89,8 @@ def read_image(path: PathLike, *, page: int | None = None, native: bool = False)
         The file.
     page
         Which page of a file with several, from 0. Without it such files are refused.
+    bands
+        Which bands, in which order, from 1 as in GDAL: ``(4, 3, 2)``; an alpha channel counts.
     native
         Keep 16-bit values as stored.
 
@@ -87,10 +102,22 @@ def read_image(path: PathLike, *, page: int | None = None, native: bool = False)
         A ValueError that names the file, when it is not an image, is truncated, has several
         pages, or is so large that Pillow takes it for a decompression bomb.
     """
-    values, _ = _decode(path, page, as_labels=False)
+    decoded = _decode(path, page, as_labels=False, alpha=bands is not None)
+    values = decoded.pixels if bands is None else _chosen(path, decoded.pixels, bands)
     if values.dtype == np.uint16 and not native:
         return np.asarray(values * np.float32(255 / _white(path, values)), np.float32)
     return values
+
+
+def _chosen(path: PathLike, pixels: NDArray[Any], bands: int | Sequence[int]) -> NDArray[Any]:
+    """Return some bands in their order; one alone is grey."""
+    stored = pixels[..., None] if pixels.ndim == 2 else pixels
+    count = stored.shape[-1]
+    wanted = [bands] if isinstance(bands, (int, np.integer)) else list(bands)
+    index = [check_integer("bands", band, at_least=1) - 1 for band in wanted]
+    if not index or max(index) >= count:
+        raise ArgumentError("bands", wanted, f"{os.fspath(path)} has {count} bands: 1 to {count}")
+    return np.ascontiguousarray(stored[..., index[0] if len(index) == 1 else index])
 
 
 def _white(path: PathLike, values: NDArray[np.uint16]) -> int:
@@ -107,38 +134,104 @@ def _white(path: PathLike, values: NDArray[np.uint16]) -> int:
     return TWELVE_BITS
 
 
-def _decode(path: PathLike, page: int | None, as_labels: bool) -> tuple[NDArray[Any], str]:
-    """Decode one page; return the pixels and the file's Pillow mode."""
+@dataclass(frozen=True)
+class _Decoded:
+    pixels: NDArray[Any]  # (H, W) or (H, W, bands)
+    mode: str  # the file's Pillow mode, or how many bands of which type tifffile found
+
+
+def _decode(path: PathLike, page: int | None, *, as_labels: bool, alpha: bool = False) -> _Decoded:
+    """Decode one page, with its alpha channel or without."""
+    with _opened(path) as file:
+        if is_tiff(file):
+            return _decode_tiff(path, file, page, as_labels, alpha)
+        with _pillow().open(file) as image:
+            _seek(path, image, page)
+            mode: str = image.mode
+            return _Decoded(_pixels(path, image, as_labels, alpha), mode)
+
+
+def image_size(path: PathLike) -> tuple[int, int, int]:
+    """Return height, width and number of pages of an image, before anything is decoded.
+
+    Raises
+    ------
+    OSError, FileFormatError
+        As `read_image`.
+    """
+    with _opened(path) as file:
+        if is_tiff(file):
+            return tiff_size(path, file)
+        with _pillow().open(file) as image:
+            return image.height, image.width, _page_count(image)
+
+
+@contextmanager
+def _opened(path: PathLike) -> Iterator[IO[bytes]]:
+    """Open an image's file; what its decoders raise becomes a FileFormatError."""
     pillow = _pillow()
     # Opened by us, so that errors of the file system stay what they are.
     with open_regular(path) as file:
         try:
-            with pillow.open(file) as image:
-                _seek(path, image, page)
-                mode: str = image.mode
-                return _pixels(path, image, as_labels), mode
-        except FileFormatError:
+            yield file
+        except (FileFormatError, ImportError):
             raise
         except pillow.DecompressionBombError as error:
-            raise FileFormatError(
-                path,
-                f"has more than {2 * (pillow.MAX_IMAGE_PIXELS or 0):,} pixels; use "
-                "densecrf.large.refine or densecrf segment --tile, or raise "
-                "PIL.Image.MAX_IMAGE_PIXELS when you trust the file",
-            ) from error
+            raise TooManyPixelsError.beyond(path, 2 * pillow.MAX_IMAGE_PIXELS) from error
         except pillow.UnidentifiedImageError as error:
             raise FileFormatError(path, "not an image of a known format") from error
         except MemoryError as error:
             raise FileFormatError(path, "too large for the memory; cut it into tiles") from error
-        # Pillow's decoders answer broken files with many kinds of error (SyntaxError, struct
-        # errors, EOFError and more); to the caller all of them mean one thing.
+        # Decoders answer broken files with many kinds of error (SyntaxError, struct errors,
+        # EOFError and more); to the caller all of them mean one thing.
         except Exception as error:
             raise FileFormatError(path, f"broken or truncated image ({error})") from error
 
 
-def _seek(path: PathLike, image: Any, page: int | None) -> None:
+def _decode_tiff(
+    path: PathLike, file: IO[bytes], page: int | None, as_labels: bool, alpha: bool
+) -> _Decoded:
+    limit = _pillow().MAX_IMAGE_PIXELS
+    found = read_tiff_page(path, file, page, None if limit is None else 2 * limit)
+    if found.pixels is None:
+        file.seek(0)
+        with _pillow().open(file) as image:
+            image.seek(found.index)
+            if image.mode in ("RGBA", "LA") and not alpha:
+                _warn_of_alpha(path, found.alpha, np.array(image)[..., -1:])
+            mode = image.mode
+            return _Decoded(_pixels(path, image, as_labels, alpha), mode)
+    pixels = found.pixels
+    if found.alpha and not alpha:
+        _warn_of_alpha(path, found.alpha, pixels[..., found.alpha])
+        pixels = np.delete(pixels, found.alpha, axis=-1)
+    if pixels.dtype.kind == "f":
+        pixels = _finite(path, pixels)
+    mode = f"{found.pixels.shape[-1]} bands of {pixels.dtype}"
+    native = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder("="))
+    return _Decoded(native[..., 0] if native.shape[-1] == 1 else native, mode)
+
+
+def _warn_of_alpha(path: PathLike, bands: tuple[int, ...], opacity: NDArray[Any]) -> None:
+    """Warn of opacity of many values, which may be a band that GDAL declared so by default."""
+    if ((opacity == 0) | (opacity == opacity.max())).all():
+        return
+    which = ", ".join(str(band + 1) for band in bands)
+    every = tuple(range(1, max(bands) + 2))
+    warn(
+        "image",
+        f"{os.fspath(path)} declares band {which} to be opacity, and it is left out; if it is a "
+        f"band as the others are, say so by {mention('bands', every)}",
+    )
+
+
+def _page_count(image: Any) -> int:
     # Phones write JPEGs with an extra preview as MPO: their first frame is the photograph.
-    pages = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
+    return 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
+
+
+def _seek(path: PathLike, image: Any, page: int | None) -> None:
+    pages = _page_count(image)
     if page is None and pages > 1:
         first = mention("page", 0)
         raise FileFormatError(path, f"has {pages} pages; choose one with {first} to {pages - 1}")
@@ -148,7 +241,7 @@ def _seek(path: PathLike, image: Any, page: int | None) -> None:
         image.seek(page)
 
 
-def _pixels(path: PathLike, image: Any, as_labels: bool) -> NDArray[Any]:
+def _pixels(path: PathLike, image: Any, as_labels: bool, alpha: bool) -> NDArray[Any]:
     if as_labels and image.mode in ("P", "1"):
         return np.array(image).astype(np.uint8)
     if image.mode in _DEEP_MODES:
@@ -161,23 +254,29 @@ def _pixels(path: PathLike, image: Any, as_labels: bool) -> NDArray[Any]:
             )
         return deep.astype(np.uint16)
     if image.mode == "F":
-        real = np.array(image, np.float32)
-        if not np.isfinite(real).all():
-            raise FileFormatError(path, "holds NaN or infinite values; replace them first")
-        return real
+        return _finite(path, np.array(image, np.float32))
     halved = any("16" in str(part[-1]) for part in image.tile)  # two bytes of which one is kept
-    while image.mode in _TO_MODE and _TO_MODE[image.mode] != image.mode:
-        image = image.convert(_TO_MODE[image.mode])
-    if image.mode not in _TO_MODE:
+    kept = {**_TO_MODE, "LA": "LA", "RGBA": "RGBA"} if alpha else _TO_MODE
+    while image.mode in kept and kept[image.mode] != image.mode:
+        image = image.convert(kept[image.mode])
+    if image.mode not in kept:
         raise FileFormatError(path, f"colour mode {image.mode} is not supported; save it as RGB")
     pixels = np.array(image)
     if halved and not as_labels and int(pixels.max()) <= TWELVE_BITS >> 8:
         raise FileFormatError(
             path,
             "has 16-bit colours with values below 4096 only, as of a 12-bit camera, and Pillow "
-            "keeps the upper eight bits; save it with 8 bits a channel",
+            "keeps the upper eight bits; save it with 8 bits a channel, or as TIFF",
         )
     return pixels
+
+
+def _finite(path: PathLike, values: NDArray[Any]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        real = np.asarray(values, np.float32)
+    if not np.isfinite(real).all():
+        raise FileFormatError(path, "holds NaN or infinite values; replace them first")
+    return real
 
 
 def read_labels(path: PathLike, palette: str | Palette | None = None) -> NDArray[np.int32]:
@@ -202,7 +301,8 @@ def read_labels(path: PathLike, palette: str | Palette | None = None) -> NDArray
     FileFormatError
         A ValueError that names the file: unreadable, or labels and colours outside the classes.
     """
-    values, mode = _decode(path, None, as_labels=True)
+    decoded = _decode(path, None, as_labels=True)
+    values, mode = decoded.pixels, decoded.mode
     classes = None if palette is None else get_palette(palette)
     if values.dtype.kind == "f":
         raise FileFormatError(path, f"colour mode {mode} cannot hold labels; save 8-bit indices")
@@ -257,6 +357,13 @@ def write_labels(path: PathLike, labels: Any, palette: str | Palette | None = No
         picture = pillow.fromarray(index.astype(np.uint8)).convert("L")
         picture.putpalette(classes.table[:256].tobytes())
     _save_png(path, picture)
+
+
+def shown_colors(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return an image from 0 to 255 for display, (H, W) or (H, W, 3): its first three bands."""
+    if pixels.ndim == 3 and pixels.shape[2] != 3:
+        pixels = pixels[..., :3] if pixels.shape[2] > 3 else pixels[..., 0]
+    return np.asarray(np.clip(pixels, 0, 255), np.uint8)
 
 
 def overlay(
