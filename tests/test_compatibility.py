@@ -152,3 +152,21 @@ def test_features_give_the_energy_of_any_weights() -> None:
     energy = features.unary + np.array([1.5, 0.5]) @ features.cuts @ costs
     assert energy == pytest.approx(crf.energy(labels), rel=1e-5)
     assert features.areas.tolist() == np.bincount(labels.reshape(-1), minlength=4).tolist()
+
+
+def test_almost_symmetric_costs_are_made_symmetric():
+    """Bounds and energies are those of one matrix, to the last bit."""
+    costs = np.array([[0.0, 9e-9], [0.0, 0.0]])
+    stored = compatibility_matrix(costs, 2)
+    np.testing.assert_array_equal(stored, stored.T)
+    unary = [[0.1, -0.1, 0.6, 0.1], [-0.5, 0.4, 1.3, 0.9]]
+    crf = DenseCRF(unary, [Spatial(1.5, 1e9)], "symmetric", "exact", compatibility=costs)
+    result = crf.solve("qp", tolerance=1e-9, iterations=200)
+    labellings = np.stack(np.unravel_index(np.arange(16), (2,) * 4), 1)
+    assert result.lower_bound <= min(crf.energy(x) for x in labellings)
+
+
+def test_costs_near_the_largest_float_are_averaged_without_overflow():
+    largest = 3e38
+    stored = compatibility_matrix(np.array([[0.0, largest], [largest, 0.0]]), 2)
+    assert stored[0, 1] == np.float32(largest)
