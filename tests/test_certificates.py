@@ -283,3 +283,20 @@ def test_a_check_needs_the_dual_point():
     crf = tiny(1)
     with pytest.raises(ValueError, match="keep_dual"):
         crf.solve("lp").verify()
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("compatibility", [None, densecrf.LabelTree(2, leaf=[1.0, 0.5])])
+@pytest.mark.parametrize("order", ["soft", "hard"])
+def test_an_independent_check_of_two_labels(order, compatibility, device):
+    """The second label's flow is the first one's mirror image in some dual points alone."""
+    if device is not None:
+        pytest.importorskip("torch")
+    rng = np.random.default_rng(4)
+    kernels = [Spatial(1.2, 1.5)]
+    for method in ("sg-lp", "cg-lp", "prox-lp", "prox-lp-l", "prox-lp-acc", "lp"):
+        crf = DenseCRF(rng.normal(size=(2, 4, 5)), kernels, compatibility=compatibility)
+        options = {} if method == "lp" else {"order": order}
+        result = crf.solve(method, keep_dual=True, device=device, **options)
+        if result.dual is not None:
+            assert result.verify().disagreements(result.energy, result.lower_bound) == []

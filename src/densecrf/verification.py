@@ -113,7 +113,7 @@ def verify(crf: "DenseCRF", labels: Any, dual: Any, *, device: bool = False) -> 
         members, lengths = _nodes(crf)
         r, constant, size = np.zeros_like(phi), 0.0, float((members.T @ lengths).max())
         for share, part in dual.parts if isinstance(dual, Mixture) else ((1.0, dual),):
-            r += share * _dual_point(kernel, part, members, lengths, crf.n_labels)
+            r += share * _dual_point(crf, kernel, part, members, lengths)
     least = (phi + r).min(0)
     mass, sums = size * float(kernel.mass.sum()), float(np.abs(least).sum()) + abs(constant)
     rounding = 2 * gamma(crf.n) * (mass + sums)
@@ -165,7 +165,7 @@ def _nodes(crf: "DenseCRF") -> tuple[Doubles, Doubles]:
 
 
 def _dual_point(
-    kernel: "_Reference", part: Potentials, members: Doubles, lengths: Doubles, labels: int
+    crf: "DenseCRF", kernel: "_Reference", part: Potentials, members: Doubles, lengths: Doubles
 ) -> Doubles:
     """Return r, (labels, n), of potentials, from the definition of the levels' order."""
     used = lengths > 0
@@ -182,7 +182,8 @@ def _dual_point(
     else:
         levels = Levels.spanning(extents, part.levels, hard=part.hard)
     u = np.clip(u, extents[:, :1], extents[:, 1:])
-    mirrored = labels == 2 and len(lengths) == 2 == len(u) and not levels.hard
+    potts = crf.compatibility is None
+    mirrored = potts and crf.n_labels == 2 and part.labels is None and not levels.hard
     out = np.zeros_like(u)
     for row, potentials in zip(out, u[: 1 if mirrored else None], strict=False):
         t = levels.of(potentials)
@@ -193,7 +194,7 @@ def _dual_point(
     if mirrored:  # of two labels the first one's potentials count
         out[1] = -out[0]
     if part.labels is not None:
-        r = np.zeros((labels, kernel.n))
+        r = np.zeros((crf.n_labels, crf.n))
         r[part.labels] = 0.5 * out
         return r
     return np.asarray(members[used].T @ (0.5 * lengths[used][:, None] * out))
