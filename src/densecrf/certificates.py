@@ -45,6 +45,7 @@ __all__ = [
 
 UNIT = 2.0**-53  # of rounding, in double precision
 SINGLE = 2.0**-23  # twice that of single precision
+SMALLEST = 2.0**-126  # normal number of single precision: numbers below it may be rounded to 0
 BESIDES = 512  # operations on the way of a number through a filter, beside the sums over pixels
 
 
@@ -197,7 +198,7 @@ class Costs:
         slack = energy + problem.energy_rounding(labels) - self.bound + 2 * self._rounding
         for rows in self._rows:
             reduced = problem.double(rows)
-            reduced = reduced - SINGLE * abs(reduced) - self._least
+            reduced = reduced - (SINGLE * abs(reduced) + SMALLEST) - self._least
             yield ~(reduced > slack)
 
 

@@ -13,6 +13,7 @@ from densecrf.solvers.primal import check_settings, line_search, without_idle_la
 
 __all__ = ["sg_lp"]
 
+LEAST_DEVIATION = 2.0**-100  # of a gradient: larger steps leave the range of float32
 TRIALS = 10  # step sizes of the line search: 4, 1, 1/4, … times one that moves a typical pixel
 
 
@@ -60,4 +61,5 @@ def sg_lp(
 def _deviation(gradient: Any) -> float:
     """Return the typical difference between two labels of one pixel."""
     centred = gradient - gradient.mean(0)
-    return float(abs(centred).mean()) or 1.0
+    deviation = float(abs(centred).mean())
+    return max(deviation, LEAST_DEVIATION) if deviation else 1.0
