@@ -308,3 +308,15 @@ def test_progress_keeps_one_line_and_ends_it(crf, capsys):
     assert shown.endswith("\n")
     assert shown.count("\r") == 5
     assert "mf5 ················ iteration 5" in shown
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("init", densecrf.METHODS)
+def test_every_method_may_give_the_start(crf, init, device):
+    if device is not None:
+        pytest.importorskip("torch")
+    for method in ("lp", "mf", "prox-lp-acc"):
+        result = crf.solve(method, init=init, device=device)
+        assert result.info["init"] == init
+        assert result.converged
+        assert np.isfinite(result.energy)

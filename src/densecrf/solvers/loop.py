@@ -287,14 +287,14 @@ def drive(
                 for last in _iterations(steps(last.y), outcome, problem, limits):  # noqa: B020
                     if scored:
                         outcome.take(problem, last, limits.seconds())
-                if finish is not None and outcome.iterations:
-                    with deadline(outcome.end(limits)):
-                        check_deadline()
-                        outcome.improve(problem, finish, limits.seconds)
             else:
                 outcome.message, outcome.interrupted = last.cut.message, last.cut.interrupted
             if not scored:
                 outcome.take(problem, last, limits.seconds())
+            if finish is not None and outcome.iterations:
+                with deadline(outcome.end(limits)):
+                    check_deadline()
+                    outcome.improve(problem, finish, limits.seconds)
     except OutOfTime:
         outcome.message = outcome.message or limits.out_of_time
     except KeyboardInterrupt:
@@ -353,6 +353,7 @@ def _reached(outcome: Outcome, problem: ProblemBase, limits: Limits) -> bool:
     end = outcome.end(limits)
     late = end is not None and now() >= end
     if limits.gap is not None and not late and outcome.reaches(problem, limits.gap):
+        outcome.converged = True
         return True
     if limits.max_iterations is not None and outcome.iterations >= limits.max_iterations:
         outcome.message = f"iteration limit of {limits.max_iterations} reached"

@@ -234,17 +234,17 @@ def _start(problem: ProblemBase, method: Method, init: Any, limits: Limits) -> C
 def _start_of_method(problem: ProblemBase, name: str, limits: Limits) -> Step:
     """Run another method, to its end or to the time limit, for its last marginals."""
     method = REGISTRY[name]
-    own = Limits(time_limit=limits.time_limit, started=limits.started)
+    own = Limits(method.gap, limits.time_limit, started=limits.started)
     found = drive(
         problem,
         _start(problem, method, None, own),
         _iterations(problem, method, {}),
         own,
-        scored=False,  # its last labelling alone
+        scored=method.gap is not None,  # where a gap ends it; else its last labelling alone
         finish=method.finish,
         certified=False,
     )
-    cut = None if found.converged and not found.interrupted else found
+    cut = found if found.interrupted or (own.late and not found.converged) else None
     info = {"init": name}
     return Step(found.y, labels=found.labels, energy=found.energy, info=info, cut=cut)
 
