@@ -339,3 +339,12 @@ def test_a_wide_tolerance_ends_proximal_steps_early() -> None:
     few = solve_quietly(crf, "prox-lp", init="mf", tolerance=10.0)
     assert few.iterations == 10
     assert len(few.info["dual_gaps"]) == 10
+
+
+@pytest.mark.parametrize("method", ["prox-lp", "prox-lp-l", "prox-lp-acc"])
+def test_labels_without_a_node_of_their_own_may_be_all_that_is_left(method: str) -> None:
+    unary = np.array([[0.0, 0.2, 0.1, 0.0], [9.0, 9.0, 9.0, 9.0], [9.0, 8.0, 9.0, 8.0]])
+    crf = DenseCRF(unary, [Spatial(1.0, 0.5)], compatibility=LabelTree(3, leaf=[0.0, 1.0, 1.0]))
+    result = crf.solve(method, label_threshold=0.5) if method != "prox-lp" else crf.solve(method)
+    assert (result.labels == 0).all()
+    assert result.energy == pytest.approx(0.3)

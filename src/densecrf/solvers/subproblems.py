@@ -375,5 +375,6 @@ def _on_labels(problem: Any, keep: IntArray) -> Any:
     if problem._members is not None:
         below = problem._members[:, keep]
         used = np.flatnonzero(problem.to_numpy(below).any(1))
+        used = used if len(used) else np.arange(1)  # labels without a node: one that is 0 for all
         part._members, part._lengths = below[used], problem._lengths[used]
     return part
