@@ -55,7 +55,7 @@ def build_by_torch(monkeypatch):
     from densecrf.torch import diagonal, lattice, lattice_sum
 
     build, own = lattice.build_topologies, diagonal.diagonal
-    monkeypatch.setattr(lattice, "build_topologies", lambda f, items, _: build(f, items, False))
+    monkeypatch.setattr(lattice, "build_topologies", lambda f, k, _, p: build(f, k, False, p))
     monkeypatch.setattr(lattice_sum, "_merge_by_triton", lattice_sum._merge_by_torch)
     monkeypatch.setattr(diagonal, "diagonal", lambda each: own(replace(each, triton=False)))
 

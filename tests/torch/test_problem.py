@@ -203,3 +203,15 @@ def test_the_exact_order_is_refused_on_tensors(device):
     assert Problem(crf).relaxed_energy(y) == crf.relaxed_energy(y)
     with pytest.raises(ValueError, match="order='adaptive': must be 'soft' or 'hard' on tensors"):
         ours.relaxed_energy(ours.from_numpy(y))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e5, 9e5])
+def test_features_far_from_zero_have_the_same_energy(offset):
+    rng = np.random.default_rng(7)
+    features = rng.normal(size=(60, 3))
+    features[:20] += offset
+    features[20:40] -= offset / 2
+    kernels = [densecrf.Features(features, 2.0), densecrf.Spatial(2.0, 1.0)]
+    crf = densecrf.DenseCRF(rng.normal(size=(3, 60)), kernels)
+    result = crf.solve("lp", device="cpu")
+    assert result.energy == pytest.approx(crf.energy(result.labels), rel=1e-6)

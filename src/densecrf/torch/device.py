@@ -84,7 +84,7 @@ def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None
 
     unary = move(crf.unary)
     pairwise = Pairwise(
-        [move(kernel.features(crf.shape)).float() for kernel in crf.kernels],
+        [move(kernel.features(crf.shape)) for kernel in crf.kernels],
         [kernel.weight for kernel in crf.kernels],
         unary,
         normalized=crf.normalization == "symmetric",

@@ -108,21 +108,25 @@ class Lattice:
         order: Order = "symmetric",
         engine: Engine = "auto",
         workspace: int | None = None,
+        precision: torch.dtype | None = None,
     ) -> list[Lattice]:
         """Build several lattices over the same pixels together, waiting for the device only twice.
 
-        Parameters are those of `build`.
+        Parameters are those of `build`, and `precision`, that of the weights; by default that of
+        the features. Pixels are located in double precision, whatever it is.
         """
         check_choice("order", order, ("symmetric", "forward"))
         checked = [_checked(each) for each in features]
-        if len({(flat.shape[0], flat.device, flat.dtype, items) for flat, items in checked}) > 1:
+        precisions = {precision or flat.dtype for flat, _ in checked}
+        if len(precisions) > 1 or len({(len(flat), flat.device, k) for flat, k in checked}) > 1:
             remedy = "differ in pixels, device, precision or number of items"
             raise ArgumentError("features", ..., remedy)
         flat, items = checked[0]
-        triton = use_triton(flat, engine)
+        stored = precisions.pop()
+        triton = use_triton(flat.new_empty(0, dtype=stored), engine)
         workspace = _default_workspace(flat.device) if workspace is None else workspace
         with on_device(flat.device):
-            built = build_topologies([flat for flat, _ in checked], items, triton)
+            built = build_topologies([flat for flat, _ in checked], items, triton, stored)
         return [cls(*each, items, order, workspace, triton) for each in built]
 
     @property

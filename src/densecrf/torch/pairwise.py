@@ -149,7 +149,8 @@ class Pairwise:
         fresh = [each for each in features if isinstance(each, torch.Tensor)]
         built: Iterator[Lattice] = iter(())
         if fresh:
-            built = iter(Lattice.build_all(fresh, order=order, engine=engine, workspace=workspace))
+            options: Any = {"order": order, "engine": engine, "workspace": workspace}
+            built = iter(Lattice.build_all(fresh, precision=like.dtype, **options))
         sources = [each if isinstance(each, Lattice) else next(built) for each in features]
         if between is not None:
             between()

@@ -9,7 +9,7 @@ each vertex, in one deterministic step.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +117,7 @@ class SortedCorners:
 
 
 def build_topologies(
-    features: Sequence[Tensor], items: int, triton: bool
+    features: Sequence[Tensor], items: int, triton: bool, precision: torch.dtype
 ) -> list[tuple[Topology, Tensor, Tensor]]:
     """Build the lattices of several (n, d) features, `items` equal runs of which never mix.
 
@@ -131,6 +131,8 @@ def build_topologies(
         Number of batch items; n is a multiple of it.
     triton : bool
         Whether the Triton kernels do the work.
+    precision : torch.dtype
+        Of the barycentric weights.
 
     Returns
     -------
@@ -151,7 +153,9 @@ def build_topologies(
                 f"shape {(n, d)} needs {n * (d + 1)} lattice entries, more than {_MAX_ENTRIES}; "
                 "split the batch or tile the image",
             )
-    simplices = [_engine(triton).embed(f) for f in features]
+    # Triton's kernel reads single precision, in which far features lose their fractions.
+    simplices = [_engine(triton and f.dtype != torch.float64).embed(f) for f in features]
+    simplices = [replace(each, weight=each.weight.to(precision)) for each in simplices]
     extents = [torch.stack(torch.aminmax(s.base, dim=0)) for s in simplices]
     values = torch.cat([extent.reshape(-1) for extent in extents]).tolist()
     check_deadline()
