@@ -161,7 +161,7 @@ def compatibility_matrix(value: Any, n_labels: int) -> npt.NDArray[np.float32] |
     if not np.allclose(array, array.T, rtol=1e-5, atol=1e-8):
         raise ArgumentError("compatibility", ..., "the matrix is not symmetric; use (C + C.T) / 2")
     # Bounds rely on the symmetry, to the last bit.
-    return (0.5 * (array + array.T.astype(np.float64))).astype(np.float32)
+    return np.asarray(0.5 * (array + array.T.astype(np.float64)), np.float32)
 
 
 # --- label costs from a network's own output -----------------------------------------------
