@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-import signal
 import subprocess
 import sys
 import textwrap
@@ -284,11 +283,6 @@ LONG_CALLS = {  # pixels, dimension, channels, extent of the features, set-up, t
 }
 
 
-def hear_ctrl_c() -> None:
-    """Undo what a shell does to its background jobs, which ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def interrupt(name: str, threads: int, then: str = "") -> list[str]:
     """Press Ctrl-C during a long call in a process of its own; return what it prints."""
     fields = ("n", "d", "channels", "spread", "setup", "call")
@@ -301,22 +295,46 @@ def interrupt(name: str, threads: int, then: str = "") -> list[str]:
         capture_output=True,
         text=True,
         timeout=600,
-        preexec_fn=hear_ctrl_c,
     )
     return completed.stdout.splitlines()
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", LONG_CALLS)
 def test_ctrl_c_is_answered_during_a_call(name, threads):
     assert interrupt(name, threads) == ["interrupted"]
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_during_an_ordered_filter_leaves_the_core_usable():
     """The quick representative of the slow tests above."""
     again = "print(float(operator.ordered(y[:, :2]).max()) > 0)"
     assert interrupt("many levels", 2, then=again) == ["interrupted", "True"]
+
+
+ENDING = """
+    import sys, threading, time
+    import numpy as np
+    from densecrf import DenseCRF, Spatial
+    crf = DenseCRF(np.random.default_rng(0).normal(size=(5, 120, 120)), [Spatial(1.0, 3.0)])
+    begun = threading.Event()
+    def solve():
+        while True:
+            crf.solve("lp", gap=0, threads=2, callback=lambda _: begun.set())
+    threading.Thread(target=solve, daemon=True).start()
+    begun.wait()
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.1, 0.15])
+def test_python_ends_quietly_while_a_daemon_thread_solves(seconds):
+    code = textwrap.dedent(ENDING)
+    command = [sys.executable, "-c", code, str(seconds)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("labels", [1, 2, 3])

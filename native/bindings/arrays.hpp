@@ -5,7 +5,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "densecrf/filter.hpp"
 #include "densecrf/parallel.hpp"
@@ -30,19 +32,50 @@ using Strided = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
 template <class T>
 using Vector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+// Calls f(), which takes the GIL. While Python ends, CPython before 3.14 ends a daemon thread that
+// takes the GIL by pthread_exit(), whose unwinding would stop at the next C++ frame and abort the
+// process. Such a thread waits here for the end of the process, as it does in CPython 3.14.
+template <class F>
+auto taking_the_gil(F&& f) noexcept {
+  try {
+    return f();
+  } catch (...) {  // Python's functions throw nothing else
+    for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+}
+
+// Releases the GIL for as long as it lives.
+class WithoutGil {
+ public:
+  WithoutGil() : state_(PyEval_SaveThread()) {}
+  ~WithoutGil() {
+    taking_the_gil([this] { PyEval_RestoreThread(state_); });
+  }
+  WithoutGil(const WithoutGil&) = delete;
+  WithoutGil& operator=(const WithoutGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 // A Python function that raises where this thread's deadline has passed; it is never released.
 inline PyObject* check_deadline = nullptr;
 
 // Asks Python whether Ctrl-C was pressed or the time is up; its exception then waits in the
 // thread's state.
 inline bool stop_asked() {
-  nb::gil_scoped_acquire gil;
-  if (PyErr_Occurred() != nullptr) return true;  // asked before, on the way out
-  if (PyErr_CheckSignals() != 0) return true;
-  if (check_deadline == nullptr) return false;
-  PyObject* answer = PyObject_CallObject(check_deadline, nullptr);
-  Py_XDECREF(answer);
-  return answer == nullptr;
+  return taking_the_gil([] {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    bool stop = PyErr_Occurred() != nullptr ||  // asked before, on the way out
+                PyErr_CheckSignals() != 0;
+    if (!stop && check_deadline != nullptr) {
+      PyObject* answer = PyObject_CallObject(check_deadline, nullptr);
+      Py_XDECREF(answer);
+      stop = answer == nullptr;
+    }
+    PyGILState_Release(state);
+    return stop;
+  });
 }
 
 // Numbers that a filter call touches, about, for each number that it is given.
@@ -54,7 +87,7 @@ template <class F>
 auto parallel(int threads, std::size_t work, F&& body) {
   if (stop_asked()) throw nb::python_error();
   try {
-    nb::gil_scoped_release release;
+    const WithoutGil released;
     Team team(threads_for(static_cast<std::int64_t>(work), threads), stop_asked);
     return body(team);
   } catch (const Interrupted&) {

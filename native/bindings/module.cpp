@@ -23,7 +23,7 @@ NB_MODULE(_native, m) {
   m.def("threads_for", &densecrf::threads_for, "work"_a, "threads"_a);
   m.def("set_work_per_thread", &densecrf::set_work_per_thread, "work"_a);
   m.def("give_back_free_memory", &densecrf::give_back_free_memory,
-        nb::call_guard<nb::gil_scoped_release>());
+        nb::call_guard<densecrf::WithoutGil>());
   m.def("isa", [] { return std::string(densecrf::row_kernels().isa); });
   m.def("select_isa", [](const std::string& isa) { return densecrf::select_isa(isa.c_str()); });
 }
