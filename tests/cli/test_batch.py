@@ -18,17 +18,12 @@ from densecrf.cli.batch import Watch, run_batch
 from densecrf.deadline import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from densecrf.cli.batch import Batch
 
 
-@pytest.fixture(autouse=True)
-def _interruptible() -> Iterator[None]:
-    """Undo what a shell does to its background jobs, which ignore Ctrl-C."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("interruptible")
 
 
 def run(work: Callable[[int, Watch], dict[str, Any]], items: int = 20, jobs: int = 1) -> Batch:

@@ -280,6 +280,7 @@ def test_an_unwritable_place_is_refused_before_any_work(folder):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+@pytest.mark.usefixtures("interruptible")
 def test_interruption_keeps_what_is_done(folder):
     for number in range(300):  # more than can be done before the signal comes
         write_image(folder / "images" / f"n{number}.png", COLORS[TRUTH])
@@ -289,8 +290,6 @@ def test_interruption_keeps_what_is_done(folder):
         [*command, "--method", "mf"],
         stderr=subprocess.PIPE,
         text=True,
-        # Undo what a shell does to its background jobs, which ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     deadline = time.monotonic() + 600
     while (

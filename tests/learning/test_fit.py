@@ -152,6 +152,7 @@ def test_an_interrupt_keeps_the_model_so_far() -> None:
     assert model != START
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize(
     ("during", "learned"), [("search", []), ("costs", ["weights"]), ("fold 2 of 2, costs", ...)]
 )

@@ -206,7 +206,7 @@ def test_what_a_callback_raises_comes_through(crf):
 
 
 @pytest.fixture
-def interrupt():
+def interrupt(interruptible):
     """Press Ctrl-C from another thread, once the first iteration is done."""
     pressed = []
 
@@ -216,11 +216,9 @@ def interrupt():
             thread.start()
             pressed.append(thread)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield press
     for thread in pressed:
         thread.join()
-    signal.signal(signal.SIGINT, before)
 
 
 def test_ctrl_c_returns_the_best_so_far(crf, interrupt):
