@@ -104,7 +104,6 @@ def test_page_and_server_rasterise_alike(server, folder, page):
     tab.press("Control+Shift+z")
     tab.wait(strokes=3, saved="yes")
     document.strokes = document.strokes[:3]
-    document._raster = None
     np.testing.assert_array_equal(tab.raster(), document.raster().ravel())
 
 

@@ -1,11 +1,13 @@
 """Exports: of images, of reduced images, of volumes, and with a network's output."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
 import zipfile
 from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,6 +65,44 @@ def test_all_exports_agree_and_the_result_can_be_repeated(drawn, folder, tmp_pat
         repeated = read_labels(tmp_path / "first.repeated.png")
         np.testing.assert_array_equal(repeated, labels)
         (tmp_path / "first.repeated.png").unlink()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        '"""+str(open("RAN", "w"))+""".png',
+        "'; touch RAN; '.png",
+        "$(touch RAN)`touch RAN`.png",
+        "two\nopen('RAN', 'w')\n.png",
+        "two\r\u2028open('RAN', 'w').png",
+        "--out=RAN.png",
+        "{0} {image} %s.png",
+        os.fsdecode(b"caf\xe9.png"),
+    ],
+)
+def test_no_name_of_an_image_is_code_in_an_export(folder, tmp_path, name):
+    (folder / "first.png").rename(folder / name)
+    app = make_app(Store(folder), TOKEN, PORT)
+    with TestClient(app, base_url=ORIGIN) as client:
+        (listed,) = {each["name"] for each in client.get(own("images")).json()} - {"second.png"}
+        with connected(client) as socket:
+            tab = Tab(socket, listed)
+            tab.draw(*STROKES)
+            tab.until("saved")
+        answer = client.get(own("export/all"), params={"name": listed})
+        assert answer.status_code == 200, answer.text
+    with zipfile.ZipFile(BytesIO(answer.content)) as archive:
+        archive.extractall(tmp_path)
+    (tmp_path / name).write_bytes((folder / name).read_bytes())
+    stem = Path(listed).stem
+    (tmp_path / "densecrf").write_text(f'#!/bin/sh\nexec {sys.executable} -m densecrf "$@"\n')
+    (tmp_path / "densecrf").chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for run in ([sys.executable, f"./{stem}.reproduce.py"], ["sh", f"./{stem}.reproduce.sh"]):
+        subprocess.run(run, cwd=tmp_path, check=True, capture_output=True, env=path)
+        assert (tmp_path / f"{stem}.repeated.png").exists()
+        (tmp_path / f"{stem}.repeated.png").unlink()
+    assert not list(tmp_path.rglob("RAN*"))
 
 
 def repeated(folder, image):

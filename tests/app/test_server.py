@@ -1,9 +1,13 @@
 """The server: who may talk to it, what it answers, uploads, edits and answers."""
 
+import asyncio
 import json
+import os
 import socket
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +17,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from browser_tab import HOST, ORIGIN, PORT, STROKES, TOKEN, Tab, brush, connected, own
 from densecrf.app import server as module
+from densecrf.app import strokes
 from densecrf.app.run import check_host
 from densecrf.app.server import make_app
 from densecrf.app.store import STATE, Store
@@ -26,6 +31,47 @@ def test_nothing_is_answered_without_the_token(client, path):
     assert client.get(own(path)).status_code == 200
     for prefix in ("/", "/wrong/", f"/{TOKEN[:-1]}/", f"/{TOKEN}x/", "//"):
         assert client.get(prefix + path).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["*", "", "127.0.0.1:8650"])
+def test_a_request_without_a_path_is_refused(folder, path):
+    """As ``OPTIONS *`` and ``CONNECT`` are; clients of Python's do not send them."""
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [(b"host", HOST.encode())]
+    scope = {"type": "http", "method": "OPTIONS", "path": path, "headers": headers}
+    asyncio.run(make_app(Store(folder), TOKEN, PORT)(scope, receive, send))
+    assert sent[0]["status"] == 403
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have names in Unicode alone")
+def test_a_folder_whose_name_is_not_utf_8_is_served(folder):
+    other = os.fsdecode(os.fsencode(folder) + b"\xe9")
+    folder.rename(other)
+    with TestClient(make_app(Store(Path(other)), TOKEN, PORT), base_url=ORIGIN) as client:
+        assert client.get(own("config")).status_code == 200
+        assert client.get(own("image?name=first.png")).status_code == 200
+
+
+def test_a_long_stroke_does_not_hold_up_the_server(client, monkeypatch):
+    """Strokes are drawn by the solver's thread."""
+    threads = set()
+    draw = strokes.draw
+    monkeypatch.setattr(
+        strokes, "draw", lambda *args: threads.add(threading.current_thread().name) or draw(*args)
+    )
+    with connected(client) as socket:
+        tab = Tab(socket)
+        tab.draw(*STROKES)
+        tab.until("saved")
+        tab.until("answer", "certified")
+    assert threads == {"densecrf-live"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The folder: what is listed, read, kept and refused; no path leads out of it."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from PIL import Image
 from densecrf.app import pictures as module
 from densecrf.app.document import Document
 from densecrf.app.store import STATE, ChangedElsewhere, Store
-from densecrf.io import write_image
+from densecrf.io import Palette, write_image
 from scribbling import scene
 
 
@@ -131,3 +132,65 @@ def test_a_folder_that_cannot_be_written_says_so(folder):
     (folder / STATE).write_text("a file where the folder should be")
     with pytest.raises(OSError, match=STATE):
         Store(folder).save("first.png", Document("first.png", (96, 128)).to_json(), None)
+
+
+def test_nothing_is_written_behind_a_planted_link(folder, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    store = Store(folder)
+    data = (folder / "first.png").read_bytes()
+    state = Document("first.png", (96, 128)).to_json()
+    store.uploads.mkdir(parents=True)
+    (store.uploads / "photo.png").symlink_to(outside / "photo.png")
+    assert store.upload("photo.png", data) == "photo-2.png"
+    precious = outside / "precious"
+    precious.write_text("precious")
+    for planted in (".lock", "first.png.json"):
+        link = store.state / planted
+        link.unlink(missing_ok=True)
+        link.symlink_to(precious)
+        with pytest.raises(OSError, match="remove the link"):
+            store.save("first.png", state, store.stamp("first.png"))
+        link.unlink()
+    (store.state / "first.png.labels.png").symlink_to(outside / "labels.png")
+    with pytest.raises(OSError, match="remove the link"):
+        store.save_labels("first.png", np.zeros((2, 2), np.uint8), Palette.generic(2))
+    assert (precious.read_text(), list(outside.iterdir())) == ("precious", [precious])
+
+
+@pytest.mark.parametrize("planted", [STATE, f"{STATE}/uploads", f"{STATE}/deep"])
+def test_a_planted_link_to_a_folder_is_not_followed(folder, tmp_path, planted):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "image.png.json").write_text("not strokes")
+    write_image(folder / "deep" / "image.png", scene())
+    (folder / planted).parent.mkdir(exist_ok=True)
+    (folder / planted).symlink_to(outside, target_is_directory=True)
+    store = Store(folder)
+    name = "deep/image.png" if planted.endswith("deep") else "image.png"
+    if planted.endswith("uploads"):
+        with pytest.raises(OSError, match="remove the link"):
+            store.upload("x.png", (folder / "first.png").read_bytes())
+    else:
+        document, notice = store.load(name, (96, 128))
+        assert "remove the link" in notice
+        with pytest.raises(OSError, match="remove the link"):
+            store.save(name, document.to_json(), store.stamp(name))
+    assert [path.name for path in outside.iterdir()] == ["image.png.json"]
+
+
+def test_a_loop_of_links_is_no_image(folder):
+    (folder / "loop.png").symlink_to("loop.png")
+    (folder / "one").symlink_to("two")
+    (folder / "two").symlink_to("one")
+    assert list(Store(folder).listing()) == ["first.png", "second.png"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have names in Unicode alone")
+def test_a_name_that_is_not_utf_8_is_listed_and_kept(folder):
+    (folder / "first.png").rename(folder / os.fsdecode(b"caf\xe9.png"))
+    store = Store(folder)
+    assert list(store.listing()) == ["caf\\xe9.png", "second.png"]
+    assert store.read("caf\\xe9.png").shape == (96, 128)
+    store.save("caf\\xe9.png", Document("x", (96, 128)).to_json(), None)
+    assert store.stamp("caf\\xe9.png") is not None

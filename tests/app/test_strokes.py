@@ -1,13 +1,15 @@
 """Strokes: what is refused, and which pixels each tool sets."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densecrf.app.strokes import VOID, Stroke, draw, rasterise
+from densecrf.app import strokes as module
+from densecrf.app.strokes import VOID, Canvas, Stroke, draw, rasterise
 
 SHAPE = (20, 30)
 
@@ -23,6 +25,41 @@ def test_brush_sets_the_pixels_within_half_its_width():
     inside = (x - t) ** 2 + (y - 10) ** 2 <= 9
     np.testing.assert_array_equal(raster == 1, inside)
     assert set(np.unique(raster)) == {1, VOID}
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_polyline_sets_the_pixels_near_any_of_its_segments(seed):
+    """By the formula of ``static/strokes.js``, pixels on the border included."""
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(-10, 40, (rng.integers(1, 6), 2))
+    if seed % 2:
+        points = np.rint(points * 2) / 2  # level, upright and repeated segments, and ties
+    size = float(rng.choice([1, 3, 4, 10, rng.uniform(0.1, 40)]))
+    y, x = np.mgrid[:20, :30] + 0.5
+    radius = max(size / 2, math.sqrt(0.5))
+    inside = np.zeros(SHAPE, bool)
+    for (x0, y0), (x1, y1) in itertools.pairwise([*points, points[-1]]):
+        px, py, dx, dy = x - x0, y - y0, x1 - x0, y1 - y0
+        length = dx * dx + dy * dy
+        t = np.clip((px * dx + py * dy) / length, 0, 1) if length else 0
+        inside |= (px - t * dx) ** 2 + (py - t * dy) ** 2 <= radius * radius
+    drawn = rasterise([stroke("brush", *points, size=size)], SHAPE)
+    np.testing.assert_array_equal(drawn == 1, inside)
+    upright = rasterise([stroke("brush", *points[:, ::-1], size=size)], SHAPE[::-1])
+    np.testing.assert_array_equal(upright == 1, inside.T)
+
+
+def test_a_canvas_draws_each_stroke_once(monkeypatch):
+    strokes = [stroke("brush", (x, 5)) for x in range(4)]
+    canvas = Canvas(SHAPE)
+    for known in (strokes[:2], strokes, strokes[:3], [*strokes[:2], strokes[3]]):
+        np.testing.assert_array_equal(canvas.raster(known), rasterise(known, SHAPE))
+    drawn = []
+    monkeypatch.setattr(
+        module, "draw", lambda raster, each: drawn.append(each) or draw(raster, each)
+    )
+    canvas.raster([*strokes[:2], strokes[3], strokes[2]])
+    assert drawn == [strokes[2]]
 
 
 def test_a_thin_line_is_connected():

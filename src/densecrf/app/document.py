@@ -5,9 +5,7 @@ from collections import deque
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
-from densecrf.app.strokes import MAX_LABELS, VOID, Raster, Stroke, draw, rasterise
+from densecrf.app.strokes import MAX_LABELS, VOID, Canvas, Raster, Stroke
 from densecrf.io import Palette
 from densecrf.plotting import label_colors
 from densecrf.presets import PRESETS
@@ -106,7 +104,9 @@ class Document:
     undone: list[Stroke] = field(default_factory=list)
     applied: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_IDS))
     revision: int = 0
-    _raster: Raster | None = None
+
+    def __post_init__(self) -> None:
+        self.canvas = Canvas(self.shape)
 
     def apply(self, edit: Any) -> bool:
         """Make an edit that came as JSON; False when it changes nothing or was made before.
@@ -145,15 +145,12 @@ class Document:
             raise ValueError(f"label {stroke.label} of {len(self.labels)}")
         self.strokes.append(stroke)
         self.undone.clear()
-        if self._raster is not None:
-            draw(self._raster, stroke)
         return True
 
     def _move(self, source: list[Stroke], target: list[Stroke]) -> bool:
         if not source:
             return False
         target.append(source.pop())
-        self._raster = None
         return True
 
     def _relabel(self, value: Any) -> bool:
@@ -168,14 +165,12 @@ class Document:
 
     def replace_strokes(self, strokes: list[Stroke]) -> None:
         """Take other strokes for those that there are, without a history."""
-        self.strokes, self.undone, self._raster = list(strokes), [], None
+        self.strokes, self.undone = list(strokes), []
         self.revision += 1
 
     def raster(self) -> Raster:
         """Return a copy of the label raster of all strokes."""
-        if self._raster is None:
-            self._raster = rasterise(self.strokes, self.shape)
-        return np.array(self._raster)
+        return self.canvas.raster(self.strokes)
 
     @property
     def palette(self) -> Palette:

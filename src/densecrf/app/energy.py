@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from densecrf.app.document import Document, Settings
 from densecrf.app.pictures import Picture
-from densecrf.app.strokes import VOID, Raster, rasterise
+from densecrf.app.strokes import VOID, Canvas, Raster, Stroke
+from densecrf.cached import cached_property
 from densecrf.compatibility import with_label_costs
 from densecrf.hard_labels import plant
 from densecrf.model import DenseCRF
@@ -42,21 +43,29 @@ class Question:
     """What is to be solved: a document at one moment."""
 
     revision: int
-    raster: Raster
+    strokes: tuple[Stroke, ...]
+    canvas: Canvas
     n_labels: int
     settings: Settings
     factor: int = 1  # by which it is larger than what is drawn on
 
+    @cached_property
+    def raster(self) -> Raster:
+        """The label raster of the strokes, drawn by the thread that first asks."""
+        return self.canvas.raster(self.strokes)
+
     @classmethod
     def of(cls, document: Document) -> "Question":
         """Return a document as it is now."""
-        return cls(document.revision, document.raster(), len(document.labels), document.settings)
+        strokes, count = tuple(document.strokes), len(document.labels)
+        return cls(document.revision, strokes, document.canvas, count, document.settings)
 
     @classmethod
     def enlarged(cls, document: Document, factor: int, shape: tuple[int, int]) -> "Question":
         """Return a document as it is now, its strokes drawn on an image that is larger."""
-        raster = rasterise((stroke.enlarged(factor) for stroke in document.strokes), shape)
-        return cls(document.revision, raster, len(document.labels), document.settings, factor)
+        question = cls.of(document)
+        strokes = tuple(stroke.enlarged(factor) for stroke in question.strokes)
+        return replace(question, strokes=strokes, canvas=Canvas(shape), factor=factor)
 
 
 class Energies:

@@ -111,7 +111,8 @@ class Export:
             "command": lambda: f"#!/bin/sh\n{self.command()}\n",
         }
         if kind in texts:
-            path.write_text(texts[kind](), "utf-8")
+            # A file's name may hold bytes that are no UTF-8; a shell gets them as they are.
+            path.write_bytes(texts[kind]().encode("utf-8", "surrogateescape"))
         elif kind == "labels":
             self._write_labels(path, self._labels())
         elif kind == "overlay":
@@ -154,11 +155,12 @@ class Export:
 
     def command(self) -> str:
         """Return the command that repeats the result, in the folder of the exported files."""
-        parts = ["densecrf", "segment", self._image()]
+        parts = ["densecrf", "segment", _argument(self._image())]
         if self.probs is not None:
-            parts += ["--probs", str(self.probs)]
-        parts += ["--scribbles", self.name("raster"), "--model", self.name("model")]
-        parts += ["--gap", repr(GAP), "--out", f"{self.stem}.repeated.png"]
+            parts += ["--probs", _argument(str(self.probs))]
+        parts += ["--scribbles", _argument(self.name("raster"))]
+        parts += ["--model", _argument(self.name("model"))]
+        parts += ["--gap", repr(GAP), "--out", _argument(f"{self.stem}.repeated.png")]
         return " ".join(map(shlex.quote, parts))
 
     def python(self) -> str:
@@ -185,10 +187,10 @@ class Export:
             )
             writing = f"np.save({self.stem + '.repeated.npy'!r}, result.labels)"
         settings = json.dumps(asdict(replace(self.document.settings, compare=False)))
-        return (
-            f'"""Repeats {self.document.name}, labelled with densecrf {__version__}.\n\n'
-            f"Run it beside {self._image()} and the exported files. Settings: {settings}\n"
-            '"""\n\n'
+        return (  # repr() writes a name in one line and without a quote that ends it
+            f"# Repeats {self.document.name!r}, labelled with densecrf {__version__}.\n"
+            f"# Run it beside {image} and the exported files.\n"
+            f"# Settings: {settings}\n\n"
             f"{imports}"
             "import densecrf.app.pictures\n"
             "import densecrf.io\n"
@@ -203,6 +205,11 @@ class Export:
             "print(result)\n"
             f"{writing}\n"
         )
+
+
+def _argument(path: str) -> str:
+    """Return a path that no command takes for an option."""
+    return f"./{path}" if path.startswith("-") else path
 
 
 def coco(labels: npt.NDArray[Any], names: list[str], image: str) -> dict[str, Any]:

@@ -228,11 +228,13 @@ class Room:
         state = answer[0], list(self.document.labels)
         if state == self._kept:
             return
-        labels = self.picture.enlarged(answer[1])
+        palette = self.document.palette
+
+        def save() -> None:
+            self.store.save_labels(self.name, self.picture.enlarged(answer[1]), palette)
+
         with suppress(OSError, ValueError):  # as for the strokes
-            await asyncio.to_thread(
-                self.store.save_labels, self.name, labels, self.document.palette
-            )
+            await asyncio.to_thread(save)
             self._kept = state
             self._broadcast({"type": "labelled", "revision": state[0]})
 

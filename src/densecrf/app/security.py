@@ -65,7 +65,8 @@ class Guard:
     def _refusal(self, scope: Scope, headers: dict[str, str], host: str) -> str | None:
         if host not in self.hosts:
             return "This address is not served here."
-        begin = scope["path"].split("/")[1]
+        _, _, rest = scope["path"].partition("/")  # "*", for one, has no slash
+        begin = rest.partition("/")[0]
         if not secrets.compare_digest(begin.encode(), self.token.encode()):
             return "Open the address that densecrf printed: it carries the key of this run."
         changing = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS

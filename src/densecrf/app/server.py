@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -69,8 +70,15 @@ def make_app(store: Store, token: str, port: int, file: Model | None = None) -> 
     return Guard(app, token, port)
 
 
+class _Ascii(JSONResponse):
+    """JSON in ASCII alone: paths and messages may hold what UTF-8 cannot encode."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content).encode()
+
+
 async def _answer_error(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"error": str(error)}, status_code=422)
+    return _Ascii({"error": str(error)}, status_code=422)
 
 
 async def _config(request: Request) -> JSONResponse:
@@ -78,7 +86,7 @@ async def _config(request: Request) -> JSONResponse:
     if request.app.state.file is not None:
         presets["file"] = "the model given at the start"
     store: Store = request.app.state.store
-    return JSONResponse(
+    return _Ascii(
         {
             "version": __version__,
             "presets": presets,
@@ -93,9 +101,7 @@ async def _config(request: Request) -> JSONResponse:
 async def _images(request: Request) -> JSONResponse:
     store: Store = request.app.state.store
     listing = await asyncio.to_thread(store.listing)
-    return JSONResponse(
-        [{"name": name, "drawn": store.state_path(name).exists()} for name in listing]
-    )
+    return _Ascii([{"name": name, "drawn": store.state_path(name).exists()} for name in listing])
 
 
 def _named(request: Request, parameter: str) -> str:
@@ -132,9 +138,9 @@ async def _upload(request: Request) -> JSONResponse:
         data += chunk
         if len(data) > MAX_UPLOAD:
             text = f"{name}: more than {MAX_UPLOAD >> 20} MiB; shrink it first"
-            return JSONResponse({"error": text}, status_code=413)
+            return _Ascii({"error": text}, status_code=413)
     store: Store = request.app.state.store
-    return JSONResponse({"name": await asyncio.to_thread(store.upload, name, bytes(data))})
+    return _Ascii({"name": await asyncio.to_thread(store.upload, name, bytes(data))})
 
 
 async def _export(request: Request) -> Response:

@@ -4,7 +4,9 @@ The page names an image by its place in the listing; a name that is not in the l
 so that no path of the page's is ever opened.
 """
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -56,8 +58,8 @@ class Store:
 
     def __init__(self, target: Path | None, scores: Path | None = None) -> None:
         folder = Path.cwd() if target is None else target
-        self.root = (folder.parent if folder.is_file() else folder).resolve()
-        self.only = None if target is None or not target.is_file() else target.resolve()
+        self.root = _real(folder.parent if folder.is_file() else folder)
+        self.only = None if target is None or not target.is_file() else _real(target)
         self.listed, self.scores = target is not None, scores
         self.state = self.root / STATE
         self.uploads = self.state / "uploads"
@@ -66,21 +68,30 @@ class Store:
         """Return the images by name, those of the folder before uploads."""
         found: dict[str, Path] = {}
         if self.only is not None:
-            found[self.only.name] = self.only
+            found[_name(self.only.name)] = self.only
         elif self.listed:
             for path in sorted(self.root.rglob("*"), key=by_numbers):
                 if len(found) >= MAX_LISTED:
                     break
                 if self._is_image(path) and self.state not in path.parents:
-                    found[path.relative_to(self.root).as_posix()] = path
+                    found.setdefault(_name(path.relative_to(self.root).as_posix()), path)
         for path in sorted(self.uploads.glob("*"), key=by_numbers):
             if self._is_image(path):
-                found.setdefault(path.name, path)
+                found.setdefault(_name(path.name), path)
         return found
 
     def _is_image(self, path: Path) -> bool:
-        inside = path.resolve().is_relative_to(self.root)  # links may lead elsewhere
+        inside = _real(path).is_relative_to(self.root)  # links may lead elsewhere
         return path.suffix.lower() in PICTURE_SUFFIXES and inside and path.is_file()
+
+    def _own(self, path: Path) -> Path:
+        """Return a path of the state; OSError where a link takes the place of it or leads out."""
+        place = _real(path.parent)
+        if path.is_symlink() or not place.is_relative_to(self.root):
+            where = path if path.is_symlink() else path.parent
+            reason = f"is, or lies behind, a link to {_real(where)}; remove the link"
+            raise OSError(errno.ELOOP, reason, str(where))
+        return path
 
     def path(self, name: str) -> Path:
         """Return the file of a listed image."""
@@ -126,16 +137,16 @@ class Store:
         A file that cannot be read is put aside, not overwritten.
         """
         path = self.state_path(name)
-        if not path.exists():
+        if not os.path.lexists(path):
             return Document(name, shape), None
         try:
-            with open_regular(path) as file:
+            with open_regular(self._own(path)) as file:
                 return Document.from_json(json.load(file), name, shape), None
         except (OSError, ValueError, RecursionError) as error:
             aside = path.with_name(f"{path.name}.unreadable")
             reason = f"The strokes in {path.name} could not be read: {error}."
             try:
-                path.replace(aside)
+                self._own(path).replace(aside)
             except OSError:
                 return Document(name, shape), reason
             return Document(name, shape), f"{reason} They are kept as {aside.name}."
@@ -156,19 +167,19 @@ class Store:
         ChangedElsewhere
             Where the file is not the one of the stamp `known`: another server has written it.
         """
-        with FileLock(self.state / ".lock", timeout=LONGEST_LOCK):
+        with FileLock(self._own(self.state / ".lock"), timeout=LONGEST_LOCK):
             now = self.stamp(name)
             if now is not None and now != known:
                 raise ChangedElsewhere(name)
-            write_json(self.state_path(name), state, indent=None)
+            write_json(self._own(self.state_path(name)), state, indent=None)
             return self.stamp(name)
 
     def save_labels(self, name: str, labels: npt.NDArray[Any], palette: Palette) -> None:
         """Write an image's labels beside its strokes: a PNG, or a volume's ``.npy``."""
         if labels.ndim == 2:
-            write_labels(self.state / f"{name}.labels.png", labels, palette)
+            write_labels(self._own(self.state / f"{name}.labels.png"), labels, palette)
         else:
-            with atomic_writer(self.state / f"{name}.labels.npy") as file:
+            with atomic_writer(self._own(self.state / f"{name}.labels.npy")) as file:
                 np.save(file, labels)
 
     def upload(self, name: str, data: bytes) -> str:
@@ -176,19 +187,36 @@ class Store:
         stem, suffix = Path(_safe(name)).stem, Path(_safe(name)).suffix.lower()
         if suffix not in PICTURE_SUFFIXES:
             raise ValueError(f"{name}: not one of {', '.join(PICTURE_SUFFIXES)}")
-        self.uploads.mkdir(parents=True, exist_ok=True)
-        taken = set(self.listing())
+        self._own(self.uploads / stem).parent.mkdir(parents=True, exist_ok=True)
+        taken = {*self.listing(), *(path.name for path in self.uploads.iterdir())}
         number = 1
         while (chosen := f"{stem}{'' if number == 1 else f'-{number}'}{suffix}") in taken:
             number += 1
         path = self.uploads / chosen
-        path.write_bytes(data)
+        with path.open("xb") as file:  # never behind a link, nor onto a file
+            file.write(data)
         try:
             read_picture(path, name)
         except ValueError:
             path.unlink()
             raise
         return chosen
+
+
+def _real(path: Path) -> Path:
+    """Return the path behind all links; unlike `Path.resolve`, a loop of links is no error."""
+    return Path(os.path.realpath(path))
+
+
+def _name(path: str) -> str:
+    r"""Return a path as the page can name it: bytes that are no UTF-8 as their numbers.
+
+    Examples
+    --------
+    >>> _name("caf\udce9.png")
+    'caf\\xe9.png'
+    """
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _safe(name: str) -> str:

@@ -4,16 +4,17 @@ The page rasterises by the same rules (``static/strokes.js``), so that what is s
 solved.
 """
 
-import itertools
 import math
-from collections.abc import Iterable
+import operator
+import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_LABELS", "TOOLS", "VOID", "Stroke", "draw", "rasterise"]
+__all__ = ["MAX_LABELS", "TOOLS", "VOID", "Canvas", "Stroke", "draw", "rasterise"]
 
 VOID = 255  # no stroke
 MAX_LABELS = 64
@@ -23,7 +24,11 @@ MAX_SIZE = 500.0
 MAX_COORDINATE = 100_000.0
 MAX_SLICES = 100_000
 
+RUNS_AT_A_TIME = 1 << 18
+
 Raster = npt.NDArray[np.uint8]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,36 @@ def rasterise(strokes: Iterable[Stroke], shape: tuple[int, ...]) -> Raster:
     return raster
 
 
+class Canvas:
+    """The raster of a list of strokes that mostly grows: what is drawn stays; any thread may ask.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (H, W), or (depth, H, W).
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._drawn: list[Stroke] = []
+        self._raster: Raster = np.full(self.shape, VOID, np.uint8)
+
+    def raster(self, strokes: Sequence[Stroke]) -> Raster:
+        """Return a raster of its own for the strokes."""
+        with self._lock:
+            begin = strokes[: len(self._drawn)]
+            if len(begin) < len(self._drawn) or any(map(operator.is_not, begin, self._drawn)):
+                self._forget()
+            for stroke in strokes[len(self._drawn) :]:
+                draw(self._raster, stroke)
+                self._drawn.append(stroke)
+            return np.array(self._raster)
+
+
 def draw(raster: Raster, stroke: Stroke) -> None:
     """Draw a stroke into a raster (H, W) or its slice of (depth, H, W), over what is there."""
     if raster.ndim == 3 and stroke.tool != "clear":
@@ -127,9 +162,11 @@ def _draw(raster: Raster, stroke: Stroke) -> None:
         columns = _span(min(x0, x1), max(x0, x1), raster.shape[1])
         raster[rows, columns] = value
     else:
-        points = stroke.points if len(stroke.points) > 1 else stroke.points * 2
-        for start, end in itertools.pairwise(points):
-            _capsule(raster, start, end, stroke.size / 2, value)
+        points = np.array(stroke.points if len(stroke.points) > 1 else stroke.points * 2)
+        if raster.shape[0] > raster.shape[1]:  # the work is by rows
+            raster, points = raster.T, points[:, ::-1]
+        radius = max(stroke.size / 2, math.sqrt(0.5))  # a line is connected, however thin
+        raster[_covered(raster.shape, points, radius)] = value
 
 
 def _span(low: float, high: float, length: int) -> slice:
@@ -137,27 +174,66 @@ def _span(low: float, high: float, length: int) -> slice:
     return slice(max(0, math.ceil(low - 0.5)), min(length, math.floor(high - 0.5) + 1))
 
 
-def _capsule(
-    raster: Raster,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    radius: float,
-    value: int,
-) -> None:
-    """Set the pixels whose centres are within a radius of a segment, or that hold its start."""
-    radius = max(radius, math.sqrt(0.5))  # a line is connected, however thin
-    (x0, y0), (x1, y1) = start, end
-    rows = _span(min(y0, y1) - radius, max(y0, y1) + radius, raster.shape[0])
-    columns = _span(min(x0, x1) - radius, max(x0, x1) + radius, raster.shape[1])
-    if rows.start >= rows.stop or columns.start >= columns.stop:
-        return
-    px = np.arange(columns.start, columns.stop) + 0.5 - x0
-    py = (np.arange(rows.start, rows.stop) + 0.5 - y0)[:, None]
-    dx, dy = x1 - x0, y1 - y0
+def _covered(shape: tuple[int, ...], points: Floats, radius: float) -> npt.NDArray[np.bool_]:
+    """Return the pixels whose centres are within a radius of a polyline.
+
+    The pixels of one row that are near one segment are a run, as the set is convex. Each run is
+    counted where it begins and where it ends; a pixel is covered where some are open.
+    """
+    height, width = shape
+    steps = np.zeros(height * (width + 1), np.int32)
+    start, end = points[:-1], points[1:]
+    low, high = np.minimum(start, end)[:, 1] - radius, np.maximum(start, end)[:, 1] + radius
+    first = np.clip(np.ceil(low - 0.5), 0, height).astype(np.int64)
+    rows = np.clip(np.floor(high - 0.5) + 1 - first, 0, height - first).astype(np.int64)
+    chunk = np.cumsum(rows) // RUNS_AT_A_TIME
+    for these in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(chunk)) + 1):
+        number = rows[these]
+        segment = np.repeat(these, number)
+        row = np.arange(len(segment)) + np.repeat(first[these] + number - np.cumsum(number), number)
+        begin, behind = _runs(start[segment].T, (end - start)[segment].T, row, radius)
+        begin, behind = np.clip(begin, 0, width), np.clip(behind, 0, width)
+        for at, step in ((begin, 1), (np.maximum(begin, behind), -1)):
+            np.add.at(steps, row * (width + 1) + at, step)
+    return steps.reshape(height, width + 1).cumsum(1)[:, :-1] > 0
+
+
+def _runs(start: Floats, side: Floats, row: Integers, radius: float) -> tuple[Integers, Integers]:
+    """Return the first pixel of each row that is near its segment, and the one behind the last."""
+    (x0, y0), (dx, dy) = start, side
+    y = row + 0.5 - y0
+    left = x0 - 0.5 + _leftmost(dx, dy, y, radius)
+    right = x0 - 0.5 - _leftmost(-dx, dy, y, radius)
+    begin, behind = np.ceil(left).astype(np.int64), np.floor(right).astype(np.int64) + 1
+    for border, place, is_end in ((left, begin, False), (right, behind, True)):
+        at = np.rint(border).astype(np.int64)
+        doubtful = np.abs(border - at) < 1e-6  # rounding may have moved it to the wrong side
+        x = (at + 0.5 - x0)[doubtful]
+        inside = _is_near(x, y[doubtful], dx[doubtful], dy[doubtful], radius)
+        place[doubtful] = at[doubtful] + (inside == is_end)
+    return begin, behind
+
+
+def _leftmost(dx: Floats, dy: Floats, y: Floats, radius: float) -> Floats:
+    """Return the least x at a height y that is within a radius of the segment from 0 to (dx, dy).
+
+    That is the minimum over t in [0, 1] of the convex function t dx - sqrt(r^2 - (y - t dy)^2),
+    whose derivative is zero where y - t dy = r dx / sqrt(dx^2 + dy^2), with the sign of dy.
+    """
+    level = dy == 0
+    slope = np.where(level, 1.0, dy)
+    up = np.copysign(radius, slope)
+    least, most = np.maximum(0, (y - up) / slope), np.minimum(1, (y + up) / slope)
+    t = np.clip((y - up * dx / np.hypot(dx, slope)) / slope, least, np.maximum(least, most))
+    t = np.where(level, dx < 0, t)
+    return np.asarray(t * dx - np.sqrt(np.maximum(0, radius**2 - (y - t * dy) ** 2)))
+
+
+def _is_near(x: Floats, y: Floats, dx: Floats, dy: Floats, radius: float) -> npt.NDArray[np.bool_]:
+    """Return whether points are within a radius of the segment from 0 to (dx, dy)."""
     length = dx * dx + dy * dy
-    t = np.clip((px * dx + py * dy) / length, 0, 1) if length else np.zeros((1, 1))
-    inside = (px - t * dx) ** 2 + (py - t * dy) ** 2 <= radius * radius
-    raster[rows, columns][inside] = value
+    t = np.clip(np.divide(x * dx + y * dy, length, where=length > 0, out=np.zeros_like(x)), 0, 1)
+    return np.asarray((x - t * dx) ** 2 + (y - t * dy) ** 2 <= radius * radius)
 
 
 def _fill(raster: Raster, point: tuple[float, float], value: int) -> None:
