@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.datasets import Data, open_dataset, reporting_errors
+from densecrf.cli.datasets import Data, open_dataset
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import progress_bar
-from densecrf.cli.reports import console, output, print_json
+from densecrf.cli.reports import console, output, print_json, reporting_errors, require
 from densecrf.io import write_json, write_text
 from densecrf.presets import read_model
 from densecrf.records import RecordStore
@@ -54,6 +54,9 @@ def alternatives(
 
     python -m experiments alternatives --data camvid --fitted camvid.json --out reproduction
     """
+    require("the table", "tabulate")
+    if learn and fitted is None:
+        require("--learn", "clarabel", "scipy")
     from tabulate import tabulate
 
     from experiments.alternatives import ALTERNATIVES, Judge, as_fitted

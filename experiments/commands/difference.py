@@ -7,9 +7,15 @@ from typing import Annotated
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.datasets import reporting_errors
 from densecrf.cli.progress import progress_bar
-from densecrf.cli.reports import console, output, percents, print_failures, print_json
+from densecrf.cli.reports import (
+    console,
+    output,
+    percents,
+    print_failures,
+    print_json,
+    reporting_errors,
+)
 from densecrf.records import RecordStore
 from experiments.commands import options as e
 from experiments.commands.options import PlanOptions, with_plan

@@ -7,11 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.datasets import reporting_errors
 from densecrf.cli.large import Scheduler, connected
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import progress_bar
-from densecrf.cli.reports import console, describe, fail, output, print_failures, print_json
+from densecrf.cli.reports import (
+    console,
+    describe,
+    fail,
+    output,
+    print_failures,
+    print_json,
+    reporting_errors,
+    require,
+)
 from densecrf.io import write_json
 from densecrf.records import RecordStore
 from experiments.commands import options as e
@@ -45,6 +53,7 @@ def table(
 
     python -m experiments table --data msrc --protocol paper --params msrc-dc --jobs 4
     """
+    require("the table", "tabulate")
     if style not in FORMATS:
         raise typer.BadParameter(f"{style!r} is not one of {', '.join(FORMATS)}")
     plan = chosen.plan()
@@ -121,6 +130,7 @@ def curves(
 
     python -m experiments curves --data msrc --images 2_14_s --study lambda
     """
+    require("the picture", "matplotlib")
     from experiments.curves import STUDIES, draw_curves, measure_curves, methods_study
 
     if study not in ("methods", *STUDIES):
@@ -150,6 +160,7 @@ def speedup(
 
     python -m experiments speedup --image photo.png
     """
+    require("the picture", "matplotlib")
     from densecrf.io import read_image
     from experiments.speedup import draw_speedup, measure_speedup
 
@@ -184,6 +195,7 @@ def panel(
 
     python -m experiments panel --data msrc --images 2_14_s,4_11_s
     """
+    require("the picture", "matplotlib")
     from experiments.panel import draw_panel
 
     plan = replace(chosen, images=images).plan()

@@ -20,6 +20,7 @@ from densecrf.cli.reports import (
     percents,
     print_failures,
     print_json,
+    require,
 )
 from densecrf.io import Dataset
 from densecrf.metrics import METRICS, bootstrap
@@ -119,6 +120,7 @@ def tune(
 
     python -m experiments tune --data msrc --split val --validation test --method lp --out lp.json
     """
+    require("tuning", "optuna", "matplotlib")
     target = sought.target()
     dataset = target.plan.dataset
     others = [] if validation is None or validation in dataset.splits else [Path(validation)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.extras import check_installed
 from densecrf.kernels import Bilateral
 from densecrf.result import Result, Trace, share_proven
 from densecrf.validation import ArgumentError, as_real_array, check_finite
@@ -73,12 +74,8 @@ def plot_labels(result: Result, ax: "Axes", image: Any = None) -> "Axes":
 
 def _figure(**options: Any) -> "Figure":
     """Return a figure that notebooks show by itself, with no back end chosen, and show once."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            "plotting needs matplotlib: pip install 'densecrf[plot]'", name=error.name
-        ) from error
+    check_installed("plotting", "matplotlib")
+    from matplotlib.figure import Figure
 
     class ShownFigure(Figure):
         def _repr_png_(self) -> bytes:

@@ -200,3 +200,30 @@ def test_a_missing_extra_is_named(monkeypatch, capsys):
         cli.main()
     assert stopped.value.code == 2
     assert 'pip install "densecrf[cli]"' in capsys.readouterr().err
+
+
+PRESSED = """
+import signal, sys
+class Press:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Press())
+sys.argv = ["densecrf", *{command!r}]
+from densecrf.cli import main
+main()
+"""
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [("typer", ["info"]), ("densecrf.cli.segment", ["info"]), ("torch", ["info"])],
+)
+def test_ctrl_c_during_an_import_is_one_line(module, command):
+    """While the command line is imported, and later, by a command."""
+    code = PRESSED.format(module=module, command=command)
+    run = [sys.executable, "-c", code]
+    ended = subprocess.run(run, capture_output=True, text=True, timeout=600, check=False)
+    assert ended.returncode == 130
+    assert ended.stderr == "Interrupted.\n"

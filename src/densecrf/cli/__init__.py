@@ -7,7 +7,15 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line, or print what is missing."""
+    """Run the command line, or print what is missing; Ctrl-C ends it with 130, imports included."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+def _run() -> None:
     try:
         from densecrf.cli.app import app
     except ImportError as error:

@@ -1,8 +1,9 @@
 """The application: one command a module, listed here."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from densecrf import __version__
 from densecrf.cli import (
@@ -15,7 +16,7 @@ from densecrf.cli import (
     info,
     segment,
 )
-from densecrf.cli.reports import fail
+from densecrf.cli.reports import console, fail
 
 __all__ = ["EPILOG", "app"]
 
@@ -24,8 +25,21 @@ EPILOG = (
     "done); 2, the command was not understood; 130, interrupted (run it again to go on)."
 )
 
+
+class _Commands(TyperGroup):
+    """Commands that Ctrl-C ends with a line of their own, or with this one."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            console.print("Interrupted.")
+            raise typer.Exit(130) from None
+
+
 app = typer.Typer(
     name="densecrf",
+    cls=_Commands,
     help="Certified segmentation with fully connected CRFs.",
     epilog=EPILOG,
     no_args_is_help=True,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from densecrf.cli.reports import console, describe, fail
+from densecrf.cli.reports import console, describe, fail, require
 from densecrf.presets import read_model
 
 __all__ = ["open_app"]
@@ -44,6 +44,7 @@ def open_app(
 
     densecrf app photo.jpg
     """
+    require("densecrf app", "websockets")
     try:
         from densecrf.app.run import check_host, serve
         from densecrf.app.store import Store

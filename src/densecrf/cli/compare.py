@@ -20,6 +20,7 @@ from densecrf.cli.reports import (
     print_json,
     print_notes,
     print_table,
+    require,
     solved_columns,
 )
 from densecrf.result import Result, relative_gap
@@ -62,6 +63,7 @@ def compare(
         if out.suffix.lower() != ".png":
             raise typer.BadParameter(f"{out}: give a name that ends in .png", param_hint="--out")
         params = None if model.params is None else Path(model.params)
+        require("--out", "matplotlib")
         check_outputs([(out, image)], [*job.files, params], "choose another --out")
     results: list[Result] = []
     try:

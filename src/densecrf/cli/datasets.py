@@ -1,16 +1,14 @@
-"""Options of the commands that read a data set, and how their errors end them."""
+"""Options of the commands that read a data set."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from densecrf.cli.reports import describe, fail
+from densecrf.cli.reports import reporting_errors
 from densecrf.io import Dataset
 
-__all__ = ["Classes", "Data", "Kind", "Split", "open_dataset", "reporting_errors"]
+__all__ = ["Classes", "Data", "Kind", "Split", "open_dataset"]
 
 Data = Annotated[
     Path, typer.Option(help="Folder of images/, labels/ and logits/, probs/ or unaries/.")
@@ -29,12 +27,3 @@ def open_dataset(data: Path, kind: str | None, classes: str | None) -> Dataset:
     """Open a data set, or end the command with the reason."""
     with reporting_errors():
         return Dataset.open(data, kind=kind, classes=classes)  # type: ignore[arg-type]
-
-
-@contextmanager
-def reporting_errors() -> Iterator[None]:
-    """End the command with the reason, where there is one that its user can act on."""
-    try:
-        yield
-    except (OSError, ValueError, MemoryError, ImportError) as error:
-        raise fail(describe(error)) from error

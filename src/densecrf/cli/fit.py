@@ -10,11 +10,20 @@ import numpy as np
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset, reporting_errors
+from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset
 from densecrf.cli.large import Scheduler, connected
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import progress_bar
-from densecrf.cli.reports import console, fail, output, percent, print_failures, print_json
+from densecrf.cli.reports import (
+    console,
+    fail,
+    output,
+    percent,
+    print_failures,
+    print_json,
+    reporting_errors,
+    require,
+)
 from densecrf.io import Dataset, ItemError
 from densecrf.presets import PRESETS, Model, get_model, write_model
 
@@ -71,17 +80,20 @@ def fit(
 
     densecrf segment images/ --probs logits/ --model msrc.json
     """
+    require("densecrf fit", "clarabel", "scipy")
+    o.require_extras(chosen.device, chosen.scheduler)
     dataset = open_dataset(chosen.data, chosen.kind, chosen.classes)
     journal = out.with_suffix(".journal")
     made = [(path, chosen.data) for path in (out, journal)]
     check_outputs(made, dataset.files(), "choose another --out")
-    with reporting_errors():
+    with reporting_errors(), connected(chosen.scheduler) as client:
         names = dataset.names(chosen.split)
         examples, failures = _examples(dataset, names)
         if not examples:
             print_failures(failures, 0)
             raise fail(f"{chosen.data}: no image can be learned from")
-        model = _learn(chosen, examples, len(dataset.palette), journal, not (quiet or as_json))
+        progress = not (quiet or as_json)
+        model = _learn(chosen, examples, len(dataset.palette), journal, client, progress)
         write_model(out, model)
     provenance = dict(model.provenance)
     if as_json:
@@ -108,12 +120,13 @@ def _learn(
     examples: "Sequence[Example]",
     labels: int,
     journal: Path,
+    client: Any,
     progress: bool,
 ) -> Model:
     from densecrf.learning.fit import fit_examples
     from densecrf.learning.journal import Journal
 
-    with connected(chosen.scheduler) as client, progress_bar("passes", progress) as advance:
+    with progress_bar("passes", progress) as advance:
 
         def report(stage: str, passes: int, objective: float, bound: float) -> None:
             if stage.endswith("search"):

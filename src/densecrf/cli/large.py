@@ -17,7 +17,7 @@ from densecrf.cli.options import (
 )
 from densecrf.cli.outputs import check_outputs, done_before, run_settings
 from densecrf.cli.progress import progress_bar
-from densecrf.cli.reports import console, percent, print_json, print_table, solved_columns
+from densecrf.cli.reports import console, percent, print_json, print_table, require, solved_columns
 from densecrf.io import write_json
 from densecrf.io.errors import TooManyPixelsError
 from densecrf.large.outputs import SUFFIXES
@@ -117,6 +117,8 @@ def segment_large(
     record_path = labels.with_name(labels.name + ".json")
     inputs = [Path(image), Path(known)]
     check_outputs([(path, Path(image)) for path in (labels, record_path)], inputs, "choose another")
+    if labels.suffix.lower() != ".npy":
+        require(str(labels), "zarr" if labels.suffix.lower() == ".zarr" else "rasterio")
     # Files by size and time, as they are large.
     stamps = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in inputs}
     settings = run_settings(model, solver, inputs=stamps, tile=tile)

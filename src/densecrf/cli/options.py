@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from densecrf.cli.reports import describe
+from densecrf.cli.reports import describe, require
 from densecrf.io import PALETTES
 from densecrf.io.opening import open_regular
 from densecrf.presets import NUMBERS, PRESETS, Model, get_model, read_model
@@ -18,7 +18,14 @@ from densecrf.solvers.registry import LP_GAP
 from densecrf.unaries import KINDS
 from densecrf.validation import check_choice
 
-__all__ = ["ModelOptions", "SolveOptions", "check_gap", "with_model", "with_options"]
+__all__ = [
+    "ModelOptions",
+    "SolveOptions",
+    "check_gap",
+    "require_extras",
+    "with_model",
+    "with_options",
+]
 
 #: `typer.Option` in one of the panels of the help.
 input_option, model_option, solver_option, output_option = (
@@ -193,6 +200,14 @@ Jobs = Annotated[int, output_option("--jobs", "-j", help="Images at a time.", mi
 Force = Annotated[bool, output_option("--force", help="Do again what is done already.")]
 Json = Annotated[bool, output_option("--json", help="Print JSON on standard output.")]
 Quiet = Annotated[bool, output_option("--quiet", "-q", help="No progress.")]
+
+
+def require_extras(device: str | None, scheduler: str | None) -> None:
+    """End the command before it works, where a library of these options is missing."""
+    if device is not None:
+        require("--device", "torch")
+    if scheduler is not None:
+        require("--scheduler", "distributed")
 
 
 def _parse_axis(axis: str | None) -> int | None:

@@ -39,10 +39,8 @@ def write_panel(
     image_title : str
         Title of the image.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'densecrf[plot]'") from error
+    from matplotlib.figure import Figure
+
     pictures = [(image_title, image)]
     pictures += [(title, overlay(image, labels, palette)) for title, labels in labellings]
     columns = min(COLUMNS, len(pictures))

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from densecrf.extras import check_installed
 from densecrf.validation import ArgumentError, ArgumentWarning
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ __all__ = [
     "print_json",
     "print_notes",
     "print_table",
+    "reporting_errors",
+    "require",
     "solved_columns",
 ]
 
@@ -45,6 +49,21 @@ def fail(message: object, code: int = 1) -> typer.Exit:
     """Print why a command cannot go on, and return the exit to raise."""
     console.print(f"[bold red]Error:[/] {escape(str(message))}", soft_wrap=True)
     return typer.Exit(code)
+
+
+@contextmanager
+def reporting_errors() -> Iterator[None]:
+    """End the command with the reason, where there is one that its user can act on."""
+    try:
+        yield
+    except (OSError, ValueError, MemoryError, ImportError) as error:
+        raise fail(describe(error)) from error
+
+
+def require(purpose: str, *modules: str) -> None:
+    """End the command before it works, where a library is missing that it will need."""
+    with reporting_errors():
+        check_installed(purpose, *modules)
 
 
 def describe(error: BaseException) -> str:

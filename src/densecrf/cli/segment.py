@@ -86,6 +86,7 @@ def segment(
 
     densecrf segment scene.tif --probs scene.zarr --out labels.tif --tile 2048
     """
+    o.require_extras(device, scheduler)
     if is_large(images, out, tile):
         own = o.SolveOptions(method, gap, time_limit, max_iterations, threads, device)
         segment_large(

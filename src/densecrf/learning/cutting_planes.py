@@ -87,13 +87,9 @@ def _multipliers(
     count: int,
 ) -> Vector:
     r"""Return the dual solution of min λ/2 |z|² + mean ξ, ξ_n ≥ offset + ⟨slope, z⟩, z ≥ least."""
-    try:
-        import clarabel
-        from scipy import sparse
-    except ImportError as error:
-        raise ImportError("learning needs clarabel and scipy: pip install 'densecrf[fit]'") from (
-            error
-        )
+    import clarabel
+    from scipy import sparse
+
     d, planes = len(least), len(rows)
     bounded = np.flatnonzero(np.isfinite(least))
     above = sparse.csc_matrix((-np.ones(planes), (np.arange(planes), rows)), (planes, count))

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from densecrf.deadline import Interrupted, on_interrupt
+from densecrf.extras import check_installed
 from densecrf.learning.examples import Example, make_examples, reduced
 from densecrf.learning.held_out import held_out
 from densecrf.learning.oracle import ClusterOracle, Oracle
@@ -95,6 +96,7 @@ def fit(
         better. ``provenance`` says which and why, with the certificate of the training objective.
         After Ctrl-C, the best so far.
     """
+    check_installed("densecrf.fit", "clarabel", "scipy")
     examples, labels = make_examples(samples, void)
     return fit_examples(
         examples,

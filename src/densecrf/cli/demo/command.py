@@ -9,7 +9,15 @@ from densecrf.cli.demo.proof import Comparison, proven
 from densecrf.cli.demo.proof import compare as compare_scene
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings, progress_bar
-from densecrf.cli.reports import describe, fail, output, print_json, print_table, solved_columns
+from densecrf.cli.reports import (
+    describe,
+    fail,
+    output,
+    print_json,
+    print_table,
+    require,
+    solved_columns,
+)
 from densecrf.data import Scene, astronaut, coffee
 
 __all__ = ["demo"]
@@ -31,6 +39,7 @@ def demo(
 
     Needs scikit-image for the photographs: pip install "densecrf[demo]".
     """
+    require("densecrf demo", "skimage", "matplotlib")
     picture = out / "demo.png"
     check_outputs([(picture, "the photographs")], [], "choose another --out")
     try:

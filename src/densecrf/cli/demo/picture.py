@@ -53,13 +53,9 @@ def write_picture(path: Path, comparisons: Sequence[Comparison]) -> None:
 
 
 def _figure(comparisons: Sequence[Comparison]) -> "Figure":
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise ImportError(
-            "pictures need matplotlib: pip install 'densecrf[plot]'", name=error.name
-        ) from error
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     heights: list[float] = []
     for done in comparisons:
         h, w = done.scene.image.shape[:2]

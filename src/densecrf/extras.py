@@ -1,0 +1,40 @@
+"""Optional libraries: the extra that installs each, and what is said where one is missing."""
+
+import sys
+from importlib.util import find_spec
+
+__all__ = ["check_installed"]
+
+#: Modules, with the name of the library where that is another, and the extra that installs it.
+EXTRAS = {
+    "clarabel": ("clarabel", "fit"),
+    "distributed": ("distributed", "large"),
+    "h5py": ("h5py", "large"),
+    "matplotlib": ("matplotlib", "plot"),
+    "nibabel": ("nibabel", "large"),
+    "optuna": ("optuna", "experiments"),
+    "rasterio": ("rasterio", "large"),
+    "scipy": ("scipy", "fit"),
+    "skimage": ("scikit-image", "demo"),
+    "tabulate": ("tabulate", "experiments"),
+    "torch": ("PyTorch", "torch"),
+    "websockets": ("websockets", "app"),
+    "zarr": ("zarr", "large"),
+}
+
+
+def check_installed(purpose: str, *modules: str) -> None:
+    """Raise ModuleNotFoundError where a library is missing that will be imported later.
+
+    To be called before any work whose result would be lost; nothing is imported here.
+
+    Examples
+    --------
+    >>> check_installed("a picture", "matplotlib")
+    """
+    for module in modules:
+        if (sys.modules[module] if module in sys.modules else find_spec(module)) is None:
+            library, extra = EXTRAS[module]
+            raise ModuleNotFoundError(
+                f"{purpose} needs {library}: pip install 'densecrf[{extra}]'", name=module
+            )
