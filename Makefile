@@ -4,7 +4,7 @@
 # or pyproject.toml makes anything here run again.
 #
 #   make reproduce ARGS='table --data FOLDER' | alternatives ARGS='--data FOLDER'
-#   make demo | gallery | test | test-slow | lint | format | bench | docs | docs-outputs
+#   make demo | gallery | test | test-slow | lint | format | bench | docs | docs-outputs | release
 #   make native-test | native-tsan | native-clang | native-aarch64
 #   make fuzz N=1000 JOBS=2 SEED=0 | soak | clean | distclean
 
@@ -33,7 +33,7 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.[ch]pp')
 SANITIZER_BUILD := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDENSECRF_BUILD_PYTHON=OFF \
 	-DDENSECRF_BUILD_TESTS=ON -DDENSECRF_WERROR=ON
 
-.PHONY: help demo reproduce alternatives gallery test test-slow lint format native-test native-tsan native-clang native-aarch64 bench docs docs-outputs \
+.PHONY: help demo reproduce alternatives gallery test test-slow lint format native-test native-tsan native-clang native-aarch64 bench docs docs-outputs release \
 	fuzz soak clean distclean
 .DELETE_ON_ERROR:
 
@@ -72,6 +72,10 @@ soak: $(VENV)/.native $(VENV)/.extra-test
 bench: $(VENV)/.native $(VENV)/.extra-bench
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
+# All of a release but the upload, in dist/.
+release: $(VENV)/.native $(VENV)/.extra-release
+	$(PY) tools/release.py versions build check
+
 docs: $(VENV)/.native $(VENV)/.extra-docs $(VENV)/.torch
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(PY) tools/check_site.py site
@@ -87,6 +91,10 @@ lint: $(VENV)/.native $(VENV)/.extra-dev $(VENV)/.extra-test $(VENV)/.torch
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
 	find native -name '*.[ch]pp' | xargs $(BIN)/clang-format --dry-run -Werror
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src native tests tools benchmarks examples experiments
+	$(BIN)/proselint check --config proselint.json README.md CONTRIBUTING.md docs
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
 format: $(VENV)/.extra-dev
 	$(BIN)/ruff check --fix .
