@@ -1,10 +1,10 @@
 r"""Gradients: of the filter, of its features, of mean field's update, of the simplex projection.
 
 The filter is :math:`K = S B S^T`, with S the barycentric weights of the pixels in their simplices
-and B the symmetric blur. It is linear in the values, so its backward pass is itself; in the weights
-S it is quadratic, and these are linear in the features as long as no pixel leaves its simplex.
-Gradients are therefore exact derivatives of what the filter computes, except on the faces of
-simplices, where the lattice's own approximation has a kink.
+and B the blur. It is linear in the values, so its backward pass is its transpose, which is itself
+where the blur is symmetric; in the weights S it is quadratic, and these are linear in the features
+as long as no pixel leaves its simplex. Gradients are therefore exact derivatives of what the filter
+computes, except on the faces of simplices, where the lattice's own approximation has a kink.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from torch.autograd.function import once_differentiable
 
 from densecrf.torch.pixelwise import mean_field_update, project_simplex
 from densecrf.torch.topology import elevation_matrix
-from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,7 +31,7 @@ def filtered(lattice: Lattice, values: Tensor, corner_weight: Tensor | None = No
     Parameters
     ----------
     lattice : Lattice
-        A symmetric one.
+        The filter.
     values : Tensor
         (channels, n).
     corner_weight : Tensor, optional
@@ -58,8 +57,6 @@ class _Filtered(torch.autograd.Function):
         corner_weight: Tensor | None,  # noqa: ARG004 - for its gradient; the lattice holds it too
         lattice: Lattice,
     ) -> Tensor:
-        if lattice.order != "symmetric":
-            raise ArgumentError("order", lattice.order, "has no gradients; use order='symmetric'")
         ctx.lattice = lattice
         ctx.save_for_backward(values if ctx.needs_input_grad[1] else None)
         return lattice.apply(values.detach())
@@ -70,18 +67,21 @@ class _Filtered(torch.autograd.Function):
         lattice: Lattice = ctx.lattice
         grad = grad.contiguous()
         (values,) = ctx.saved_tensors
-        to_values = lattice.apply(grad) if ctx.needs_input_grad[0] else None
+        to_values = lattice.transposed.apply(grad) if ctx.needs_input_grad[0] else None
         to_weights = None if values is None else _weight_gradient(lattice, values, grad)
         return to_values, to_weights, None
 
 
 def _weight_gradient(lattice: Lattice, values: Tensor, grad: Tensor) -> Tensor:
-    """Gradient with respect to S_ak: grad_a (B Sᵀ values)_k + values_a (B Sᵀ grad)_k."""
+    """Gradient with respect to S_ak: grad_a (B Sᵀ values)_k + values_a (Bᵀ Sᵀ grad)_k."""
     out = torch.zeros_like(lattice.corner_weight)
     for first in range(0, len(values), _CHANNELS):
         part = slice(first, first + _CHANNELS)
-        for ours, theirs in ((grad[part], values[part]), (values[part], grad[part])):
-            blurred = lattice.blurred(theirs)
+        for ours, theirs, blurs in (
+            (grad[part], values[part], lattice),
+            (values[part], grad[part], lattice.transposed),
+        ):
+            blurred = blurs.blurred(theirs)
             for k in range(lattice.dimension + 1):
                 out[:, k] += (ours.T * blurred[lattice.topology.corner[:, k]]).sum(1)
     return out * lattice.scale

@@ -181,6 +181,14 @@ class Lattice:
         """The device of the lattice."""
         return self.corner_weight.device
 
+    @cached_property
+    def transposed(self) -> Lattice:
+        """The filter with the transposed matrix: the same blurs in reversed order of the axes."""
+        if self.order == "symmetric":
+            return self
+        flipped = replace(self.topology, neighbour=self.topology.neighbour.flip(0))
+        return replace(self, topology=flipped)
+
     def scaled(self, g: Tensor) -> Lattice:
         """Return the filter of g_a k_ab g_b; it shares the topology with this one.
 
