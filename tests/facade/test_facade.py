@@ -108,8 +108,9 @@ def test_matrices_of_the_eigen_module_are_arrays():
     from densecrf.pydensecrf import eigen
 
     assert isinstance(model().inference(1), eigen.MatrixXf)
-    np.testing.assert_array_equal(eigen.matrixXf(UNARY.astype(float)), UNARY)
-    assert eigen.vectorXf([1, 2]).dtype == np.float32
+    np.testing.assert_array_equal(eigen.matrixXf(UNARY), UNARY)
+    with pytest.raises(ValueError, match=r"arr: float64 .* arr\.astype\(numpy\.float32\)"):
+        eigen.vectorXf(np.ones(3))
 
 
 def test_later_changes_of_the_users_arrays_do_not_matter():
@@ -313,17 +314,20 @@ def test_labels_of_any_dtype():
         (lambda: utils.unary_from_labels([1, 2], 2, 0.7, zero_unsure=False), "count from 1"),
         (lambda: utils.unary_from_labels([1, 255], 2, 0.7), r"labels\[labels == 255\] = 0"),
         (lambda: utils.unary_from_labels([1, 255], 2, 0.7, False), r"\(labels \+ 1\) % 256"),
-        (lambda: utils.unary_from_labels([1, -1], 2, 0.7), "value -1 is not one of"),
+        (lambda: utils.unary_from_labels([1, -2], 2, 0.7), "value -2 is not one of"),
         (lambda: utils.unary_from_labels([0.5], 2, 0.7), "not whole numbers"),
         (lambda: utils.unary_from_labels([1], 2, 1.0), "gt_prob=1.0: must be .* less than 1"),
-        (lambda: utils.unary_from_labels([1], 1, 0.7), "n_labels=1: must be 2 or greater"),
+        (lambda: utils.unary_from_labels([1], 0, 0.7), "n_labels=0: must be 1 or greater"),
         (lambda: utils.unary_from_softmax([[np.nan], [1]]), "sm: 1 of 2 values are not finite"),
         (lambda: utils.unary_from_softmax([[0.0], [1]], clip=np.nan), "clip=nan"),
         (lambda: utils.unary_from_softmax([[0.0], [1]], scale=0), "scale=0"),
         (lambda: utils.unary_from_softmax(0.5), "give \\(labels"),
         (lambda: utils.create_pairwise_gaussian((0, 1), (2, 2)), r"sdims\[0\]"),
         (lambda: utils.create_pairwise_gaussian((1,), (2, 2)), "one for each of the 2 axes"),
-        (lambda: utils.create_pairwise_bilateral((1, 1), 1, IMAGE), "for example chdim=2"),
+        (
+            lambda: utils.create_pairwise_bilateral((1, 1), (1,) * 3, IMAGE),
+            "chdim names their axis",
+        ),
         (lambda: utils.create_pairwise_bilateral((1, 1), 1, IMAGE, 5), "chdim=5"),
         (lambda: utils.create_pairwise_bilateral((1, 1), (1,) * 4, IMAGE, 2), "chdim names their"),
     ],

@@ -11,6 +11,7 @@ import pytest
 
 import densecrf.pydensecrf.densecrf as ours
 from densecrf.io import Dataset
+from densecrf.pydensecrf import eigen as our_eigen
 from densecrf.pydensecrf import utils as our_utils
 
 HERE = Path(__file__).parent
@@ -97,12 +98,85 @@ CALLS = {
 }
 
 
+#: Numbers whose type decides the precision of the division.
+DEVIATIONS = {
+    "float": (10.1, 11.3),
+    "float64": (np.float64(10.1), np.float64(11.3)),
+    "float64 array": np.array([10.1, 11.3]),
+    "float32 array": np.array([10.1, 11.3], np.float32),
+    "int64": (np.int64(7), np.int64(11)),
+}
+CALLS |= {
+    f"positions over {kind}": lambda u, s=s: u.create_pairwise_gaussian(s, (23, 29))
+    for kind, s in DEVIATIONS.items()
+}
+CALLS |= {
+    f"colours over {kind}": lambda u, s=s: u.create_pairwise_bilateral(
+        s, [*s, s[0]], scripts.photograph() + 0.123, chdim=2
+    )
+    for kind, s in DEVIATIONS.items()
+}
+#: Accepted by the original; the facade does the same, and warns.
+WARNED_CALLS = {
+    "a channel axis that is not named": (
+        lambda u: u.create_pairwise_bilateral((10,) * 3, (5,), np.ones((1, 4, 5, 6)), -1),
+        "only the first 3 of the 4 axes",
+    ),
+    "label -1": (
+        lambda u: u.unary_from_labels(LABELS - 1, 3, 0.7, zero_unsure=False),
+        "count from the last label",
+    ),
+    "label -1, zero unsure": (
+        lambda u: u.unary_from_labels(LABELS - 1, 3, 0.7),
+        "count from the last label",
+    ),
+    "one label": (
+        lambda u: u.unary_from_labels(np.minimum(LABELS, 1), np.int64(1), 0.7),
+        "nothing to decide",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_utils_match_pydensecrf(name, pydensecrf):
     theirs, mine = CALLS[name](pydensecrf.utils), CALLS[name](our_utils)
     assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
     assert mine.flags["C_CONTIGUOUS"]
-    np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", WARNED_CALLS)
+@pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
+def test_warned_utils_match_pydensecrf(name, pydensecrf):
+    call, word = WARNED_CALLS[name]
+    with pytest.warns(UserWarning, match=word):
+        mine = call(our_utils)
+    np.testing.assert_array_equal(mine, call(pydensecrf.utils))
+
+
+MATRIX = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("matrixXf", MATRIX),
+        ("vectorXf", MATRIX[0]),
+        ("matrixXf", MATRIX.astype(float)),
+        ("vectorXf", MATRIX[0].astype(int)),
+        ("matrixXf", MATRIX[0]),
+        ("matrixXf", None),
+        ("vectorXf", [1.0, 2.0]),
+    ],
+)
+def test_conversions_of_eigen_match_pydensecrf(name, given, pydensecrf):
+    def outcome(module):
+        try:
+            return np.array(getattr(module, name)(given)).tolist()
+        except (TypeError, ValueError) as error:
+            return TypeError if isinstance(error, TypeError) else ValueError
+
+    assert outcome(our_eigen) == outcome(pydensecrf.eigen)
 
 
 def test_constants_match_pydensecrf(pydensecrf):

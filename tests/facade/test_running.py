@@ -81,6 +81,13 @@ def test_code(folder):
     assert done.stdout.strip() == "densecrf.pydensecrf.utils ['-c']"
 
 
+def test_functions_of_code_in_a_pool(folder):
+    code = "from multiprocessing import get_context\ndef double(x): return 2 * x\n"
+    code += "print(get_context('fork').Pool(1).map(double, [1, 2]), __name__)"
+    done = run("-c", code, cwd=folder)
+    assert (done.stdout.strip(), done.stderr) == ("[2, 4] __main__", "")
+
+
 def test_processes_that_it_starts(folder):
     done = run("children.py", cwd=folder)
     assert (done.stdout.strip(), done.stderr) == ("['densecrf.pydensecrf.densecrf']", "")

@@ -9,6 +9,7 @@ import os
 import runpy
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from densecrf.pydensecrf import install
 
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> None:
         if first == "-m":
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         else:
-            exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+            program = sys.modules["__main__"] = ModuleType("__main__")  # whose functions pickle
+            exec(compile(rest[0], "<string>", "exec"), vars(program))
         return
     if not Path(first).exists():
         raise SystemExit(f"{first}: no such file\n{USAGE}")

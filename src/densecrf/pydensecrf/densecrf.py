@@ -21,7 +21,7 @@ from densecrf.pydensecrf.inputs import (
     checked_energies,
     checked_image,
 )
-from densecrf.pydensecrf.scales import as_whole, divided, scales, usual
+from densecrf.pydensecrf.scales import as_whole, divided, single_scales, usual
 from densecrf.pydensecrf.terms import (
     CONST_KERNEL,
     DIAG_KERNEL,
@@ -335,7 +335,7 @@ class DenseCRF2D(DenseCRF):
         compat, kernel, normalization
             See `DenseCRF.addPairwiseEnergy`.
         """
-        sigma = scales("sxy", sxy, 2, "axes (x, y)", also="more")
+        sigma = single_scales("sxy", sxy, 2, "axes (x, y)")
         features = self._positions(sigma)
         self._add(
             features,
@@ -370,8 +370,8 @@ class DenseCRF2D(DenseCRF):
             See `DenseCRF.addPairwiseEnergy`.
         """
         image = checked_image(rgbim, self._height, self._width)
-        sigma = scales("sxy", sxy, 2, "axes (x, y)", also="more")
-        color = scales("srgb", srgb, image.shape[2], "channels of rgbim", also="more")
+        sigma = single_scales("sxy", sxy, 2, "axes (x, y)")
+        color = single_scales("srgb", srgb, image.shape[2], "channels of rgbim")
         largest = largest_value(image, color, "rgbim", "srgb")
         planes = image.reshape(self._n, -1).T
         colors = [divided("srgb", plane, s) for plane, s in zip(planes, color, strict=True)]

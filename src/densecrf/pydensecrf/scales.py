@@ -1,4 +1,4 @@
-"""Standard deviations as the original takes them, divided by in single precision as it does.
+"""Standard deviations as the original takes them.
 
 The original accepts what `densecrf` refuses: too many numbers (the first count), too few for some
 features (the rest stay as they are), negative and infinite ones. The numbers are the same here,
@@ -19,11 +19,11 @@ from densecrf.validation import (
     warn,
 )
 
-__all__ = ["as_whole", "divided", "scales", "usual"]
+__all__ = ["as_whole", "divided", "scales", "single_scales", "usual"]
 
 
-def scales(name: str, value: Any, count: int, of_what: str, *, also: str = "") -> FloatArray:
-    """Return `count` divisors in single precision; missing ones are 1.
+def scales(name: str, value: Any, count: int, of_what: str, *, also: str = "") -> list[Any]:
+    """Return `count` divisors, the caller's own numbers; missing ones are 1.
 
     Parameters
     ----------
@@ -34,28 +34,33 @@ def scales(name: str, value: Any, count: int, of_what: str, *, also: str = "") -
     of_what : str
         Of what, for messages.
     also : {"", "fewer", "more"}
-        Which wrong number of them the original takes here.
+        Whether the original accepts fewer or more numbers than are needed.
     """
-    array = as_real_array(name, value).astype(np.float64)
-    if array.ndim == 0:
-        array = np.full(count, array[()])
-    wrong = "fewer" if array.size < count else "more" if array.size > count else also
-    if array.ndim != 1 or array.size == 0 or wrong != also:
+    array = as_real_array(name, value)
+    given = [value] * count if array.ndim == 0 else list(value) if array.ndim == 1 else []
+    wrong = "fewer" if len(given) < count else "more" if len(given) > count else also
+    if not given or wrong != also:
         raise ArgumentError(
             name, value, f"give one number, or one for each of the {count} {of_what}"
         )
-    for i, sigma in enumerate(array[:count]):
+    numbers = np.broadcast_to(array, len(given)).astype(np.float64)
+    for i, sigma in enumerate(numbers[:count]):
         if not abs(sigma) >= SMALLEST_SIGMA:
             raise ArgumentError(
-                name if np.ndim(value) == 0 else f"{name}[{i}]",
+                name if array.ndim == 0 else f"{name}[{i}]",
                 float(sigma),
                 f"must be a number other than 0 (a standard deviation of at least "
                 f"{SMALLEST_SIGMA:g})",
             )
-    _warn_of_unusual(name, value, array, count, of_what)
-    out = np.ones(count, np.float32)
-    out[: len(array)] = array[:count]
-    return out
+    _warn_of_unusual(name, value, numbers, count, of_what)
+    # The type decides the precision of the division (NumPy's own promotion), as in the original.
+    own = [each if isinstance(each, (int, float, np.number)) else float(each) for each in given]
+    return [*own, *[1] * count][:count]
+
+
+def single_scales(name: str, value: Any, count: int, of_what: str) -> FloatArray:
+    """Return `scales` in single precision; more than are needed are allowed."""
+    return np.array(scales(name, value, count, of_what, also="more"), np.float32)
 
 
 def _warn_of_unusual(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.hard_labels import from_labels, whole_numbers
+from densecrf.hard_labels import whole_numbers
 from densecrf.pydensecrf.scales import scales
 from densecrf.unaries import SUM_TOLERANCE
 from densecrf.validation import (
@@ -51,7 +51,9 @@ def unary_from_labels(
     array([[0.5, 0.7, 0.3],
            [0.5, 0.3, 0.7]], dtype=float32)
     """
-    count = check_integer("n_labels", n_labels, at_least=2)
+    count = check_integer("n_labels", n_labels, at_least=1)
+    if count == 1:
+        warn("n_labels", "one label leaves nothing to decide; is it meant?")
     if not 0 < gt_prob < 1:
         raise ArgumentError(
             "gt_prob",
@@ -61,13 +63,21 @@ def unary_from_labels(
         )
     x = as_real_array("labels", labels).ravel()
     check_finite("labels", x)
-    index = whole_numbers("labels", x)
-    first = 1 if zero_unsure else 0
-    wrong = (index < 0) | (index >= count + first)
+    given = whole_numbers("labels", x)
+    index = given - 1 if zero_unsure else given
+    wrong = (index < -count) | (index >= count)
     if wrong.any():
-        raise ArgumentError("labels", ..., _outside(int(index[wrong][0]), count, bool(zero_unsure)))
-    out = from_labels(index - first, count, confidence=gt_prob, void=-1)
-    out[:, index < first] = np.log(count)
+        raise ArgumentError("labels", ..., _outside(int(given[wrong][0]), count, bool(zero_unsure)))
+    if (given < 0).any():
+        warn(
+            "labels",
+            f"values down to {int(given.min())}: negative ones count from the last label, as in "
+            "pydensecrf; is it meant?",
+        )
+    out = np.full((count, len(index)), -np.log((1 - gt_prob) / max(count - 1, 1)), np.float32)
+    out[index, np.arange(len(index))] = -np.log(gt_prob)
+    if zero_unsure:
+        out[:, given == 0] = np.log(count)
     return out
 
 
@@ -152,12 +162,15 @@ def create_pairwise_gaussian(sdims: Any, shape: Any) -> FloatArray:
            [0. , 0.5, 0. , 0.5]], dtype=float32)
     """
     grid = tuple(check_integer("shape", extent, at_least=1) for extent in np.atleast_1d(shape))
-    return _positions(grid, scales("sdims", sdims, len(grid), "axes of shape"))
+    return _divided(
+        np.indices(grid, np.float32), scales("sdims", sdims, len(grid), "axes of shape")
+    )
 
 
-def _positions(grid: tuple[int, ...], sigma: FloatArray) -> FloatArray:
-    positions = np.indices(grid, np.float32).reshape(len(grid), -1)
-    return np.asarray(positions / sigma[:, None], np.float32)
+def _divided(planes: npt.NDArray[Any], divisors: list[Any]) -> FloatArray:
+    """Return the planes over their divisors as rows, in single precision in the end."""
+    pairs = zip(planes, divisors, strict=True)
+    return np.stack([np.asarray(plane / divisor, np.float32).ravel() for plane, divisor in pairs])
 
 
 def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1) -> FloatArray:
@@ -193,18 +206,11 @@ def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1)
             "chdim", chdim, f"img has axes 0 … {image.ndim - 1}; -1 for no channels"
         )
     spatial = channels.shape[1:]
-    if np.ndim(sdims) == 1 and len(sdims) == len(spatial) - 1 and chdim == -1:
-        raise ArgumentError(
-            "sdims",
-            sdims,
-            f"img of shape {image.shape} with chdim=-1 has no channel axis; name "
-            f"it, for example chdim={image.ndim - 1}",
-        )
-    axes = scales("sdims", sdims, len(spatial), "axes of img", also="fewer")
     what = "channels of img (chdim names their axis)"
-    color = scales("schan", schan, channels.shape[0], what, also="fewer")
-    colors = channels.reshape(channels.shape[0], -1).astype(np.float32)
-    return np.concatenate([_positions(spatial, axes), colors / color[:, None]])
+    color = scales("schan", schan, len(channels), what, also="fewer")
+    axes = scales("sdims", sdims, len(spatial), "axes of img", also="fewer")
+    positions = np.indices(spatial, np.float32)
+    return np.concatenate([_divided(positions, axes), _divided(channels.astype(np.float32), color)])
 
 
 def _create_pairwise_gaussian_2d(sx: float, sy: float, shape: Any) -> FloatArray:
