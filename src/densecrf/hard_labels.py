@@ -9,6 +9,7 @@ from densecrf.validation import (
     ArgumentError,
     FloatArray,
     as_real_array,
+    check_choice,
     check_finite,
     check_fits,
     check_fraction,
@@ -16,17 +17,57 @@ from densecrf.validation import (
     mention,
 )
 
-__all__ = ["FORBIDDEN", "from_labels", "from_marked_labels", "plant", "whole_numbers"]
+__all__ = ["FORBIDDEN", "VOID", "forget", "from_labels", "from_marked_labels", "plant"]
+__all__ += ["read_void", "whole_numbers"]
 
 Array = npt.NDArray[Any]
 
+VOID = 255  # of pixels without a label, where no other value is named
 FORBIDDEN = 1000.0  # energy of a label that is ruled out: more than all other pixels can outweigh
 
 
+def read_void(
+    labels: npt.NDArray[np.int64], n_labels: int | None, void: Any
+) -> tuple[npt.NDArray[np.int64], list[int]]:
+    """Return the labels, and those values of them that mean "could be anything".
+
+    Parameters
+    ----------
+    labels : ndarray of int
+        The labels.
+    n_labels : int or None
+        Their number, where it is known.
+    void : int, sequence of int, None or "auto"
+        The values; None for no value, ``"auto"`` for 255, unless there are more labels than that.
+        With ``"auto"``, labels that are 0 and 255 alone are a binary mask as drawing programs write
+        it, 255 becoming 1, unless there are more than two labels.
+
+    Examples
+    --------
+    >>> mask, labels = np.array([0, 255, 0]), np.array([0, 1, 255])
+    >>> read_void(mask, None, "auto"), read_void(labels, 2, "auto")
+    ((array([0, 1, 0]), []), (array([  0,   1, 255]), [255]))
+    """
+    if void is None:
+        return labels, []
+    if isinstance(void, str):
+        check_choice("void", void, ("auto",))
+        if (n_labels or labels.max(initial=0)) > VOID:
+            return labels, []
+        white = labels == VOID
+        if n_labels in (None, 2) and white.any() and not white.all() and not labels[~white].any():
+            return white.astype(np.int64), []
+        return labels, [VOID]
+    values = np.atleast_1d(as_real_array("void", void)).ravel()
+    return labels, [check_integer("void", value, at_least=-(2**62)) for value in values]
+
+
 def from_labels(
-    labels: Any, n_labels: int, *, confidence: float = 0.7, void: int | None = 255
+    labels: Any, n_labels: int, *, confidence: float = 0.7, void: Any = "auto"
 ) -> FloatArray:
     """Return energies of hard labels held right with probability `confidence`.
+
+    `void` is as for `read_void`.
 
     Examples
     --------
@@ -38,45 +79,48 @@ def from_labels(
     array = as_real_array("labels", labels)
     if array.size == 0:
         raise ArgumentError("labels", ..., f"shape {array.shape} holds no pixels")
-    check_fraction("confidence", confidence)
-    if void is not None:
-        check_integer("void", void, at_least=-(2**62))
-    check_fits("n_labels", (count, *array.shape))
     check_finite("labels", array)
-    x = whole_numbers("labels", array)
-    empty: npt.NDArray[np.bool_] = np.zeros(x.shape, bool) if void is None else x == void
-    wrong = ~empty & ((x < 0) | (x >= count))
-    if wrong.any():
-        remedy = f"value {int(x[wrong][0])} is neither a label 0 … {count - 1} nor "
-        raise ArgumentError("labels", ..., remedy + mention("void", void))
-    unary = np.full((count, *x.shape), -np.log((1 - confidence) / (count - 1)), np.float32)
-    np.put_along_axis(unary, np.where(empty, 0, x)[None], np.float32(-np.log(confidence)), 0)
-    unary[:, empty] = 0
-    return unary
+    x, empty = read_void(whole_numbers("labels", array), count, void)
+    return _energies("labels", x, empty, count, confidence)
 
 
 def from_marked_labels(
     values: Array, n_labels: int | None, void: Any, confidence: Any
 ) -> FloatArray:
-    """Return the energies of labels of which some values mean "could be anything"."""
-    labels = whole_numbers("probabilities", values)
-    empty = [] if void is None else [int(value) for value in np.atleast_1d(void)]
-    unsure = np.isin(labels, empty)
-    if unsure.all():
-        raise ArgumentError(
-            "probabilities", ..., f"every pixel is void ({empty}); nothing is known"
-        )
-    largest = int(labels[~unsure].max())
+    """Return the energies of labels of which some values mean "could be anything".
+
+    No pixel has such a value in the end, where it is a label. The parameters are those of `refine`.
+    """
+    labels, empty = read_void(whole_numbers("probabilities", values), n_labels, void)
+    known = labels[~np.isin(labels, empty)]
+    if known.size == 0:
+        remedy = f"every pixel is void ({empty}); nothing is known"
+        raise ArgumentError("probabilities", ..., remedy)
+    largest = int(known.max())
     count = check_integer("n_labels", n_labels or largest + 1, at_least=1)
     if count < 2:
         remedy = f"only label {largest} occurs; give {mention('n_labels')}, the number of labels"
         raise ArgumentError("probabilities", ..., remedy)
-    wrong = ~unsure & ((labels < 0) | (labels >= count))
-    if wrong.any():
-        remedy = f"value {labels[wrong][0]} is neither a label 0 … {count - 1} nor "
-        raise ArgumentError("probabilities", ..., remedy + mention("void", void))
-    unary = from_labels(np.where(unsure, -1, labels), count, confidence=confidence, void=-1)
+    unary = _energies("probabilities", labels, empty, count, confidence)
     unary[[value for value in empty if 0 <= value < count]] = FORBIDDEN
+    return unary
+
+
+def _energies(
+    name: str, labels: npt.NDArray[np.int64], void: list[int], count: int, confidence: Any
+) -> FloatArray:
+    check_fraction("confidence", confidence)
+    check_fits("n_labels", (count, *labels.shape))
+    empty = np.isin(labels, void)
+    wrong = ~empty & ((labels < 0) | (labels >= count))
+    if wrong.any():
+        value = int(labels[wrong][0])
+        remedy = f"value {value} is neither a label 0 … {count - 1} nor void ({void}); where it "
+        remedy += f"means that nothing is known, say {mention('void', value)}"
+        raise ArgumentError(name, ..., remedy)
+    unary = np.full((count, *labels.shape), -np.log((1 - confidence) / (count - 1)), np.float32)
+    np.put_along_axis(unary, np.where(empty, 0, labels)[None], np.float32(-np.log(confidence)), 0)
+    unary[:, empty] = 0
     return unary
 
 
@@ -87,6 +131,15 @@ def whole_numbers(name: str, array: Array) -> npt.NDArray[np.int64]:
     if (x != array).any():
         raise ArgumentError(name, ..., "not whole numbers; give one label index per pixel")
     return x
+
+
+def forget(unary: FloatArray, ignore: Any) -> None:
+    """Remove, in place, what is said of the pixels of a mask."""
+    mask = as_real_array("ignore", ignore)
+    if mask.shape != unary.shape[1:]:
+        remedy = f"shape {mask.shape} for a grid of {unary.shape[1:]} pixels"
+        raise ArgumentError("ignore", ..., remedy)
+    unary[:, mask.astype(bool)] = 0
 
 
 def plant(unary: FloatArray, seeds: Any) -> None:

@@ -224,7 +224,7 @@ class DenseCRF:
         kernels: Iterable[Kernel] = (),
         *,
         confidence: float = 0.7,
-        void: int | None = 255,
+        void: Any = "auto",
         **options: Any,
     ) -> "DenseCRF":
         """Make a model from hard labels (annotations, scribbles, another program's result).
@@ -239,8 +239,9 @@ class DenseCRF:
             As for the constructor.
         confidence : float
             Probability that a given label is right.
-        void : int or None
-            The value of pixels without a label: they get no unary.
+        void : int, sequence of int, None or "auto"
+            Values of pixels without a label: they get no unary. By default 255; but 0 and 255 alone
+            are a binary mask, where there are two labels.
         **options
             Passed to the constructor.
         """

@@ -132,6 +132,40 @@ def test_hard_labels_with_void_pixels(folder):
     np.testing.assert_array_equal(read_labels(folder / "o.png"), TRUTH)
 
 
+def test_a_mask_of_0_and_255_is_two_labels(folder):
+    mask = np.where(TRUTH == 1, 255, 0).astype(np.uint8)
+    write_image(folder / "mask.png", mask)
+    result = densecrf("segment", "images/a.png", "--labels", "mask.png", "--out", "o.png")
+    assert result.exit_code == 0, said(result)
+    np.testing.assert_array_equal(read_labels(folder / "o.png"), TRUTH == 1)
+    np.save(folder / "p.npy", np.where(TRUTH == 1, 0.9, 0.1))
+    found = [
+        densecrf("certify", "images/a.png", "--probs", "p.npy", "--labels", name, "--json")
+        for name in ("mask.png", "o.png")
+    ]
+    energies = [json.loads(result.stdout)["energy"] for result in found]
+    assert energies[0] == energies[1]
+
+
+def test_seeds_may_be_stored_in_8_bits(folder):
+    seeds = np.full((H, W), 255, np.uint8)
+    seeds[4, 4] = 2
+    np.save(folder / "seeds.npy", seeds)
+    source = ["--probs", "probs/a.npy", "--scribbles", "seeds.npy"]
+    result = densecrf("segment", "images/a.png", *source, "--out", "s.png")
+    assert result.exit_code == 0, said(result)
+    assert read_labels(folder / "s.png")[4, 4] == 2
+
+
+def test_volumes_are_for_tiles(folder):
+    (folder / "v.nii.gz").write_bytes(b"\x1f\x8b")
+    for image, probs in (("v.nii.gz", "probs/a.npy"), ("images/a.png", "v.nii.gz")):
+        result = densecrf("segment", image, "--probs", probs)
+        assert result.exit_code == 1
+        assert "segment --tile read" in said(result)
+        assert "pip install 'densecrf[large]'" in said(result)
+
+
 def test_scribbles_alone_and_as_seeds(folder):
     strokes = np.zeros((H, W), np.uint8)
     strokes[3, 2:7], strokes[8, 13:18], strokes[15, 24:30] = 1, 2, 3
@@ -193,13 +227,16 @@ def test_every_band_of_a_satellite_image_takes_part(folder):
     assert "--bands 5: s.tif has 4 bands" in said(result)
 
 
-def test_low_resolution_logits_need_the_axis(folder):
-    np.savez(folder / "small.npz", logits=np.random.default_rng(0).normal(size=(H // 4, W // 4, L)))
-    command = ["segment", "images/a.png", "--probs", "small.npz", "--method", "mf5"]
-    result = densecrf(*command)
+def test_low_resolution_logits_out_of_proportion_need_the_axis(folder):
+    rng = np.random.default_rng(0)
+    np.savez(folder / "small.npz", logits=rng.normal(size=(H // 4, W // 4, L)))
+    command = ["segment", "images/a.png", "--method", "mf5", "--probs"]
+    assert densecrf(*command, "small.npz").exit_code == 0
+    np.savez(folder / "odd.npz", logits=rng.normal(size=(H // 4, W // 2, L)))
+    result = densecrf(*command, "odd.npz")
     assert result.exit_code == 1
-    assert "resized when you name its label axis, for example --axis 0" in said(result)
-    assert densecrf(*command, "--axis", "last").exit_code == 0
+    assert "resized when you name its label axis by --axis" in said(result)
+    assert densecrf(*command, "odd.npz", "--axis", "last").exit_code == 0
 
 
 def test_ambiguous_scores_name_both_readings_as_options(folder):

@@ -119,6 +119,24 @@ def test_a_label_offset_is_learned() -> None:
     assert model.prior.offsets[2] > max(model.prior.offsets[:2]) + 0.3
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.float32])
+def test_truth_of_any_type_has_void_pixels(dtype: type) -> None:
+    image, p, truth = sample(0)
+    marked = truth.copy()
+    marked[:8] = 255
+    (example,), _ = make_examples([(image, p, marked.astype(dtype))])
+    np.testing.assert_array_equal(example.truth, np.where(marked == 255, -1, marked))
+
+
+def test_truth_of_0_and_255_is_a_mask_of_two_labels() -> None:
+    image, _, truth = sample(0)
+    mask = (truth == 1).astype(np.uint8) * 255
+    foreground = np.where(mask > 0, 0.7, 0.2)
+    (example,), labels = make_examples([(image, foreground, mask)])
+    assert labels == 2
+    np.testing.assert_array_equal(example.truth, truth == 1)
+
+
 def test_void_pixels_are_filled() -> None:
     image, p, truth = sample(0)
     truth = truth.copy()

@@ -15,7 +15,7 @@ from densecrf.cli.inputs import Job, Sources, find_job, load, read_labelling
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import describe, fail, output, print_json, print_notes
-from densecrf.hard_labels import FORBIDDEN
+from densecrf.hard_labels import FORBIDDEN, read_void, whole_numbers
 from densecrf.model import DenseCRF
 from densecrf.result import Result
 
@@ -86,7 +86,7 @@ def certify(
             advance(0, None, image.name)
             with collect() as collected:
                 crf = load(job, model).crf
-                judged, void = _completed(crf, read_labelling(labels, model.palette), model.void)
+                judged, void = _completed(crf, *_labelling(crf, labels, model))
                 certificate = certify_labels(crf, judged, budget=budget)
                 if save is not None:
                     certificate.proof.save(save)
@@ -139,29 +139,32 @@ def _verify(
         raise fail(f"{path}: " + "; ".join(differ))
 
 
+def _labelling(
+    crf: DenseCRF, path: Path, model: o.ModelOptions
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """Read a labelling, and where it is void."""
+    labels = whole_numbers(str(path), read_labelling(path, model.palette))
+    labels, void = read_void(labels, crf.n_labels, model.void)
+    return labels, np.isin(labels, void)
+
+
 def _other_labels(crf: DenseCRF, labels: Path, result: Result, model: o.ModelOptions) -> list[str]:
     """Report where a labelling, void pixels aside, is not that of a certificate."""
-    given = read_labelling(labels, model.palette)
+    given, empty = _labelling(crf, labels, model)
     if given.shape != crf.shape:
         return [f"{labels} has the shape {given.shape}, the image {crf.shape}"]
-    other = int(((given != result.labels) & ~_void(crf, given, model.void)).sum())
+    other = int(((given != result.labels) & ~empty).sum())
     return [f"{labels} differs from its labels at {other} pixels"] if other else []
 
 
-def _void(crf: DenseCRF, labels: npt.NDArray[Any], void: tuple[int, ...]) -> npt.NDArray[np.bool_]:
-    """Return where a labelling is void."""
-    return np.isin(labels, [value for value in void if value != 255 or crf.n_labels <= 255])
-
-
 def _completed(
-    crf: DenseCRF, labels: npt.NDArray[Any], void: tuple[int, ...]
+    crf: DenseCRF, labels: npt.NDArray[Any], empty: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[Any], int]:
     """Return the labelling with a label for each void pixel, and how many those are.
 
     The other pixels' labels are fixed by unary costs, as seeds are.
     """
     count = len(crf.unary)
-    empty = _void(crf, labels, void)
     if labels.shape != crf.shape or not empty.any() or empty.all():
         return labels, 0  # the library reports what is wrong with the first and the last
     known = np.where(empty, 0, labels)

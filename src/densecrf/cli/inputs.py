@@ -12,6 +12,7 @@ import typer
 
 from densecrf.cli.options import ModelOptions
 from densecrf.cli.reports import describe
+from densecrf.hard_labels import VOID, whole_numbers
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
 from densecrf.io.images import IMAGE_SUFFIXES, shown_colors
 from densecrf.io.opening import by_numbers, open_regular
@@ -181,11 +182,12 @@ def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF
         raise FileFormatError(
             str(job.scribbles), f"has shape {strokes.shape}, the image has {image.shape[:2]}"
         )
+    no_stroke = (-1, VOID) if options.void == "auto" else options.void
     channels = -1 if image.ndim == 3 else None  # four bands of a file are no colours with alpha
     if job.probs is None and job.labels is None:
         try:
             unary = scribble_unary(
-                image, strokes, options.n_labels, void=options.void, image_range=options.image_range
+                image, strokes, options.n_labels, void=no_stroke, image_range=options.image_range
             )
         except ValueError as error:
             raise ValueError(f"{job.scribbles}: {describe(error)}") from error
@@ -199,7 +201,8 @@ def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF
             image_range=options.image_range,
         )
     given, kind = _known(job, options)
-    seeds = None if strokes is None else np.where(np.isin(strokes, options.void), -1, strokes)
+    if strokes is not None:
+        strokes = np.where(np.isin(strokes, no_stroke), -1, whole_numbers("seeds", strokes))
     try:
         return build(
             image,
@@ -210,7 +213,7 @@ def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF
             channel_axis=channels,
             n_labels=options.n_labels,
             void=options.void,
-            seeds=seeds,
+            seeds=strokes,
             image_range=options.image_range,
         )
     except ValueError as error:

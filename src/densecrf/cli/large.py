@@ -18,6 +18,7 @@ from densecrf.cli.options import (
 from densecrf.cli.outputs import check_outputs, done_before, run_settings
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, percent, print_json, print_table, require, solved_columns
+from densecrf.hard_labels import VOID
 from densecrf.io import write_json
 from densecrf.io.errors import TooManyPixelsError
 from densecrf.large.outputs import SUFFIXES
@@ -141,7 +142,7 @@ def segment_large(
                 kind="labels" if sources.labels else model.kind,
                 axis=model.axis,
                 n_labels=model.n_labels,
-                void=list(model.void),
+                void=VOID if model.void == "auto" else list(model.void),
                 image_range=model.image_range,
                 missing_chunks="fill" if fill_missing else "error",
                 method=solver.method,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -105,8 +105,8 @@ NLabels = Annotated[int | None, input_option(help="Number of labels.", min=2)]
 Void = Annotated[
     list[int] | None,
     input_option(
-        help="Values of --labels and --scribbles that mean nothing is known (255; for scribbles 0 "
-        "with --void 0). May be repeated."
+        help="Values of --labels and --scribbles that mean nothing is known (255, but labels of 0 "
+        "and 255 alone are a mask; for scribbles 0 with --void 0). May be repeated."
     ),
 ]
 ImageRange = Annotated[
@@ -241,7 +241,7 @@ class ModelOptions:
     kind: str | None = None
     axis: int | None = None
     n_labels: int | None = None
-    void: tuple[int, ...] = (255,)
+    void: tuple[int, ...] | Literal["auto"] = "auto"
     image_range: tuple[float, float] | None = None
     palette: str | None = None
     page: int | None = None
@@ -281,7 +281,7 @@ class ModelOptions:
             **given,
             axis=_parse_axis(axis),
             bands=_parse_bands(bands),
-            void=tuple(void or (255,)),
+            void=tuple(void) if void else "auto",
             params=None if params is None else str(params),
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.hard_labels import read_void, whole_numbers
 from densecrf.presets import Model
 from densecrf.refinement import build
 from densecrf.validation import FloatArray, as_real_array
@@ -43,7 +44,7 @@ class Example:
 
 
 def make_examples(
-    samples: Iterable[Any], void: int = 255, **reading: Any
+    samples: Iterable[Any], void: Any = "auto", **reading: Any
 ) -> tuple[list[Example], int]:
     """Return examples from (image, probabilities, true labels), and the number of labels.
 
@@ -113,18 +114,22 @@ def _block_means(values: npt.NDArray[Any], axes: Iterable[int], factor: int) -> 
 
 
 def checked_truth(
-    name: str, truth: Any, shape: tuple[int, ...], labels: int, void: int
+    name: str, truth: Any, shape: tuple[int, ...], labels: int, void: Any
 ) -> npt.NDArray[np.int64] | None:
     """Return true labels with -1 for void, None where all are void, or refuse them."""
     array = as_real_array("truth", truth)
     if array.shape != shape:
         raise ValueError(f"{name}: true labels of shape {array.shape} for {shape} pixels")
-    known = (array != void) & (array >= 0)
+    try:
+        index, empty = read_void(whole_numbers("truth", array), labels, void)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    known = ~np.isin(index, empty) & (index >= 0)
     if not known.any():
         return None
-    if array[known].max() >= labels or (array[known] % 1).any():
+    if index[known].max() >= labels:
         raise ValueError(
-            f"{name}: true label {array[known].max()} is not among the {labels} labels of the "
-            f"probabilities; void is {void}"
+            f"{name}: true label {index[known].max()} is not among the {labels} labels of the "
+            f"probabilities; void is {empty}"
         )
-    return np.where(known, array, -1).astype(np.int64)
+    return np.where(known, index, -1)

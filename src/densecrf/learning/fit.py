@@ -39,7 +39,7 @@ def fit(
     samples: Iterable[Any],
     *,
     model: str | Model = "default",
-    void: int = 255,
+    void: Any = "auto",
     strength: float = STRENGTH,
     folds: int = 5,
     tolerance: float = 0.01,
@@ -62,8 +62,8 @@ def fit(
         Where learning starts and what it is drawn to. Where it is the default, it is adapted to
         the images first (`densecrf.adapt`), with the best of a few standard deviations; those of
         other models are kept.
-    void : int
-        The value of pixels without a true label.
+    void : int, sequence of int, None or "auto"
+        Values of pixels without a true label, as for `densecrf.refine`.
     strength : float
         How strongly the result is drawn to `model`; the influence falls with the number of images.
     folds : int
