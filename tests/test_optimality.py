@@ -1,5 +1,7 @@
 """What is proven of optimal labellings, against all labellings of small problems."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -101,6 +103,14 @@ def test_equal_labellings_are_not_proven():
     assert result.optimal
     assert not result.proven.any()
     assert (result.possible == 2).all()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3])
+def test_optimal_is_relative_to_the_energy_however_small(scale):
+    """A labelling that is 10 % above the bound is not optimal in any unit."""
+    result = replace(small_problem(1).solve("lp"), possible=None, energy=scale)
+    assert not replace(result, lower_bound=0.9 * scale).optimal
+    assert replace(result, lower_bound=(1 - 1e-7) * scale).optimal
 
 
 def test_methods_without_a_certificate_prove_nothing():

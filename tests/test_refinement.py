@@ -30,7 +30,7 @@ from scored_image import HARD, IMAGE, H, L, P, W
         (IMAGE, np.where(P > 0.9, np.nan, P), "probabilities: .* not finite, the first is nan at"),
         (np.full((H, W), np.nan), P, "image: .* not finite"),
         (IMAGE, P[:, :0], "holds no values"),
-        (IMAGE, "cat.png", "probabilities: dtype <U7 holds no real numbers"),
+        (IMAGE, "cat.png", "probabilities='cat.png': a path where an array is meant"),
     ],
 )
 def test_wrong_arrays_say_what_to_do(image, scores, message):
@@ -57,6 +57,17 @@ def test_wrong_arrays_say_what_to_do(image, scores, message):
 def test_wrong_options_say_what_to_do(options, message):
     with pytest.raises(ValueError, match=message):
         build(IMAGE, P, **options).energy(HARD)
+
+
+def test_unknown_keywords_name_the_closest():
+    with pytest.raises(TypeError, match=r"'sigma_colour'. Did you mean 'sigma_color'\?"):
+        densecrf.refine(IMAGE, P, sigma_colour=5)
+    with pytest.raises(TypeError, match=r"'sigma_colour'. Did you mean 'sigma_color'\?"):
+        densecrf.refine_many([IMAGE], [P], sigma_colour=5)
+    with pytest.raises(ValueError, match=r"'max_iteration': .*Did you mean 'max_iterations'\?"):
+        build(IMAGE, P).solve("lp", max_iteration=5)
+    with pytest.raises(TypeError, match=r"'qqq'$"):
+        build(IMAGE, P, qqq=5)
 
 
 def test_unknown_method_names_the_closest():

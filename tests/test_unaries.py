@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from PIL import Image
 
 import densecrf
-from densecrf import ArgumentError
+from densecrf import ArgumentError, Bilateral
 from densecrf.refinement import build
 from scored_image import HARD, IMAGE, LOGITS, RNG, UNARY, H, L, P, W, unary
 
@@ -93,12 +96,29 @@ def test_a_map_of_the_foreground():
     np.testing.assert_allclose(logits.unary[0] - logits.unary[1], LOGITS[1].ravel(), atol=1e-4)
 
 
-def test_low_resolution_logits_need_the_axis_by_name():
-    small = RNG.normal(size=(H // 4, W // 4, L))
-    with pytest.raises(ValueError, match="is resized when you name its label axis"):
-        build(IMAGE, small)
-    assert build(IMAGE, small, axis=2).shape == (H, W)
-    assert build(IMAGE, np.moveaxis(small, 2, 0)[None], axis=1).n_labels == L
+def test_low_resolution_logits_have_the_axis_that_leaves_the_image_s_proportions():
+    image = RNG.integers(0, 256, (213, 320, 3), dtype=np.uint8)
+    small = RNG.normal(size=(27, 40, 21))
+    expected = unary(image, small, axis=2)
+    np.testing.assert_array_equal(unary(image, small), expected)
+    np.testing.assert_array_equal(unary(image, small.transpose(2, 0, 1)), expected)
+    np.testing.assert_array_equal(unary(image, small.transpose(2, 0, 1)[None]), expected)
+
+
+def test_low_resolution_logits_of_which_two_axes_fit_need_its_name():
+    image = RNG.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    small = RNG.normal(size=(8, 8, 8))
+    with pytest.raises(ValueError, match="when you name its label axis by axis=0 or axis=2"):
+        build(image, small)
+    assert build(image, small, axis=2).shape == (32, 32)
+    p = np.exp(small) / np.exp(small).sum(2, keepdims=True)
+    np.testing.assert_array_equal(unary(image, p), unary(image, p, axis=2))
+
+
+@pytest.mark.parametrize("shape", [(L, 5, W), (L, H, 5), (5, 4, 3)])
+def test_scores_out_of_proportion_are_not_resized(shape):
+    with pytest.raises(ValueError, match=r"does not fit .*name its label axis by axis=$"):
+        build(IMAGE, RNG.normal(size=shape))
 
 
 SQUARE = RNG.normal(size=(3, 3, 3))
@@ -216,3 +236,45 @@ def test_images_of_fewer_than_16_bits_in_uint16_are_refused(white, suggested):
     with pytest.raises(ArgumentError, match=rf"image_range=\(0, {suggested}\), or .*\(0, 65535\)"):
         build(image, P)
     assert build(image, P, image_range=(0, white)).kernels[1].image.max() == pytest.approx(255, 0.1)
+
+
+# --- what is not an array of numbers ------------------------------------------------
+
+
+def test_pillow_images_of_a_palette_are_their_colours():
+    picture = Image.fromarray(IMAGE).quantize(16)
+    colors = np.asarray(picture.convert("RGB"))
+    for image in (picture, picture.convert("PA"), Image.fromarray(colors).convert("CMYK")):
+        (_, kernel) = build(image, P).kernels
+        np.testing.assert_array_equal(kernel.image, colors)
+    labels = Image.fromarray(HARD.astype(np.uint8)).convert("P")
+    np.testing.assert_array_equal(unary(picture, labels), unary(IMAGE, HARD))
+    np.testing.assert_array_equal(Bilateral(picture, 3, 3).image, colors)
+
+
+@pytest.mark.parametrize("name", ["photo.png", Path("photo.png")])
+def test_a_path_is_not_an_array(name):
+    with pytest.raises(ArgumentError, match=r"image=.*read the file first, by densecrf.io.read_im"):
+        build(name, P)
+    with pytest.raises(ArgumentError, match=r"probabilities=.*photo.png.*read .* by numpy.load"):
+        build(IMAGE, name)
+
+
+FIRST = IMAGE.transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("image", "scores"), [(IMAGE, P), (FIRST, P), (FIRST, P.transpose(1, 2, 0)), (IMAGE, LOGITS)]
+)
+def test_a_batch_is_for_refine_many(image, scores):
+    """Channels and labels both last would be a volume of so many slices."""
+    with pytest.raises(ArgumentError, match=r"5 images at once are for densecrf\.refine_many$"):
+        build(np.stack([image] * 5), np.stack([scores] * 5))
+
+
+@pytest.mark.parametrize("labels", [3, L])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_probabilities_in_8_bits_are_to_be_divided(labels, axis):
+    p = P[:labels] / P[:labels].sum(0)
+    with pytest.raises(ArgumentError, match=r"add up to 255 .*8 bits; divide by 255"):
+        build(IMAGE, np.moveaxis(np.rint(255 * p).astype(np.uint8), 0, axis))

@@ -45,10 +45,10 @@ REFUSED = {
         {},
         r"probabilities: shape \(3, 192\) does not fit an image of shape \(12, 16, 3\); give",
     ),
-    "lower resolution": (
-        (IMAGE, P[:, ::2, ::2]),
+    "lower resolution, out of proportion": (
+        (IMAGE, P[:, ::2, ::3]),
         {},
-        r"resized when you name its label axis, for example axis=0",
+        r"resized when you name its label axis by axis=",
     ),
     "NaN from a network": (
         (IMAGE, with_value(np.nan)),

@@ -16,6 +16,7 @@ from densecrf.validation import (
     LARGEST_FEATURE,
     ArgumentError,
     as_features,
+    as_image,
     as_real_array,
     check_finite,
     check_fits,
@@ -148,7 +149,7 @@ class Bilateral:
     def __post_init__(self, largest: float | None) -> None:
         """Check what does not depend on the model's grid."""
         object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
-        image = as_real_array("image", self.image)
+        image = as_image("image", self.image)
         if image.size == 0:
             raise ArgumentError("image", ..., f"shape {image.shape} holds no pixels")
         check_fits("image", image.shape)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from densecrf.kernels import color_range, without_alpha
 from densecrf.presets import PRESETS, get_model
 from densecrf.scribbles import scribble_unary
-from densecrf.validation import ArgumentError, as_real_array
+from densecrf.validation import ArgumentError, as_image
 
 if TYPE_CHECKING:
     import napari
@@ -85,7 +85,7 @@ def solve(
         drawn = f"only label {present[0]} has strokes" if len(present) else "there are no strokes"
         raise ArgumentError("scribbles", ..., f"{drawn}; draw with at least two labels")
     compact = np.where(strokes == 0, -1, np.searchsorted(present, strokes))
-    picture = without_alpha(as_real_array("image", image), strokes.shape)
+    picture = without_alpha(as_image("image", image), strokes.shape)
     pixels, _ = color_range(picture, image_range)
     unary = scribble_unary(pixels, compact, len(present), void=-1, image_range=(0, 255))
     result = (

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from densecrf.extras import check_installed
 from densecrf.kernels import Bilateral
 from densecrf.result import Result, Trace, share_proven
-from densecrf.validation import ArgumentError, as_real_array, check_finite
+from densecrf.validation import ArgumentError, as_image, check_finite
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +111,7 @@ def _picture(result: Result, image: Any) -> npt.NDArray[np.float64] | None:
         image = next((kernel.image for kernel in kernels), None)
     if image is None:
         return None
-    array = as_real_array("image", image)
+    array = as_image("image", image)
     check_finite("image", array)
     grid = result.labels.shape
     if array.shape == grid:

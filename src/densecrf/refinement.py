@@ -1,6 +1,5 @@
 """One call from an image and a network's output, or an annotation, to a labelling."""
 
-import inspect
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,12 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.hard_labels import plant
+from densecrf.hard_labels import forget, plant
 from densecrf.kernels import color_range, without_alpha
 from densecrf.model import DenseCRF
 from densecrf.presets import Model, get_model
 from densecrf.unaries import Kind, energies, read
-from densecrf.validation import ArgumentError, check_integer, warn
+from densecrf.validation import (
+    ArgumentError,
+    check_integer,
+    check_keywords,
+    warn,
+    with_near_names,
+)
 
 if TYPE_CHECKING:
     from densecrf.result import Result
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Failure", "build", "refine", "refine_many"]
 
 
+@with_near_names
 def refine(
     image: Any,
     probabilities: Any,
@@ -42,7 +48,7 @@ def refine(
     axis: int | None = None,
     channel_axis: int | None = None,
     n_labels: int | None = None,
-    void: Any = 255,
+    void: Any = "auto",
     ignore: Any = None,
     seeds: Any = None,
     confidence: float | None = None,
@@ -101,11 +107,13 @@ def refine(
         The channel axis of `image`, where two fit; all its channels are used.
     n_labels : int, optional
         Number of labels; needed where `probabilities` are labels and some do not occur.
-    void : int, sequence of int or None
-        Values of hard labels that mean "could be anything": 255 by default, 0 for pydensecrf's
-        unsure label. Such pixels have no unary, and no pixel ends with such a label.
+    void : int, sequence of int, None or "auto"
+        Values of hard labels that mean "could be anything": 0 for pydensecrf's unsure label, None
+        for no value. Such pixels have no unary, and no pixel ends with such a label. By default
+        (``"auto"``) 255; but 0 and 255 alone are a binary mask, where there are two labels.
     ignore : array_like of bool, optional
-        Pixels whose probabilities are not to be believed; their labels follow from the others.
+        Pixels whose probabilities are not to be believed; their labels follow from the others, or
+        from `seeds`.
     seeds : array_like, optional
         Pixels whose label is known: integers of the image's shape, -1 or 255 for the others; or,
         for two labels, True where the foreground (label 1) is certain.
@@ -188,6 +196,7 @@ def refine(
     return result
 
 
+@with_near_names
 def build(
     image: Any,
     probabilities: Any,
@@ -204,7 +213,7 @@ def build(
     axis: int | None = None,
     channel_axis: int | None = None,
     n_labels: int | None = None,
-    void: Any = 255,
+    void: Any = "auto",
     ignore: Any = None,
     seeds: Any = None,
     confidence: float | None = None,
@@ -231,6 +240,8 @@ def build(
     unary = energies(
         reading, low, high, kind=kind, n_labels=n_labels, void=void, confidence=sure, clip=clip
     )
+    if ignore is not None:
+        forget(unary, ignore)
     if seeds is not None:
         plant(unary, seeds)
     pixels = reading.image.pixels
@@ -238,7 +249,7 @@ def build(
         pixels = without_alpha(pixels, grid)
     pixels, largest = color_range(pixels, image_range)
     unary.setflags(write=False)
-    return chosen.crf(unary, pixels, ignore=ignore, largest=largest)
+    return chosen.crf(unary, pixels, largest=largest)
 
 
 @dataclass(frozen=True)
@@ -306,7 +317,7 @@ def refine_many(
     """
     check_integer("workers", workers, at_least=1)
     check_integer("batch", batch, at_least=1)
-    inspect.signature(refine).bind(None, None, **options)  # a wrong keyword fails here, once
+    check_keywords(refine, options)  # a wrong one fails here, once
     options = {"threads": 1} | options
     if client is not None:
         return _on_cluster(_pairs(iter(images), iter(probabilities)), client, batch, options)

@@ -27,6 +27,7 @@ __all__ = ["Result", "Trace", "relative_gap", "share_proven"]
 
 
 OPTIMAL_GAP = 1e-6
+ZERO_ENERGY = 1e-6  # below which an energy is not told from zero, whose bound is rounded, too
 
 
 def relative_gap(energy: float, bound: float | None) -> float | None:
@@ -181,9 +182,12 @@ class Result:
         """Whether `labels` are proven to be optimal.
 
         Either no other labelling is left (all pixels are `proven`), or none is better by more than
-        1e-6 of the energy, about what rounding the unaries to float32 changes.
+        1e-6 of the energy, about what rounding the unaries to float32 changes. Unlike `gap`, that
+        is relative to the energy however small it is (down to 1e-6, for energies of zero).
         """
-        within = self.gap is not None and self.gap <= OPTIMAL_GAP
+        bound = self.lower_bound
+        slack = OPTIMAL_GAP * max(abs(self.energy), ZERO_ENERGY)
+        within = bound is not None and self.energy - bound <= slack
         return within or bool(self.proven.all())
 
     def to_dict(self, *, arrays: bool = False) -> dict[str, Any]:

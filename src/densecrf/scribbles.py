@@ -10,6 +10,7 @@ from densecrf.kernels import color_range, without_alpha
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
+    as_image,
     as_real_array,
     check_finite,
     check_integer,
@@ -60,7 +61,7 @@ def scribble_unary(
     array([[0, 0, 1, 1]])
     """
     strokes = as_real_array("scribbles", scribbles)
-    picture = as_real_array("image", image)
+    picture = as_image("image", image)
     check_finite("scribbles", strokes)
     picture = without_alpha(picture, strokes.shape)
     if picture.shape == strokes.shape:

@@ -18,6 +18,7 @@ from densecrf.resample import resize_bilinear
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
+    as_image,
     as_real_array,
     check_choice,
     check_finite,
@@ -76,7 +77,7 @@ def read(
 
     The parameters are those of `refine`.
     """
-    picture = as_real_array("image", image.cpu() if hasattr(image, "cpu") else image)
+    picture = as_image("image", image.cpu() if hasattr(image, "cpu") else image)
     array = as_real_array("probabilities", given.cpu() if hasattr(given, "cpu") else given)
     for name, some, which in (("axis", array, axis), ("channel_axis", picture, channel_axis)):
         if some.size == 0:
@@ -100,11 +101,13 @@ def read(
         )
     if len(readings) > 1 and array.dtype.kind == "f":
         readings = [reading for reading in readings if reading.image.usual] or readings
-    if not readings and axis is not None and kind != "labels":
+    if not readings and kind != "labels":
         readings = list(_resized(images, array, axis))
     if not readings:
         raise ArgumentError("probabilities", ..., _no_reading(array, picture, kind))
     if len(readings) > 1:
+        if eight_bits := next(filter(None, (_total(reading) for reading in readings)), None):
+            raise ArgumentError("probabilities", ..., eight_bits)
         ways = "; or ".join(reading.words for reading in readings)
         remedy = f"can be read in {len(readings)} ways: {ways}. Say which by the arguments named"
         raise ArgumentError("probabilities", ..., f"{shapes} {remedy}")
@@ -175,15 +178,47 @@ def _scores(image: _Image, array: Array, axis: int | None) -> Iterator[Reading]:
             yield Reading("scores", moved, image, f"{words}, {image.words}")
 
 
-def _resized(images: list[_Image], array: Array, axis: int) -> Iterator[Reading]:
-    """Yield scores brought to the size of a plane image."""
-    moved = _labels_first(array, axis)
+def _resized(images: list[_Image], array: Array, axis: int | None) -> Iterator[Reading]:
+    """Yield scores brought to the size of a plane image.
+
+    Their label axis is the named one, or the only one that leaves pixels in the proportion of the
+    image.
+    """
     plane = [image for image in images if len(image.grid) == 2]
-    if moved.ndim != 3 or moved.shape[0] < 2 or len(plane) != 1:
+    if len(plane) != 1:
         return
     grid = plane[0].grid
-    if moved.shape[:0:-1] != grid:  # else height and width are swapped
-        yield Reading("scores", resize_bilinear(moved, grid), plane[0], "resized")
+    if axis is None:
+        candidates = _reduced_axes(array, grid)
+        summed = [where for where in candidates if sums_to_one(_labels_first(array, where))]
+        candidates = summed or candidates
+        axis = candidates[0] if len(candidates) == 1 else None
+    if axis is None:
+        return
+    moved = _labels_first(array, axis)
+    if moved.ndim != 3 or moved.shape[0] < 2 or moved.shape[:0:-1] == grid:  # sides swapped
+        return
+    yield Reading("scores", resize_bilinear(moved, grid), plane[0], "resized")
+
+
+def _reduced_axes(array: Array, grid: tuple[int, ...]) -> list[int]:
+    """Return the axes that leave the pixels of an image reduced by one whole factor.
+
+    An axis as long as a side of the image is taken for pixels.
+    """
+    found = []
+    for where in {0, array.ndim - 1} | ({1} if array.ndim == 4 and array.shape[0] == 1 else set()):
+        moved = _labels_first(array, where)
+        if moved.ndim != 3 or len(grid) != 2 or len(moved) < 2 or len(moved) in grid:
+            continue
+        height, width = moved.shape[1:]
+        if any(
+            height in (grid[0] // step, -(-grid[0] // step))
+            and width in (grid[1] // step, -(-grid[1] // step))
+            for step in range(2, min(grid) + 1)
+        ):
+            found.append(where)
+    return sorted(found)
 
 
 def _labels_first(array: Array, axis: int) -> Array:
@@ -204,12 +239,21 @@ def _no_reading(array: Array, image: Array, kind: str | None) -> str:
     message += "one label per pixel, of the image's shape"
     if any(next(_scores(some, image, None), None) for some in _images(array, None)):
         return message + ": the arguments look swapped, the image comes first"
+    if image.ndim == array.ndim == 4 and len(image) == len(array) > 1:
+        inside = [
+            next(_readings(some, array[0], kind, None), None) for some in _images(image[0], None)
+        ]
+        if any(inside):
+            return f"{message}. {len(image)} images at once are for densecrf.refine_many"
     sizes = {image.shape[:2], image.shape[-2:]}  # of channels last and first
     if not sizes.isdisjoint({array.shape[:-3:-1], array.shape[1::-1]}):
         return message + ": height and width look swapped (numpy.swapaxes)"
     if kind != "labels" and array.ndim >= 3:
+        grids = {some.grid for some in _images(image, None) if some.usual}
+        fitting = sorted({where for grid in grids for where in _reduced_axes(array, grid)})
         message += ". A network's output of lower resolution is resized when you name its label "
-        message += f"axis, for example {mention('axis', 0)}"
+        named = [mention("axis", where) for where in fitting] or [mention("axis")]
+        message += f"axis by {' or '.join(named)}"
     return message
 
 
@@ -219,6 +263,14 @@ def sums_to_one(scores: Array, tolerance: float = SUM_TOLERANCE, total: float = 
         return False
     sums = scores.sum(0, dtype=np.float64)
     return bool(np.abs(sums - total).max() <= tolerance * total)
+
+
+def _total(reading: Reading) -> str | None:
+    """Return what to do with probabilities in per cent or in 8 bits; None where it is neither."""
+    for total, what in ((100, "percentages"), (255, "probabilities in 8 bits")):
+        if reading.content == "scores" and sums_to_one(reading.values, total=total):
+            return f"values that add up to {total} over the labels: {what}; divide by {total}"
+    return None
 
 
 def _settled(reading: Reading, kind: str | None, low: float, high: float) -> str:
@@ -243,8 +295,8 @@ def _settled(reading: Reading, kind: str | None, low: float, high: float) -> str
         )
     elif sums_to_one(values):
         return "probabilities"
-    elif low >= 0 and high > 1 and sums_to_one(values, total=100):
-        remedy = "values that add up to 100 over the labels: percentages; divide by 100"
+    elif scaled := _total(reading):
+        remedy = scaled
     elif values.dtype.kind in "bui":
         remedy = (
             f"whole numbers from {low:g} to {high:g} for each of {len(values)} labels can be read "

@@ -3,15 +3,16 @@
 Every error names the argument, its value and the remedy; what passed is trusted inside.
 """
 
+import inspect
 import math
 import operator
 import os
 import reprlib
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,24 +25,30 @@ __all__ = [
     "IntArray",
     "as_features",
     "as_float32",
+    "as_image",
     "as_real_array",
     "check_choice",
     "check_finite",
     "check_fits",
     "check_fraction",
     "check_integer",
+    "check_keywords",
     "check_non_negative",
     "check_pixels",
     "check_positive",
     "check_share",
     "check_threads",
     "mention",
+    "near_name",
     "outside",
     "physical_memory",
     "sigmas",
     "warn",
+    "with_near_names",
 ]
 
+P = ParamSpec("P")
+T = TypeVar("T")
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
@@ -53,6 +60,7 @@ MOST_THREADS = 1024
 LARGEST_FLOAT = float(np.finfo(np.float32).max)
 _CPU, _PINNED = 1, 3  # DLPack's numbers of devices
 _INSIDE = (__name__.split(".", maxsplit=1)[0], "torch")  # whose lines no warning names
+_READERS = {"image": "densecrf.io.read_image", "probabilities": "numpy.load or densecrf.io"}
 _MARK = "\0"  # around the mention of another argument in a remedy
 
 
@@ -158,8 +166,19 @@ def _shown(value: Any) -> str:
     return whole if len(whole) <= 80 else reprlib.repr(value)
 
 
+def as_image(name: str, value: Any) -> npt.NDArray[Any]:
+    """Return an image as an array of real numbers; a Pillow image of a palette by its colours."""
+    if getattr(value, "mode", None) in ("P", "PA", "CMYK", "YCbCr", "HSV", "RGBX"):
+        value = value.convert("RGB")  # whose own numbers are indices, or no colours of three
+    return as_real_array(name, value)
+
+
 def as_real_array(name: str, value: Any, *, ndim: int | None = None) -> npt.NDArray[Any]:
     """Return `value` as an array of real numbers, or raise an error."""
+    if isinstance(value, os.PathLike) or (isinstance(value, str) and name in _READERS):
+        reader = _READERS.get(name, "numpy.load")
+        remedy = f"a path where an array is meant; read the file first, by {reader}"
+        raise ArgumentError(name, value, remedy)
     try:
         array = _shared(name, value) if hasattr(value, "__dlpack__") else np.asarray(value)
     except (ValueError, TypeError, RuntimeError, BufferError) as error:
@@ -353,15 +372,45 @@ def check_threads(value: Any) -> int:
     return check_integer("threads", value, at_least=1, at_most=MOST_THREADS)
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Return `value` if it is one of `choices`; otherwise name the closest."""
-    if isinstance(value, str) and value in choices:
-        return value
+def near_name(given: str, names: Iterable[str]) -> str | None:
+    """Return the name that was probably meant, if there is one."""
     from difflib import get_close_matches
 
-    lower = {choice.lower(): choice for choice in choices}
-    close = get_close_matches(str(value).lower(), lower, n=1, cutoff=0.4)
-    hint = f" Did you mean {lower[close[0]]!r}?" if close else ""
+    lower = {name.lower(): name for name in names}
+    close = get_close_matches(given.lower(), lower, n=1, cutoff=0.4)
+    return lower[close[0]] if close else None
+
+
+def with_near_names(function: Callable[P, T]) -> Callable[P, T]:
+    """Let the TypeError of a keyword that a function does not have name the nearest one."""
+
+    @wraps(function)
+    def call(*args: P.args, **keywords: P.kwargs) -> T:
+        check_keywords(function, keywords)
+        return function(*args, **keywords)
+
+    return call
+
+
+def check_keywords(function: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Refuse keywords that a function does not have, by a TypeError that names the nearest one."""
+    names = inspect.signature(function).parameters
+    for given in keywords:
+        if given not in names:
+            near = near_name(given, names)
+            hint = f". Did you mean {near!r}?" if near else ""
+            what = f"{function.__name__}() got an unexpected keyword argument {given!r}{hint}"
+            raise TypeError(what)
+
+
+def check_choice(
+    name: str, value: Any, choices: Sequence[str], elsewhere: Iterable[str] = ()
+) -> str:
+    """Return `value` if it is one of `choices`; otherwise name the closest, also of `elsewhere`."""
+    if isinstance(value, str) and value in choices:
+        return value
+    near = near_name(str(value), (*choices, *elsewhere))
+    hint = f" Did you mean {near!r}?" if near else ""
     raise ArgumentError(name, value, f"must be one of {', '.join(map(repr, choices))}.{hint}")
 
 

@@ -23,7 +23,7 @@ from densecrf.app.strokes import MAX_LABELS, Stroke
 from densecrf.display import png
 from densecrf.kernels import color_range
 from densecrf.presets import Model, get_model
-from densecrf.validation import ArgumentError, as_real_array
+from densecrf.validation import ArgumentError, as_image
 
 if TYPE_CHECKING:
     from densecrf.result import Result
@@ -81,7 +81,7 @@ class Scribble(anywidget.AnyWidget):
         model: str | Model = "default",
         strokes: Sequence[dict[str, Any]] = (),
     ) -> None:
-        pixels = as_real_array("image", image)
+        pixels = as_image("image", image)
         if pixels.ndim not in (2, 3) or min(pixels.shape[:2]) < 2:
             raise ArgumentError("image", ..., f"shape {pixels.shape}; give (H, W) or (H, W, 3)")
         picture = Picture(Path("image"), color_range(pixels, None)[0], 1, pixels.shape[:2])

@@ -179,7 +179,13 @@ def _opened(path: PathLike) -> Iterator[IO[bytes]]:
         except pillow.DecompressionBombError as error:
             raise TooManyPixelsError.beyond(path, 2 * pillow.MAX_IMAGE_PIXELS) from error
         except pillow.UnidentifiedImageError as error:
-            raise FileFormatError(path, "not an image of a known format") from error
+            volume = os.fspath(path).lower().endswith((".nii", ".nii.gz", ".h5"))
+            remedy = (
+                "a volume, which densecrf.large.refine and densecrf segment --tile read, with "
+                "pip install 'densecrf[large]'"
+            )
+            what = remedy if volume else "not an image of a known format"
+            raise FileFormatError(path, what) from error
         except MemoryError as error:
             raise FileFormatError(path, "too large for the memory; cut it into tiles") from error
         # Decoders answer broken files with many kinds of error (SyntaxError, struct errors,

@@ -136,7 +136,14 @@ def read_scores(
         array, name = _one_array(path, kind, max_bytes)
         stored, reason = KEYS[name], f"the array is named {name!r}"
     else:
-        raise FileFormatError(path, f"suffix {suffix!r} is not one of .npy, .npz, .unary, .c_unary")
+        remedy = ""
+        if os.fspath(path).lower().endswith((".nii", ".nii.gz", ".h5", ".zarr", ".tif", ".tiff")):
+            remedy = (
+                "; densecrf.large.refine and densecrf segment --tile read it, with pip install "
+            )
+            remedy += "'densecrf[large]'"
+        known = ", ".join(SCORE_SUFFIXES)
+        raise FileFormatError(path, f"suffix {suffix!r} is not one of {known}{remedy}")
     if shape is not None and array.ndim == len(shape) + 2 and array.shape[0] == 1:
         array = array[0]
     values = _label_first(path, array, shape, labels, axis)

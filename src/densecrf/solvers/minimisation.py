@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from inspect import signature
 from math import log
 from typing import TYPE_CHECKING, Any
 
@@ -188,7 +189,9 @@ def _check_compatibility(problem: ProblemBase, name: str, method: Method) -> Non
 
 def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict[str, Any]:
     for key in options:
-        check_choice(f"option of method {name!r}", key, method.options())
+        check_choice(
+            f"option of method {name!r}", key, method.options(), signature(solve).parameters
+        )
     return options
 
 
