@@ -91,7 +91,7 @@ def alternatives(
             try:
                 rows.append(judge.judge(alternative).row(base))
             except ImportError as error:  # noqa: PERF203 - minutes of work in every turn
-                console.print(f"{alternative.name}: left out ({error})", soft_wrap=True)
+                console.print(f"{alternative.name}: left out ({error})")
         about = (
             f"{dataset.name}: settings chosen on {len(judge.validation)} images ({validation}), "
             f"judged on {len(judge.test)} ({test})"
@@ -102,7 +102,7 @@ def alternatives(
     if as_json:
         print_json({"about": about, "rows": rows, "files": [str(path) for path in written]})
     else:
-        output.print(f"{about}\n\n{table}", markup=False, soft_wrap=True)
+        output.print(f"{about}\n\n{table}")
 
 
 def _processes(jobs: int) -> AbstractContextManager[Executor | None]:

@@ -66,8 +66,8 @@ def difference(
         output.print(f"{images} images")
         for metric, values in found.items():
             for name, which in ((f" of {first}", "first"), (f" of {second}", "second")):
-                output.print(f"{metric}{name}: {percents(values[which])}", soft_wrap=True)
-            output.print(f"{metric}, difference: {percents(values['difference'])}", soft_wrap=True)
+                output.print(f"{metric}{name}: {percents(values[which])}")
+            output.print(f"{metric}, difference: {percents(values['difference'])}")
     print_failures(failures, len(plan.images) - len(failures))
     if failures:
         raise typer.Exit(1)
@@ -77,6 +77,6 @@ def _run(plan: Plan, out: Path, title: str, quiet: bool) -> Run:
     with reporting_errors(), progress_bar(title, not quiet) as advance:
         done = run(plan, RecordStore(out / "records"), progress=advance)
     if done.interrupted:
-        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        console.print("Interrupted. Run the same command again to go on.")
         raise typer.Exit(130)
     return done

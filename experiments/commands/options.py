@@ -119,4 +119,4 @@ def tell_picture(path: Path, as_json: bool, more: Mapping[str, Any]) -> None:
     if as_json:
         print_json({"picture": str(path), **more})
     else:
-        console.print(f"Picture: {path}", soft_wrap=True)
+        console.print(f"Picture: {path}")

@@ -82,11 +82,11 @@ def _finish(plan: Plan, done: Run, out: Path, stem: str, style: str | None) -> N
         files = [str(path) for path in written]
         print_json({"about": about, **asdict(comparison), "files": files})
     else:
-        output.print(comparison.render(style), markup=False, soft_wrap=True, end="")
-    console.print(f"Written: {', '.join(path.name for path in written)} in {out}", soft_wrap=True)
+        output.print(comparison.render(style), end="")
+    console.print(f"Written: {', '.join(path.name for path in written)} in {out}")
     print_failures(dict(done.failures), len(plan.images) - len(done.failures))
     if done.interrupted:
-        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        console.print("Interrupted. Run the same command again to go on.")
         raise typer.Exit(130)
     if done.failures:
         raise typer.Exit(1)

@@ -136,10 +136,10 @@ def tune(
     if validation is not None and not tuned.interrupted:
         where = console if as_json else output
         _validate(target, tuned, validation, sought.open, where)
-    console.print(f"Written: {out}; use it by --params {out}", soft_wrap=True)
+    console.print(f"Written: {out}; use it by --params {out}")
     print_failures(dict(tuned.failures), len(target.plan.images) - len(tuned.failures))
     if tuned.interrupted:
-        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        console.print("Interrupted. Run the same command again to go on.")
         raise typer.Exit(130)
     if tuned.failures:
         raise typer.Exit(1)
@@ -176,7 +176,7 @@ def _search(target: "Target", out: Path, trials: int, workers: int, *, progress:
 
 def _print(tuned: "Tuned", metric: str) -> None:
     numbers = ", ".join(f"{name} {getattr(tuned.parameters, name):.4g}" for name in NUMBERS)
-    output.print(f"{metric} {100 * tuned.score:.2f} % with {numbers}", soft_wrap=True)
+    output.print(f"{metric} {100 * tuned.score:.2f} % with {numbers}")
     if tuned.start_score is not None:
         output.print(f"the best of those given: {100 * tuned.start_score:.2f} %")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -227,3 +229,50 @@ def test_ctrl_c_during_an_import_is_one_line(module, command):
     ended = subprocess.run(run, capture_output=True, text=True, timeout=600, check=False)
     assert ended.returncode == 130
     assert ended.stderr == "Interrupted.\n"
+
+
+@pytest.mark.parametrize(
+    "command", ["segment", "compare", "certify", "adapt", "fit", "info", "demo"]
+)
+def test_help_is_short_and_help_all_is_whole(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    short, whole = (densecrf(command, option).output for option in ("--help", "--help-all"))
+    assert len(short.splitlines()) <= 65
+    assert "<bool>" not in whole + densecrf("--help").output
+    rare = set(re.findall(r"--[a-z-]+", whole)) - set(re.findall(r"--[a-z-]+", short))
+    if command in ("info", "demo"):
+        assert not rare
+    else:
+        assert {"--sigma", "--device"} & rare
+        assert "--out" in short or "--labels" in short
+    if command == "segment":
+        first = {"--probs", "--labels", "--scribbles", "--out", "--preset", "--model", "--gap"}
+        assert first <= set(re.findall(r"--[a-z-]+", short))
+        assert {"--sigma", "--json", "--no-overlay", "--device"} <= rare
+
+
+def test_a_table_has_one_line_per_row_in_any_terminal(folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    command = ["segment", "images", "--probs", "probs", "--method", "mf5"]
+    first, again = densecrf(*command), densecrf(*command)
+    assert len(first.stdout.splitlines()) == len(again.stdout.splitlines()) == 4
+    assert first.stdout == again.stdout
+    assert "3 of 3 done before; --force does them again" in again.stderr
+
+
+def test_brackets_in_a_name_are_no_markup(folder):
+    out = "[red]x[/]/[/bold].png"
+    result = densecrf(
+        "compare", "images/a.png", "--probs", "probs/a.npy", "--methods", "unary,mf5", "--out", out
+    )
+    assert result.exit_code == 0, result.output
+    assert f"Picture: {out}" in result.output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have names in Unicode alone")
+def test_a_name_that_is_not_utf_8_is_printed(folder):
+    Path("images/a.png").rename(os.fsdecode(b"images/caf\xe9.png"))
+    run = [sys.executable, "-m", "densecrf", "segment", b"images/caf\xe9.png", "--probs"]
+    ended = subprocess.run([*run, "probs/a.npy"], capture_output=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert b"caf\\udce9" in ended.stdout

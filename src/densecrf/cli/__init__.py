@@ -1,5 +1,6 @@
 """The command line, ``densecrf``; its parts are installed by ``pip install "densecrf[cli]"``."""
 
+import io
 import os
 import sys
 
@@ -29,6 +30,8 @@ def _run() -> None:
     # A shell can start a program without them (>&-); then there is no reader.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what cannot be encoded
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             app(prog_name="densecrf")

@@ -70,10 +70,10 @@ def adapt(
         print_json({"file": str(out), "label_costs": found.label_costs, **found.provenance})
     else:
         costs = ", ".join(f"{label}: {cost:.2f}" for label, cost in enumerate(_costs(found)))
-        output.print(f"label costs {costs}", soft_wrap=True)
-        console.print(f"Written: {out}; use it by --model {out}", soft_wrap=True)
+        output.print(f"label costs {costs}")
+        console.print(f"Written: {out}; use it by --model {out}")
     if batch.interrupted:
-        console.print(f"[bold]Interrupted[/] after {len(batch.results)} of {len(todo)} images.")
+        console.print(f"Interrupted after {len(batch.results)} of {len(todo)} images.")
         raise typer.Exit(130)
     if batch.failures:
         raise typer.Exit(1)

@@ -3,7 +3,6 @@
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from densecrf import __version__
 from densecrf.cli import (
@@ -16,6 +15,7 @@ from densecrf.cli import (
     info,
     segment,
 )
+from densecrf.cli.help import HELP_NAMES, Command, Group
 from densecrf.cli.reports import console, fail
 
 __all__ = ["EPILOG", "app"]
@@ -26,7 +26,7 @@ EPILOG = (
 )
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     """Commands that Ctrl-C ends with a line of their own, or with this one."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -45,13 +45,13 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": list(HELP_NAMES)},
 )
 for command in (segment.segment, compare.compare, certify.certify, info.info, demo.demo):
-    app.command(epilog=EPILOG)(command)
+    app.command(epilog=EPILOG, cls=Command)(command)
 for command in (adapt.adapt, fit.fit):
-    app.command(epilog=EPILOG)(command)
-app.command("app", epilog=EPILOG)(browser.open_app)
+    app.command(epilog=EPILOG, cls=Command)(command)
+app.command("app", epilog=EPILOG, cls=Command)(browser.open_app)
 
 
 def _moved(context: typer.Context) -> None:

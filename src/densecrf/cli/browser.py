@@ -65,5 +65,5 @@ def open_app(
 
 
 def _announce(url: str) -> None:
-    console.print("The app is open at this address, until Ctrl-C:", highlight=False)
+    console.print("The app is open at this address, until Ctrl-C:")
     typer.echo(url)

@@ -104,7 +104,7 @@ def certify(
         files = {"image": str(image), "labels": str(labels)}
         print_json({**files, **numbers, "void_pixels": void, "warnings": collected})
     else:
-        output.print(str(certificate), markup=False, soft_wrap=True)
+        output.print(str(certificate))
 
 
 def _verify(
@@ -134,7 +134,7 @@ def _verify(
             f"certificate  at most {100 * found.gap:.3g} % above the global optimum, "
             + ("recomputed" if not differ else "recomputed: not what is stated"),
         )
-        output.print("\n".join(lines), markup=False, soft_wrap=True)
+        output.print("\n".join(lines))
     if differ:
         raise fail(f"{path}: " + "; ".join(differ))
 

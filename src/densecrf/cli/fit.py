@@ -105,11 +105,11 @@ def fit(
                 f"{percent(stage['certificate'])} of the optimum after {stage['passes']} passes"
             )
         if "verdict" in provenance:
-            output.print(provenance["verdict"], soft_wrap=True)
-        console.print(f"Written: {out}; use it by --model {out}", soft_wrap=True)
+            output.print(provenance["verdict"])
+        console.print(f"Written: {out}; use it by --model {out}")
     print_failures(failures, len(examples))
     if provenance["interrupted"]:
-        console.print("[bold]Interrupted.[/] Run the same command again to go on.")
+        console.print("Interrupted. Run the same command again to go on.")
         raise typer.Exit(130)
     if failures:
         raise typer.Exit(1)

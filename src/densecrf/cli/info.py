@@ -30,7 +30,7 @@ def info(as_json: o.Json = False) -> None:
             value = "; ".join(f"{key}: {item}" for key, item in value.items())
         elif isinstance(value, list):
             value = ", ".join(map(str, value))
-        output.print(f"{name:<12} {value}", soft_wrap=True, markup=False)
+        output.print(f"{name:<12} {value}")
 
 
 def _facts() -> dict[str, Any]:

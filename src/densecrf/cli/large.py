@@ -15,9 +15,17 @@ from densecrf.cli.options import (
     output_option,
     solver_option,
 )
-from densecrf.cli.outputs import check_outputs, done_before, run_settings
+from densecrf.cli.outputs import check_outputs, done_before, label_file, run_settings
 from densecrf.cli.progress import progress_bar
-from densecrf.cli.reports import console, percent, print_json, print_table, require, solved_columns
+from densecrf.cli.reports import (
+    console,
+    percent,
+    print_done_before,
+    print_json,
+    print_table,
+    require,
+    solved_columns,
+)
 from densecrf.hard_labels import VOID
 from densecrf.io import write_json
 from densecrf.io.errors import TooManyPixelsError
@@ -114,7 +122,7 @@ def segment_large(
     if solver.device is not None or solver.time_limit is not None:
         raise typer.BadParameter("--device and --time-limit: not for images cut into tiles")
     known = cast("str", sources.probs or sources.labels)
-    labels = out if out.suffix.lower() in SUFFIXES else out / f"{Path(image).stem}.tif"
+    labels = label_file(out, SUFFIXES) or out / f"{Path(image).stem}.tif"
     record_path = labels.with_name(labels.name + ".json")
     inputs = [Path(image), Path(known)]
     check_outputs([(path, Path(image)) for path in (labels, record_path)], inputs, "choose another")
@@ -190,8 +198,8 @@ def _print(image: str, record: dict[str, Any]) -> None:
                 "tiles": str(len(record["tiles"])),
                 "proven": percent(record["proven_share"]),
                 "seconds": f"{record['seconds']:.1f}",
-                "": "done before" if record.get("skipped") else "",
             }
         ]
     )
-    console.print(f"Written: {record['files']['labels']}", soft_wrap=True, markup=False)
+    print_done_before([record])
+    console.print(f"Written: {record['files']['labels']}")

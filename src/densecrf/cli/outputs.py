@@ -10,9 +10,19 @@ import typer
 
 from densecrf import __version__
 from densecrf.cli.options import ModelOptions, SolveOptions
+from densecrf.io.images import IMAGE_SUFFIXES
 from densecrf.io.opening import identities, kind_of_file
 
-__all__ = ["check_outputs", "done_before", "read_record", "run_settings"]
+__all__ = ["check_outputs", "done_before", "label_file", "read_record", "run_settings"]
+
+LOSSY = {".jpg", ".jpeg", ".jpe", ".jfif", ".jp2", ".j2k", ".jxl", ".webp", ".avif", ".heic"}
+#: What a name of a file ends in, rather than that of a folder.
+OTHER_FORMATS = {
+    *LOSSY,
+    *IMAGE_SUFFIXES,
+    *(".gif", ".npy", ".npz", ".zarr", ".h5", ".hdf5", ".nii", ".gz", ".mat"),
+    *(".json", ".txt", ".csv", ".pdf", ".svg", ".unary"),
+}
 
 
 def check_outputs(
@@ -45,6 +55,21 @@ def check_outputs(
         written[name] = source
         if kind := _obstacle(path):
             raise typer.BadParameter(f"{path} cannot be written: {kind}; {remedy}")
+
+
+def label_file(out: Path, suffixes: tuple[str, ...] = (".png",)) -> Path | None:
+    """Return the label map that ``--out`` names by one of some suffixes; None for a folder.
+
+    A name that ends as another format does is refused: it is meant for a file.
+    """
+    suffix = out.suffix.lower()
+    if suffix in suffixes:
+        return out
+    if suffix in OTHER_FORMATS:
+        reason = "is lossy and changes labels" if suffix in LOSSY else "is not written here"
+        remedy = f"give {out.stem}{' or '.join(suffixes)}, or a folder"
+        raise typer.BadParameter(f"{out}: {suffix} {reason}; {remedy}", param_hint="--out")
+    return None
 
 
 def _obstacle(path: Path) -> str | None:

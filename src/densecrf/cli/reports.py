@@ -2,14 +2,14 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from densecrf.extras import check_installed
 from densecrf.validation import ArgumentError, ArgumentWarning
@@ -26,6 +26,7 @@ __all__ = [
     "output",
     "percent",
     "percents",
+    "print_done_before",
     "print_failures",
     "print_json",
     "print_notes",
@@ -36,8 +37,8 @@ __all__ = [
 ]
 
 #: Progress, remarks and errors go to standard error, results to standard output.
-console = Console(stderr=True, highlight=False)
-output = Console(highlight=False)
+console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+output = Console(highlight=False, markup=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -47,7 +48,7 @@ def print_json(value: Any) -> None:
 
 def fail(message: object, code: int = 1) -> typer.Exit:
     """Print why a command cannot go on, and return the exit to raise."""
-    console.print(f"[bold red]Error:[/] {escape(str(message))}", soft_wrap=True)
+    console.print(Text.assemble(("Error:", "bold red"), f" {message}"))
     return typer.Exit(code)
 
 
@@ -130,19 +131,30 @@ def solved_columns(result: Mapping[str, Any]) -> dict[str, str]:
 
 
 def print_table(rows: Sequence[Mapping[str, str]]) -> None:
-    """Print rows with the same columns: the first to the left, the others to the right."""
+    """Print rows with the same columns, the first to the left, the others to the right.
+
+    A row is one line, in a terminal of any width.
+    """
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(rows[0]):
-        shown.add_column(column, justify="right" if column and place else "left")
+        shown.add_column(column, justify="right" if column and place else "left", no_wrap=True)
     for row in rows:
-        shown.add_row(*map(escape, row.values()))
+        shown.add_row(*map(Text, row.values()))
+    shown.width = output.measure(shown, options=output.options.update(max_width=10_000)).maximum
     output.print(shown)
+
+
+def print_done_before(records: Collection[Mapping[str, Any]]) -> None:
+    """Say how many results were there already."""
+    before = sum("skipped" in record for record in records)
+    if before:
+        console.print(f"{before} of {len(records)} done before; --force does them again")
 
 
 def print_notes(name: str, notes: Iterable[str]) -> None:
     """Print remarks about an image."""
     for note in notes:
-        console.print(f"[yellow]{escape(name)}: {escape(note)}[/]", soft_wrap=True)
+        console.print(f"{name}: {note}", style="yellow")
 
 
 def print_failures(failures: dict[str, str], done: int) -> None:
@@ -150,6 +162,6 @@ def print_failures(failures: dict[str, str], done: int) -> None:
     if not failures:
         return
     total = done + len(failures)
-    console.print(f"\n[bold red]{len(failures)} of {total} could not be used:[/]")
+    console.print(f"\n{len(failures)} of {total} could not be used:", style="bold red")
     for name, reason in failures.items():
-        console.print(f"  [bold]{escape(name)}[/]  {escape(reason)}", soft_wrap=True)
+        console.print(Text.assemble("  ", (name, "bold"), f"  {reason}"))

@@ -18,7 +18,7 @@ from densecrf.cli.batch import Watch, run_batch
 from densecrf.cli.devices import OnDevices, listed
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
 from densecrf.cli.large import FillMissing, Scheduler, Tile, connected, is_large, segment_large
-from densecrf.cli.outputs import check_outputs, done_before, read_record, run_settings
+from densecrf.cli.outputs import check_outputs, done_before, label_file, read_record, run_settings
 from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
     console,
@@ -26,6 +26,7 @@ from densecrf.cli.reports import (
     fail,
     number,
     percent,
+    print_done_before,
     print_failures,
     print_json,
     print_notes,
@@ -110,7 +111,7 @@ def segment(
         raise typer.BadParameter(f"--device {device}: with --scheduler, give one for all workers")
     per_image = threads or (max(1, core().available_threads() // jobs) if jobs > 1 else None)
     solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image, device)
-    if out.suffix.lower() == ".png" and len(todo) > 1:
+    if label_file(out) is not None and len(todo) > 1:
         raise typer.BadParameter(
             f"{out} is one file, but there are {len(todo)} images: give a folder"
         )
@@ -150,8 +151,7 @@ def segment(
     if batch.interrupted:
         left = len(todo) - len(batch.results) - len(batch.failures)
         console.print(
-            f"[bold]Interrupted[/], {left} of {len(todo)} left. "
-            "Run the same command again to go on."
+            f"Interrupted, {left} of {len(todo)} left. Run the same command again to go on."
         )
         raise typer.Exit(130)
     if batch.failures:
@@ -224,7 +224,7 @@ class _Segment:
         return result
 
     def _paths(self, name: str) -> dict[str, Path]:
-        stem = self.out.with_suffix("") if self.out.suffix.lower() == ".png" else self.out / name
+        stem = self.out.with_suffix("") if label_file(self.out) is not None else self.out / name
         paths = {"labels": stem.with_name(stem.name + ".png")}
         if self.overlays:
             paths["overlay"] = stem.with_name(stem.name + ".overlay.png")
@@ -284,12 +284,12 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
                 "labels": str(len(record["pixels_by_label"])),
                 "changed": percent(record["changes"]["changed"] / record["changes"]["pixels"]),
                 "seconds": f"{record['seconds']:.2f}",
-                "": "done before" if record.get("skipped") else "",
             }
             for name, record in results.items()
         ]
     )
-    console.print(f"Written: {_written(results)}", soft_wrap=True, markup=False)
+    print_done_before(results.values())
+    console.print(f"Written: {_written(results)}")
     for name, record in results.items():
         print_notes(name, record["warnings"])
 

@@ -7,7 +7,7 @@ from densecrf.cli import options as o
 from densecrf.cli.demo.picture import write_picture
 from densecrf.cli.demo.proof import Comparison, proven
 from densecrf.cli.demo.proof import compare as compare_scene
-from densecrf.cli.outputs import check_outputs
+from densecrf.cli.outputs import check_outputs, label_file
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import (
     describe,
@@ -30,9 +30,9 @@ WORDS = {
 
 
 def demo(
-    out: Annotated[Path, o.output_option("--out", "-o", help="Folder for the picture.")] = Path(
-        "demo"
-    ),
+    out: Annotated[
+        Path, o.output_option("--out", "-o", help="The picture (.png), or a folder for it.")
+    ] = Path("demo"),
     as_json: o.Json = False,
 ) -> None:
     """Segment two photographs from a few strokes: mean field against the certified LP.
@@ -40,7 +40,7 @@ def demo(
     Needs scikit-image for the photographs: pip install "densecrf[demo]".
     """
     require("densecrf demo", "skimage", "matplotlib")
-    picture = out / "demo.png"
+    picture = label_file(out) or out / "demo.png"
     check_outputs([(picture, "the photographs")], [], "choose another --out")
     try:
         comparisons = [_solve(scene(), as_json) for scene in (coffee, astronaut)]
@@ -52,8 +52,8 @@ def demo(
         print_json({"picture": str(picture), "scenes": scenes})
         return
     for line in proven(comparisons):
-        output.print(line, soft_wrap=True)
-    output.print(f"\nPicture: {picture}", soft_wrap=True)
+        output.print(line)
+    output.print(f"\nPicture: {picture}")
 
 
 def _solve(scene: Scene, silent: bool) -> Comparison:
@@ -68,7 +68,7 @@ def _print(done: Comparison) -> None:
     h, w = done.scene.image.shape[:2]
     scene = done.scene
     output.print(
-        f"[bold]{scene.name}[/], {w} x {h} pixels, {len(scene.classes)} labels from "
+        f"{scene.name}, {w} x {h} pixels, {len(scene.classes)} labels from "
         f"{scene.strokes} strokes: {scene.about}"
     )
     print_table(
