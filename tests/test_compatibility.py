@@ -170,3 +170,24 @@ def test_costs_near_the_largest_float_are_averaged_without_overflow():
     largest = 3e38
     stored = compatibility_matrix(np.array([[0.0, largest], [largest, 0.0]]), 2)
     assert stored[0, 1] == np.float32(largest)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tree_of_its_own_matrix(seed):
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 9))
+    labels = rng.permutation(count).tolist()
+    cut = int(rng.integers(1, count))
+    groups = [(part, 1.5 * float(rng.random())) for part in (labels[:cut], labels[cut:])]
+    inner = [(part[: len(part) // 2], float(rng.random())) for part, _ in groups if len(part) > 2]
+    leaf = rng.choice([0.0, 0.3, 1.0], count) + 0.1 * (seed % 2)
+    costs = LabelTree(count, groups + inner, leaf).matrix()
+    np.testing.assert_allclose(LabelTree.of_metric(costs).matrix(), costs, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_tree_of_other_costs(seed):
+    costs = np.random.default_rng(seed).random((5, 5))
+    assert LabelTree.of_metric(costs + costs.T - 2 * np.diag(costs.diagonal())) is None
+    assert LabelTree.of_metric(np.zeros((5, 5))) is None
+    assert LabelTree.of_metric(np.eye(5) - 1) is None

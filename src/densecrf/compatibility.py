@@ -112,6 +112,52 @@ class LabelTree:
                 "leaf", leaf, "all lengths are 0, so that no two labels cost anything; give some"
             )
 
+    @classmethod
+    def of_metric(cls, costs: npt.NDArray[Any]) -> "LabelTree | None":
+        """Return the tree whose matrix these costs are, or None where they are no tree metric.
+
+        Parameters
+        ----------
+        costs : ndarray, (labels, labels)
+            Symmetric costs of pairs of labels, zero for equal ones.
+
+        Examples
+        --------
+        >>> line = np.abs(np.subtract.outer(range(4), range(4)))
+        >>> np.array_equal(LabelTree.of_metric(line).matrix(), line)
+        True
+        >>> LabelTree.of_metric(line**2) is None
+        True
+        """
+        count = len(costs)
+        # Seen from label 0, the paths to i and j part at this depth (their Gromov product).
+        depth = 0.5 * (costs[:1] + costs[:, :1] - costs)
+        near = 1e-6 * float(np.abs(costs).max())
+        leaf, groups = np.zeros(count), []
+        subtrees = [(np.arange(1, count), 0.0)]  # their labels, the depth at which they begin
+        while subtrees:
+            below, begin = subtrees.pop()
+            least = float(depth[np.ix_(below, below)].min())
+            length = 2 * max(least - begin, 0.0)
+            if len(below) == count - 1:  # all but label 0: its own edge
+                leaf[0] = length
+            elif len(below) == 1:
+                leaf[below] = length
+            elif length > near:
+                groups.append((below.tolist(), length))
+            rest = below
+            while len(rest):
+                together = depth[rest[0], rest] > least + near
+                if together.sum() == len(below):
+                    return None  # in a tree, labels of the least depth are apart
+                if together.any():
+                    subtrees.append((rest[together], least))
+                rest = rest[~together & (rest != rest[0])]
+        if not leaf.any() and not groups:
+            return None
+        tree = cls(count, groups, leaf)
+        return tree if np.allclose(tree.matrix(), costs, 1e-5, near) else None
+
     def _members_of(self, name: str, below: Sequence[int]) -> npt.NDArray[np.bool_]:
         """Return which labels a group holds."""
         row = np.zeros(self.n_labels, bool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
@@ -198,6 +199,7 @@ def test_solve_keeps_the_sign_of_matrices_and_negative_weights():
         ({"normalization": dcrf.NORMALIZE_AFTER}, "needs one symmetric energy"),
         ({"normalization": dcrf.NO_NORMALIZATION}, "NORMALIZE_SYMMETRIC.*to all kernels"),
         ({"compat": np.eye(L, dtype="f4")}, "one label compatibility for all kernels"),
+        ({"compat": np.array(range(9), "f4").reshape(3, 3)}, "multiple of the same matrix"),
     ],
 )
 def test_solve_refuses_what_is_no_single_energy(options, message):
@@ -205,13 +207,66 @@ def test_solve_refuses_what_is_no_single_energy(options, message):
         model(**options).solve("mf")
 
 
-def test_solve_refuses_infinite_energies():
+@pytest.mark.parametrize("method", ["lp", "mf", "qp"])
+def test_solve_forbids_labels_of_infinite_energy(method):
     unary = UNARY.copy()
-    unary[0, 5] = np.inf
-    with pytest.raises(
-        ValueError, match="solve\\(\\) needs finite energies: use unary_from_softmax"
-    ):
-        model(unary).solve("mf")
+    forbidden = np.random.default_rng(1).random(unary.shape) < 0.5
+    forbidden[:, forbidden.all(0)] = False
+    unary[forbidden] = np.inf
+    labels = model(unary).solve(method).labels.ravel()
+    assert not forbidden[labels, np.arange(H * W)].any()
+
+
+def test_solve_finds_the_best_labelling_without_forbidden_labels():
+    """All labellings of six pixels, under attraction that is stronger than any unary."""
+    unary = np.array([[0, 0, np.inf, 0, 0, 3], [np.inf, 1, 0, 1, np.inf, 0]], np.float32)
+    d = dcrf.DenseCRF(6, 2)
+    d.setUnaryEnergy(unary)
+    d.addPairwiseEnergy(np.linspace(0, 1, 6, dtype="f4")[None], 9, normalization=0)
+    result = d.solve("lp", gap=0)
+    crf = d.model()
+    allowed = [
+        x for x in product(range(2), repeat=6) if np.isfinite(unary[list(x), range(6)]).all()
+    ]
+    best = min(allowed, key=lambda x: crf.energy(np.array(x)))
+    np.testing.assert_array_equal(result.labels, best)
+    assert result.lower_bound <= result.energy < 1e3  # what is forbidden is not out of proportion
+
+
+POTTS = 1 - np.eye(L, dtype=np.float32)
+LINE = np.array([[0, 1, 2], [1, 0, 1], [2, 1, 0]], np.float32)  # the distance of the labels
+
+
+@pytest.mark.parametrize("costs", [2 * POTTS, -2 * np.eye(L, dtype=np.float32), 2 * POTTS - 5])
+def test_solve_takes_multiples_of_potts_as_weights(costs):
+    crf = model(compat=costs).model()
+    assert crf.compatibility is None
+    assert [kernel.weight for kernel in crf.kernels] == pytest.approx([3, 2])
+    assert (
+        model(compat=costs).solve("lp").labels.tolist()
+        == model(compat=2).solve("lp").labels.tolist()
+    )
+
+
+def test_solve_takes_multiples_of_a_tree_metric_as_weights():
+    d = dcrf.DenseCRF2D(W, H, L)
+    d.setUnaryEnergy(UNARY)
+    d.addPairwiseGaussian(sxy=3, compat=LINE)
+    d.addPairwiseGaussian(sxy=9, compat=3 * LINE)
+    crf = d.model()
+    np.testing.assert_allclose(crf.tree.matrix(), 3 * LINE, rtol=1e-6)
+    assert [kernel.weight for kernel in crf.kernels] == pytest.approx([1 / 3, 1])
+    assert d.solve("lp").gap < 1e-3
+
+
+def test_solve_takes_multiples_of_any_matrix_as_weights():
+    d = dcrf.DenseCRF2D(W, H, L)
+    d.setUnaryEnergy(UNARY)
+    d.addPairwiseGaussian(sxy=3, compat=LINE**2)
+    d.addPairwiseGaussian(sxy=9, compat=2 * LINE**2)
+    crf = d.model()
+    np.testing.assert_array_equal(crf.compatibility, 2 * LINE**2)
+    assert [kernel.weight for kernel in crf.kernels] == pytest.approx([0.5, 1])
 
 
 # --- refused, where the original crashes or computes nonsense ---------------------------

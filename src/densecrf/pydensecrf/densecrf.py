@@ -35,6 +35,7 @@ from densecrf.pydensecrf.terms import (
     Term,
     compatibility,
     member,
+    one_compatibility,
 )
 from densecrf.validation import (
     ArgumentError,
@@ -67,6 +68,7 @@ __all__ = [
 ]
 
 LARGEST_ENERGY = 1e30
+FORBIDDEN_MARGIN = 20.0  # exp(-20): a marginal of 2e-9
 
 
 class DenseCRF:
@@ -239,14 +241,11 @@ class DenseCRF:
         return self.model().solve(method, **options)
 
     def model(self) -> Model:
-        """Return the declared energy as a `densecrf.DenseCRF`."""
-        if np.isposinf(self._unary).any():
-            raise ArgumentError(
-                "u",
-                ...,
-                "holds +inf (a probability of 0); solve() needs finite energies: use "
-                "unary_from_softmax, which clips, or numpy.minimum(u, 20)",
-            )
+        """Return the declared energy as a `densecrf.DenseCRF`.
+
+        Labels of infinite energy cost more than their pixels can gain from all others, so that no
+        optimal labelling has them.
+        """
         ways = {term.normalization for term in self._terms} or {NORMALIZE_SYMMETRIC}
         if len(ways) > 1 or not ways <= {NO_NORMALIZATION, NORMALIZE_SYMMETRIC}:
             raise ArgumentError(
@@ -255,27 +254,24 @@ class DenseCRF:
                 f"{', '.join(sorted(way.name for way in ways))}; solve() needs one "
                 "symmetric energy: give NORMALIZE_SYMMETRIC (or NO_NORMALIZATION) to all kernels",
             )
-        return Model(
-            self._unary.reshape(self._labels, *self._grid),
-            [term.kernel for term in self._terms],
+        kernels, compatibility = one_compatibility(self._terms, self._labels)
+        grid = (self._labels, *self._grid)
+        forbidden = np.isposinf(self._unary)
+        model = Model(
+            np.where(forbidden, np.float32(0), self._unary).reshape(grid),
+            kernels,
             normalization="none" if ways == {NO_NORMALIZATION} else "symmetric",
-            compatibility=self._shared_costs(),
+            compatibility=compatibility,
         )
-
-    def _shared_costs(self) -> FloatArray | None:
-        """Return the costs that all terms share, or refuse: the model has one compatibility."""
-        if all(term.costs is None for term in self._terms):
-            return None
-        first = self._terms[0].costs
-        for term in self._terms[1:]:
-            if first is None or term.costs is None or not np.array_equal(first, term.costs):
-                raise ArgumentError(
-                    "compat",
-                    ...,
-                    "solve() needs one label compatibility for all kernels: give each a "
-                    "number, or each the same matrix",
-                )
-        return first
+        if not forbidden.any():
+            return model
+        # More than a pixel can gain from all others: no optimal labelling has a forbidden label.
+        spread = 1.0 if model.compatibility is None else float(np.ptp(model.compatibility))
+        gain = spread * model.pairwise.mass
+        highest = np.where(forbidden, -np.inf, self._unary).max(0)
+        return model.with_unary(
+            np.where(forbidden, highest + gain + FORBIDDEN_MARGIN, self._unary).reshape(grid)
+        )
 
     def _add(
         self,

@@ -1,13 +1,15 @@
 """One pairwise term: constants, normalisation, label compatibility, message."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from densecrf.cached import cached_property
+from densecrf.compatibility import LabelTree
 from densecrf.filters import Filter, LatticeFilter
 from densecrf.kernels import Kernel
 from densecrf.validation import ArgumentError, FloatArray, as_real_array, check_finite
@@ -25,6 +27,7 @@ __all__ = [
     "Term",
     "compatibility",
     "member",
+    "one_compatibility",
 ]
 
 SMALLEST_MASS = 1e-20
@@ -102,6 +105,51 @@ def original_lattice(features: npt.NDArray[np.floating[Any]]) -> LatticeFilter:
     padded = np.concatenate([features, np.zeros((1, dimension), features.dtype)])
     lattice = LatticeFilter(padded, "forward", precision="single")
     return lattice.restricted(np.arange(n, dtype=np.int32))  # with the vertices between its points
+
+
+def one_compatibility(
+    terms: Sequence[Term], labels: int
+) -> tuple[list[Kernel], LabelTree | FloatArray | None]:
+    """Return weighted kernels and the one compatibility that the terms share, or refuse them.
+
+    Costs that are multiples of one matrix share it, with the factors as weights. A cost of all
+    pairs alike, equal labels included, adds a constant to the energy and is left out where a tree
+    metric is left: a reward of equal labels is the Potts model.
+    """
+    potts = 1 - np.eye(labels, dtype=np.float32)
+    costs = [term.weight * potts if term.costs is None else term.costs for term in terms]
+    shifted = [each - each[0, 0] if np.ptp(each.diagonal()) == 0 else each for each in costs]
+    if (kernels := _weighted(terms, shifted, potts)) is not None:
+        return kernels, None
+    largest = max(shifted, key=_size)
+    if (kernels := _weighted(terms, shifted, largest)) and (tree := LabelTree.of_metric(largest)):
+        return kernels, tree
+    largest = max(costs, key=_size)
+    if (kernels := _weighted(terms, costs, largest)) is not None:
+        return kernels, largest
+    raise ArgumentError(
+        "compat",
+        ...,
+        "solve() needs one label compatibility for all kernels: give each a number, or each a "
+        "multiple of the same matrix",
+    )
+
+
+def _size(costs: FloatArray) -> float:
+    return float(np.abs(costs).max())
+
+
+def _weighted(
+    terms: Sequence[Term], matrices: list[FloatArray], common: FloatArray
+) -> list[Kernel] | None:
+    """Return the kernels with the factors of non-negative multiples as weights, or None."""
+    factors = [float(np.vdot(common, each)) / float(np.vdot(common, common)) for each in matrices]
+    close = 1e-6 * _size(common)
+    pairs = zip(factors, matrices, strict=True)
+    if not all(f >= 0 and np.allclose(each, f * common, 1e-5, close) for f, each in pairs):
+        return None
+    weighed = zip(terms, factors, strict=True)
+    return [replace(cast("Any", term.kernel), weight=factor) for term, factor in weighed]
 
 
 Member = TypeVar("Member", bound=IntEnum)
