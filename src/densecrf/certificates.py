@@ -16,6 +16,7 @@ operator, less a bound on all rounding errors: docs/mathematics.md derives it.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from math import fsum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,6 +100,21 @@ class Mixture(NamedTuple):
                 out.append((share, some))
         return tuple(out)
 
+    @property
+    def excess(self) -> float:
+        """By how much the shares of any label exceed 1, which rounding errors can make them do.
+
+        Divided by their sum they are a dual point, whose bound is lower by at most this share of
+        the pairwise mass.
+        """
+        ends = [part.labels for _, part in self.parts if part.labels is not None]
+        names = set[int]().union(*(set(map(int, labels)) for labels in ends)) or {0}
+        sums = (
+            fsum(share for share, part in self.parts if part.labels is None or name in part.labels)
+            for name in names
+        )
+        return max(0.0, *(total - 1 for total in sums))
+
     def largest(self) -> "Mixture":
         """Return the part of the largest share, alone."""
         return Mixture(tuple((1.0, part) for _, part in sorted(self.parts, key=itemgetter(0))[-1:]))
@@ -146,11 +162,13 @@ class Costs:
     ) -> None:
         constant, mass = 0.0, problem.reach * problem.total_mass_double
         blocks: Iterator[Any]
+        parts, excess = 0, 0.0
         if isinstance(dual, Potentials):
             blocks = problem.dual_rows(dual)
         elif isinstance(dual, Mixture):
             r, evaluated = _combination(problem, dual.parts, another)
             blocks, dual = iter([r]), Mixture(dual.parts[:evaluated])
+            parts, excess = evaluated, dual.excess
         else:
             r, constant, mass = problem.tangent(dual.y)
             blocks = iter([r])
@@ -165,7 +183,8 @@ class Costs:
             del rows
         sums = xp.stack([self._least.sum(), abs(self._least).sum()])
         total, size = (float(each) for each in problem.to_numpy(sums))
-        self._rounding = 2 * gamma(problem.n) * (mass + size + abs(constant))
+        self._rounding = 2 * gamma(problem.n + parts) * (mass + size + abs(constant))
+        self._rounding += excess * mass
         self.bound = total + constant - self._rounding
 
     def possible_labels(self, problem: "ProblemBase", labels: Any, energy: float) -> Any:

@@ -7,13 +7,17 @@ to float32, is rounded here, too, so that both are sums over the same numbers; d
 derives how far apart they can be.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import fsum, inf
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.certificates import CertificateError, Mixture, Potentials, Tangent, gamma
-from densecrf.filters.base import Levels
+from densecrf.certificates import CertificateError, Dual, Mixture, Potentials, Tangent, gamma
+from densecrf.filters.base import MOST_LEVELS, Levels
+from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
@@ -22,15 +26,18 @@ __all__ = ["Verification", "declared", "verify"]
 
 Doubles = npt.NDArray[np.float64]
 
-SINGLE = 2.0**-24  # unit of rounding, in single precision
+UNIT = 2.0**-53  # of rounding, in double precision
+SINGLE = 2.0**-24  # in single precision
 DEVICE = 1e-5  # of an energy's size: torch locates pixels by other roundings
 SMALLEST_MASS = 1e-20
 CUT = 1e-4  # where the Gaussians of the grid end
+AT_ONCE = 2**20  # numbers of the levels that are filtered together
 MOST_PIXELS = 4096  # of a matrix with a diagonal, whose self terms are found one by one
 
 
-class Verification(NamedTuple):
-    """Energy and lower bound, recomputed.
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """Energy, lower bound and what they prove of single pixels, recomputed.
 
     Attributes
     ----------
@@ -42,25 +49,45 @@ class Verification(NamedTuple):
         How far these numbers may be from those of a result: rounding errors in double precision,
         and normalising factors that round either way (1e-5 of the numbers that they are sums of for
         a result of ``device=``, whose operator is another in its last digits).
+    possible : ndarray of int, (*spatial)
+        How many labels an optimal labelling can have at each pixel, as far as this check proves.
+    undeniable : ndarray of int, (*spatial)
+        How many labels the dual potentials rule out at no pixel, whatever the tolerance: a result
+        that states fewer states more than its potentials prove.
     """
 
     energy: float
     lower_bound: float
     tolerance: float
+    possible: npt.NDArray[np.int32]
+    undeniable: npt.NDArray[np.int32]
 
     @property
     def gap(self) -> float:
         """(energy - lower_bound) / max(1, abs(energy))."""
         return (self.energy - self.lower_bound) / max(1.0, abs(self.energy))
 
-    def disagreements(self, energy: float, lower_bound: float | None) -> list[str]:
+    @property
+    def proven(self) -> npt.NDArray[np.bool_]:
+        """The pixels, (*spatial), whose label is the same in every optimal labelling, proven."""
+        return np.asarray(self.possible == 1)
+
+    def disagreements(
+        self,
+        energy: float,
+        lower_bound: float | None,
+        possible: npt.NDArray[np.int32] | None = None,
+    ) -> list[str]:
         """Return which of the numbers that a result states are not these, in words."""
-        stated = {"energy": energy, "lower bound": lower_bound}
-        return [
+        stated = (("energy", energy, self.energy), ("lower bound", lower_bound, self.lower_bound))
+        found = [
             f"the {name} is stated as {value!r}, recomputed it is {own!r}"
-            for (name, value), own in zip(stated.items(), self, strict=False)
+            for name, value, own in stated
             if value is None or not abs(value - own) <= self.tolerance
         ]
+        if possible is not None and (fewer := int((possible < self.undeniable).sum())):
+            found.append(f"at {fewer} pixels more labels are stated as ruled out than are")
+        return found
 
 
 def declared(crf: "DenseCRF") -> dict[str, Any]:
@@ -85,8 +112,8 @@ def declared(crf: "DenseCRF") -> dict[str, Any]:
     }
 
 
-def verify(crf: "DenseCRF", labels: Any, dual: Any, *, device: bool = False) -> Verification:
-    """Recompute the energy of a labelling and the bound of a dual point.
+def verify(crf: "DenseCRF", labels: Any, dual: Dual, *, device: bool = False) -> Verification:
+    """Recompute the energy of a labelling, the bound of a dual point and what they prove.
 
     Parameters
     ----------
@@ -95,9 +122,14 @@ def verify(crf: "DenseCRF", labels: Any, dual: Any, *, device: bool = False) -> 
     labels : array_like of int, (*spatial)
         The labelling.
     dual : Potentials, Mixture or Tangent
-        The dual point, of a result with ``keep_dual=True``.
+        The dual point, of a result with ``keep_dual=True``; of a file, it may be any numbers.
     device : bool
         Whether the result was computed on tensors.
+
+    Raises
+    ------
+    ValueError
+        If `dual` is no dual point of the model.
     """
     x = crf.check_labels(labels)
     kernel = _Reference(crf)
@@ -107,25 +139,91 @@ def verify(crf: "DenseCRF", labels: Any, dual: Any, *, device: bool = False) -> 
     indicator = (np.arange(crf.n_labels)[:, None] == x).astype(np.float64)
     pairs = float((indicator * kernel.apply(costs @ indicator)).sum())
     energy = float(own.sum()) + 0.5 * (pairs - float((costs[x, x] * diagonal).sum()))
+    roundings = gamma(crf.n)
+    excess = 0.0
     if isinstance(dual, Tangent):
-        r, constant, size = _tangent(crf, kernel, dual.y, costs, diagonal)
+        r, constant, size = _tangent(crf, kernel, _tangent_point(crf, dual), costs, diagonal)
     else:
         members, lengths = _nodes(crf)
         r, constant, size = np.zeros_like(phi), 0.0, float((members.T @ lengths).max())
-        for share, part in dual.parts if isinstance(dual, Mixture) else ((1.0, dual),):
+        parts = dual.parts if isinstance(dual, Mixture) else ((1.0, dual),)
+        excess, roundings = _excess(crf, parts), gamma(crf.n + len(parts))
+        for share, part in parts:
             r += share * _dual_point(crf, kernel, part, members, lengths)
-    least = (phi + r).min(0)
+    reduced = phi + r
+    least = reduced.min(0)
+    reduced -= least
     mass, sums = size * float(kernel.mass.sum()), float(np.abs(least).sum()) + abs(constant)
-    rounding = 2 * gamma(crf.n) * (mass + sums)
+    rounding = 2 * roundings * (mass + sums) + excess * mass
     bound = float(least.sum()) + constant - rounding
     total = mass + float(np.abs(own).sum()) + sums
     off = DEVICE * total if device else size * float((kernel.doubt * kernel.mass).sum())
-    tolerance = 4 * gamma(crf.n) * total + off
-    if bound > energy + tolerance:
+    tolerance = 4 * roundings * total + 2 * excess * mass + off
+    if not (np.isfinite(bound) and bound <= energy + tolerance):
         raise CertificateError(
             f"the check found a bound of {bound!r} above an energy of {energy!r}"
         )
-    return Verification(energy, bound, tolerance)
+    # A labelling with label i at pixel a has at least the energy `bound` + reduced[i, a].
+    above = energy - bound
+    possible, undeniable = (
+        (~(reduced * (1 - 8 * UNIT) > slack)).sum(0, dtype=np.int32).reshape(crf.shape)
+        for slack in (above + 2 * tolerance, above - 4 * tolerance)
+    )
+    return Verification(energy, bound, tolerance, possible, undeniable)
+
+
+def _refusal(reason: str) -> ArgumentError:
+    return ArgumentError("dual", ..., f"{reason}: no dual point of this model")
+
+
+def _tangent_point(crf: "DenseCRF", dual: Tangent) -> Doubles:
+    """Return the point of a tangent, or refuse it."""
+    y = _numbers("y", dual.y, (crf.n_labels, crf.n))
+    if crf.compatibility is not None and not (y.sum(0) > 0.5).all():
+        raise _refusal("y does not add up to 1 over the labels")
+    return y
+
+
+def _numbers(name: str, array: Any, shape: tuple[int, int]) -> Doubles:
+    """Return an array of finite numbers of single precision, or refuse it."""
+    values = np.asarray(array)
+    if values.dtype.kind != "f" or values.shape != shape:
+        raise _refusal(f"{name} of shape {values.shape} and type {values.dtype}, not {shape}")
+    if not (np.abs(values) <= np.finfo(np.float32).max).all():
+        raise _refusal(f"{name} has numbers that are not finite")
+    return values.astype(np.float64)
+
+
+def _excess(crf: "DenseCRF", parts: tuple[tuple[float, Potentials], ...]) -> float:
+    """Return by how much the shares of any label exceed 1: by no more than rounding errors.
+
+    In the Potts model labels are bounded independently of each other, and parts may be of some of
+    them; in a tree metric they share nodes.
+    """
+    shares: list[list[float]] = [[] for _ in range(crf.n_labels)]
+    for share, part in parts:
+        if not 0 <= share <= 1:
+            raise _refusal(f"a part with a share of {share!r}")
+        for label in _part_labels(crf, part):
+            shares[label].append(share)
+    excess = max(0.0, *(fsum(each) - 1 for each in shares))
+    if excess > gamma(4 * len(parts)):
+        raise _refusal(f"shares that add up to {1 + excess!r}")
+    return excess
+
+
+def _part_labels(crf: "DenseCRF", part: Potentials) -> npt.NDArray[np.int64]:
+    """Return the labels of a part of a mixture, or refuse them."""
+    if part.labels is None:
+        return np.arange(crf.n_labels)
+    labels = np.asarray(part.labels)
+    if crf.compatibility is not None:
+        raise _refusal("a part of some labels of a tree")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
+        raise _refusal(f"labels of shape {labels.shape} and type {labels.dtype}")
+    if labels.min() < 0 or labels.max() >= crf.n_labels or len(np.unique(labels)) < len(labels):
+        raise _refusal("labels that the model does not have, or twice")
+    return labels.astype(np.int64)
 
 
 def _costs(crf: "DenseCRF") -> Doubles:
@@ -138,21 +236,22 @@ def _costs(crf: "DenseCRF") -> Doubles:
 
 
 def _tangent(
-    crf: "DenseCRF", kernel: "_Reference", y: Any, costs: Doubles, diagonal: Doubles
+    crf: "DenseCRF", kernel: "_Reference", y: Doubles, costs: Doubles, diagonal: Doubles
 ) -> tuple[Doubles, float, float]:
     """Return r, the constant and the size of the costs of the convex program's tangent at `y`."""
-    y, mass = y.astype(np.float64), kernel.mass
+    mass = kernel.mass
     if crf.compatibility is None:
         r = mass * y - kernel.apply(y)
         return r, -0.5 * float((y * r).sum()), 4 * max(1.0, float(np.abs(y).max())) ** 2
     y = y / y.sum(0)
+    largest = max(1.0, float(np.abs(y).max()))
     size = float(np.abs(costs).sum(1).max())
     centre = np.eye(crf.n_labels) - 1 / crf.n_labels  # onto vectors that add up to 0
     spectrum = float(np.abs(np.linalg.eigvalsh(centre @ costs @ centre)).max())
     c = (spectrum + 1e-9 * size) * (1 + 2 * gamma(crf.n)) * mass
     product = costs @ kernel.apply(y) + c * y
     r = product - 0.5 * c - 0.5 * np.diag(costs)[:, None] * diagonal
-    return r, -0.5 * float((y * product).sum()), 16 * size
+    return r, -0.5 * float((y * product).sum()), 16 * size * largest**2
 
 
 def _nodes(crf: "DenseCRF") -> tuple[Doubles, Doubles]:
@@ -169,35 +268,60 @@ def _dual_point(
 ) -> Doubles:
     """Return r, (labels, n), of potentials, from the definition of the levels' order."""
     used = lengths > 0
-    nodes = part.scores
-    if part.labels is None and not part.of_nodes:
-        nodes = (members[used] @ part.scores.astype(np.float64)).astype(np.float32)
+    labels = _part_labels(crf, part)
+    of_nodes = part.labels is None and part.of_nodes
+    nodes = _numbers("scores", part.scores, (int(used.sum()) if of_nodes else len(labels), crf.n))
+    if part.labels is None and not of_nodes:
+        nodes = members[used] @ nodes
+    nodes = nodes.astype(np.float32)
     u, rough = nodes.astype(np.float64), nodes
     if part.offsets is not None:
-        u, rough = u + part.offsets, nodes + part.offsets
+        offsets = _numbers("offsets", part.offsets, (len(nodes), crf.n)).astype(np.float32)
+        with np.errstate(over="ignore"):
+            u, rough = u + offsets, nodes + offsets
     extents = np.stack([rough.min(1), rough.max(1)], 1)  # in single precision
-    if part.cells is not None:
-        extents = Levels.merged(extents, part.cells)
-        levels = Levels.by_cells(extents, part.cells)
-    else:
-        levels = Levels.spanning(extents, part.levels, hard=part.hard)
+    levels, extents = _levels(part, extents)
     u = np.clip(u, extents[:, :1], extents[:, 1:])
     potts = crf.compatibility is None
     mirrored = potts and crf.n_labels == 2 and part.labels is None and not levels.hard
     out = np.zeros_like(u)
     for row, potentials in zip(out, u[: 1 if mirrored else None], strict=False):
-        t = levels.of(potentials)
-        near = [np.maximum(0, 1 - np.abs(t - h)) for h in range(levels.count)]
-        filtered = kernel.apply(np.stack(near))
-        for h, own in enumerate(near):
-            row += own * (filtered[:h].sum(0) - filtered[h + 1 :].sum(0))
+        below = np.zeros(crf.n)
+        for own, filtered in _filtered_levels(kernel, levels.of(potentials)):
+            row += own * (below - (kernel.mass - below - filtered))
+            below += filtered
     if mirrored:  # of two labels the first one's potentials count
         out[1] = -out[0]
     if part.labels is not None:
         r = np.zeros((crf.n_labels, crf.n))
-        r[part.labels] = 0.5 * out
+        r[labels] = 0.5 * out
         return r
     return np.asarray(members[used].T @ (0.5 * lengths[used][:, None] * out))
+
+
+def _levels(part: Potentials, extents: npt.NDArray[np.float32]) -> tuple[Levels, Any]:
+    """Return the levels of a part and the range of each node's potentials, or refuse them."""
+    if not np.isfinite(extents).all():
+        raise _refusal("potentials beyond the range of float32")
+    if part.cells is None:
+        if not 2 <= part.levels <= MOST_LEVELS:
+            raise _refusal(f"{part.levels} levels")
+        return Levels.spanning(extents, part.levels, hard=part.hard), extents
+    if not 0 < part.cells < inf:
+        raise _refusal(f"{part.cells} levels per unit")
+    extents = Levels.merged(extents, part.cells)
+    if not (float(extents.max()) - float(extents.min())) * part.cells <= MOST_LEVELS:
+        raise _refusal(f"potentials over more than {MOST_LEVELS} levels")
+    return Levels.by_cells(extents, part.cells), extents
+
+
+def _filtered_levels(kernel: "_Reference", t: Doubles) -> Iterator[tuple[Doubles, Doubles]]:
+    """Yield the pixels' shares in a level, and these filtered, for ascending levels in use."""
+    used = np.union1d(np.floor(t), np.ceil(t))
+    size = max(1, AT_ONCE // kernel.n)
+    for first in range(0, len(used), size):
+        near = np.stack([np.maximum(0, 1 - np.abs(t - h)) for h in used[first : first + size]])
+        yield from zip(near, kernel.apply(near), strict=True)
 
 
 class _Reference:

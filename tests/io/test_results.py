@@ -36,6 +36,12 @@ def altered(path, change):
     return path
 
 
+def numbers(found):
+    """Return what a verification found, in comparable form."""
+    counts = (found.possible.tolist(), found.undeniable.tolist())
+    return (found.energy, found.lower_bound, found.tolerance, *counts)
+
+
 @pytest.mark.parametrize("method", densecrf.METHODS)
 def test_everything_comes_back(crf, tmp_path, method):
     result = crf.solve(method)
@@ -60,10 +66,10 @@ def test_a_certificate_comes_back_and_is_checked_by_someone_else(crf, tmp_path, 
     back = densecrf.Result.load(tmp_path / "a.npz")
     again = densecrf.DenseCRF(crf.unary.reshape(3, 6, 5), [densecrf.Spatial(1.5, 1.0)])
     found = back.verify(again)
-    assert found == result.verify()
-    assert not found.disagreements(back.energy, back.lower_bound)
+    assert numbers(found) == numbers(result.verify())
+    assert not found.disagreements(back.energy, back.lower_bound, back.possible)
     back.save(tmp_path / "b.npz")  # and once more, without a model
-    assert densecrf.Result.load(tmp_path / "b.npz").verify(again) == found
+    assert numbers(densecrf.Result.load(tmp_path / "b.npz").verify(again)) == numbers(found)
     (said,) = found.disagreements(back.energy, back.lower_bound + 0.01)
     assert said.startswith("the lower bound is stated as")
     assert len(found.disagreements(back.energy - 0.01, None)) == 2

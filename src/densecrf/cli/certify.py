@@ -116,7 +116,7 @@ def _verify(
             crf = load(job, model).crf
             result = Result.load(path)
             found = result.verify(crf)
-            differ = found.disagreements(result.energy, result.lower_bound)
+            differ = found.disagreements(result.energy, result.lower_bound, result.possible)
             if labels is not None:
                 differ += _other_labels(crf, labels, result, model)
     except (OSError, ValueError, MemoryError, ImportError, CertificateError) as error:

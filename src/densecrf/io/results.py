@@ -71,7 +71,7 @@ def _dual_to_file(dual: Dual) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def _dual_from_file(path: str | os.PathLike[str], head: dict[str, Any]) -> Dual:
-    """Return the dual point of a file; any numbers in it are a dual point, so all are checked."""
+    """Return what a file holds for a dual point; `Result.verify` checks that it is one."""
     if head["kind"] == "tangent":
         return Tangent(np.array(read_npz(path, ["dual.0.y"])["dual.0.y"]))
     parts: list[tuple[float, Potentials]] = []
@@ -105,7 +105,8 @@ def read_result(path: str | os.PathLike[str]) -> Result:
         A ValueError that names the file: not a result, damaged, or of another version.
     """
     try:
-        head = json.loads(read_npz(path, [HEAD])[HEAD].tobytes())
+        text = read_npz(path, [HEAD])[HEAD].tobytes()
+        head = json.loads(text, parse_constant=_no_number)
         form, version = head["format"], head["version"]
     except (FileFormatError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise FileFormatError(path, f"not a file of Result.save ({error})") from error
@@ -120,8 +121,12 @@ def read_result(path: str | os.PathLike[str]) -> Result:
         return _result(path, head)
     except FileFormatError:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         raise FileFormatError(path, f"damaged: {type(error).__name__}: {error}") from error
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"the number {name}")
 
 
 def _result(path: str | os.PathLike[str], head: dict[str, Any]) -> Result:
@@ -131,6 +136,8 @@ def _result(path: str | os.PathLike[str], head: dict[str, Any]) -> Result:
     labels, marginals = _grid(arrays["labels"], arrays["marginals"])
     info = {**head["info"], **{name[5:]: np.array(arrays[name]) for name in names}}
     constant = head["best_constant"]
+    if not 0 <= int(constant["label"]) < len(marginals):
+        raise ValueError(f"best_constant of label {constant['label']}, of {len(marginals)}")
     return Result(
         labels=labels,
         marginals=marginals,
@@ -153,10 +160,12 @@ def _result(path: str | os.PathLike[str], head: dict[str, Any]) -> Result:
 def _grid(
     labels: NDArray[Any], marginals: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    if labels.dtype.kind != "i" or marginals.shape[1:] != labels.shape:
+    if labels.dtype.kind != "i" or marginals.ndim < 2 or marginals.shape[1:] != labels.shape:
         raise ValueError(f"labels of shape {labels.shape}, marginals of {marginals.shape}")
     if labels.min() < 0 or labels.max() >= len(marginals):
         raise ValueError(f"labels from {labels.min()} to {labels.max()}, of {len(marginals)}")
+    if marginals.dtype.kind != "f" or not np.isfinite(marginals).all():
+        raise ValueError("marginals that are not finite numbers")
     return np.array(labels, np.int64), np.array(marginals, np.float32)
 
 
@@ -173,9 +182,16 @@ def _energy(value: float | None) -> float:
 
 
 def _trace(columns: dict[str, list[Any]]) -> Trace:
-    trace = Trace(**columns)
+    numbers: Any = {name: [_number(value) for value in column] for name, column in columns.items()}
+    trace = Trace(**numbers)
     for name in KNOWN_ENERGIES:
-        setattr(trace, name, [_energy(value) for value in columns[name]])
-    if len({len(getattr(trace, each.name)) for each in fields(trace)}) != 1:
-        raise ValueError("columns of the trace differ in length")
+        setattr(trace, name, [_energy(value) for value in numbers[name]])
+    if len({len(getattr(trace, each.name)) for each in fields(trace)}) != 1 or not len(trace):
+        raise ValueError("columns of the trace that differ in length, or are empty")
     return trace
+
+
+def _number(value: Any) -> float | None:
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    raise TypeError(f"{value!r} among the numbers of the trace")
