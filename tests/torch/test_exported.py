@@ -121,7 +121,7 @@ def test_the_operator_is_what_it_declares(generator, monkeypatch):
     crf = layer(learn=["weights"], iterations=1)
     logits = torch.randn(1, CLASSES, 3, 3, generator=generator, requires_grad=True)
     tensors = (getattr(crf, name, None) for name in exported.NAMES)
-    given = (logits, torch.rand(1, 2, 3, 3), *tensors, exported._settings(crf))
+    given = (logits, torch.rand(1, 2, 3, 3), *tensors, crf._settings())
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     found = torch.library.opcheck(torch.ops.densecrf.refine.default, given, test_utils=checks)
     assert set(found.values()) == {"SUCCESS"}

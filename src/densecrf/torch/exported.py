@@ -19,7 +19,7 @@ from densecrf.torch.parameters import KERNEL_NUMBERS
 if TYPE_CHECKING:
     from densecrf.torch.module import DenseCRF
 
-__all__ = ["exporting", "refine"]
+__all__ = ["exporting", "refine", "settings_of"]
 
 NAMES = (*(f"log_{name}" for name in KERNEL_NUMBERS), "costs")  # of tensors that a layer may have
 
@@ -34,12 +34,11 @@ def exporting() -> bool:
 def refine(layer: "DenseCRF", logits: Tensor, image: Tensor) -> Tensor:
     """Return what the layer's `forward` does, by the operator."""
     tensors = (getattr(layer, name, None) for name in NAMES)
-    out: Tensor = torch.ops.densecrf.refine(logits, image, *tensors, _settings(layer))
+    out: Tensor = torch.ops.densecrf.refine(logits, image, *tensors, layer._settings())
     return out
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _settings(layer: "DenseCRF") -> str:
+def settings_of(layer: "DenseCRF") -> str:
     """Return all of a layer but its tensors."""
     settings: dict[str, Any] = {
         "options": {

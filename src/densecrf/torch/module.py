@@ -18,7 +18,7 @@ from densecrf.torch import compiled_core
 from densecrf.torch.batches import BatchResult, batched, energies, working_dtype
 from densecrf.torch.device import within_memory
 from densecrf.torch.dispatch import use_triton
-from densecrf.torch.exported import exporting, refine
+from densecrf.torch.exported import exporting, refine, settings_of
 from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.one_step_gradient import final_step, smoothed_log
@@ -167,6 +167,11 @@ class DenseCRF(Parameters):
             return refine(self, logits, image)
         refined: Tensor = self._forward(logits, image)
         return refined
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def _settings(self) -> str:
+        """Return all but the tensors; a method, since torch 2.11 takes no layer as an argument."""
+        return settings_of(self)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _forward(self, logits: Tensor, image: Tensor) -> Tensor:
