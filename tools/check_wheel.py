@@ -6,7 +6,10 @@ does not hold the source tree.
 
 import subprocess
 import sys
+import sysconfig
+import tempfile
 from importlib.metadata import distribution, distributions
+from pathlib import Path
 
 IMPORT_LIMIT_MS = 150
 NOTICES = {
@@ -75,8 +78,20 @@ def check_answer() -> None:
     print(f"densecrf {densecrf.__version__} from {densecrf.__file__}: energy {mixed:.3f}")
 
 
+def check_command() -> None:
+    """Run a program for pydensecrf in a folder that has a module of its own called densecrf."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "densecrf.py").write_text("import pydensecrf.densecrf as d; NAME = d.__name__")
+        Path(folder, "script.py").write_text("import densecrf; print(densecrf.NAME)")
+        command = [Path(sysconfig.get_path("scripts"), "densecrf-pydensecrf"), "script.py"]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if not run.stdout.startswith("densecrf."):
+        raise SystemExit(f"densecrf-pydensecrf: {run.stdout}{run.stderr}")
+
+
 if __name__ == "__main__":
     check_dependencies()
     check_notices()
     check_import_time()
     check_answer()
+    check_command()

@@ -81,6 +81,36 @@ def test_code(folder):
     assert done.stdout.strip() == "densecrf.pydensecrf.utils ['-c']"
 
 
+OWN = """
+import pydensecrf.densecrf as dcrf
+VALUE = dcrf.__name__
+"""
+USES_OWN = """
+import sys
+import numpy as np
+import densecrf
+from densecrf import VALUE
+
+if __name__ == "__main__":
+    d = densecrf.dcrf.DenseCRF2D(3, 2, 2)
+    d.setUnaryEnergy(np.eye(2, 6, dtype=np.float32))
+    d.addPairwiseGaussian(sxy=1, compat=0.1)
+    print(VALUE, densecrf.__file__, d.inference(2).shape, d.solve("lp").labels.shape)
+"""
+
+
+@pytest.mark.parametrize("package", [False, True])
+@pytest.mark.parametrize("away", [False, True])
+def test_program_with_a_module_called_densecrf(folder, package, away):
+    own = folder / ("densecrf/__init__.py" if package else "densecrf.py")
+    own.parent.mkdir(exist_ok=True)
+    own.write_text(OWN)
+    (folder / "uses_own.py").write_text(USES_OWN)
+    done = run(str(folder / "uses_own.py"), cwd=folder.parent if away else folder)
+    expected = f"densecrf.pydensecrf.densecrf {own} (2, 6) (2, 3)"
+    assert (done.stdout.strip(), done.stderr) == (expected, "")
+
+
 def test_functions_of_code_in_a_pool(folder):
     code = "from multiprocessing import get_context\ndef double(x): return 2 * x\n"
     code += "print(get_context('fork').Pool(1).map(double, [1, 2]), __name__)"

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from densecrf.pydensecrf import install
+from densecrf.pydensecrf.namesake import make_way
 
 USAGE = "usage: python -m densecrf.pydensecrf (script.py | -m module | -c code) [arguments]"
 #: A folder whose one package is called pydensecrf; child processes find it on their path.
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> None:
     if first in ("-m", "-c"):
         if not rest:
             raise SystemExit(f"argument expected for {first}\n{USAGE}")
-        sys.path[0] = "" if first == "-c" else str(Path.cwd())
+        _begin_path(str(Path.cwd()) if first == "-m" else "")
         sys.argv = [first, *rest[1:]]
         if first == "-m":
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
@@ -41,10 +42,24 @@ def main(arguments: list[str]) -> None:
         return
     if not Path(first).exists():
         raise SystemExit(f"{first}: no such file\n{USAGE}")
-    sys.path[0] = str(Path(first).resolve().parent)
+    _begin_path(str(Path(first).resolve().parent))
     sys.argv = [first, *rest]
     runpy.run_path(first, run_name="__main__")
 
 
-if __name__ == "__main__":
+def _begin_path(folder: str) -> None:
+    """Put the program's folder where Python puts it: first in the search path."""
+    if getattr(sys.flags, "safe_path", False):  # python -P: the first one is none of a program
+        sys.path.insert(0, folder)
+    else:
+        sys.path[0] = folder
+    make_way(folder or str(Path.cwd()))
+
+
+def run() -> None:
+    """Run the program that the command line names."""
     main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    run()

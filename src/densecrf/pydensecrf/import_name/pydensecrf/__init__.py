@@ -1,8 +1,27 @@
-"""The import name ``pydensecrf``, for child processes of `densecrf.pydensecrf.__main__` alone."""
+"""The import name ``pydensecrf``, for child processes of `densecrf.pydensecrf.__main__` alone.
+
+The program may have a module of its own called ``densecrf``, imported already or not.
+"""
 
 import sys
+from pathlib import Path
 
-from densecrf.pydensecrf import install
-
+folder = Path(__file__).resolve().parents[1]
+root = folder.parents[2]
+theirs = sys.modules.get("densecrf")
+if theirs is not None and theirs.__file__ != str(root / "densecrf" / "__init__.py"):
+    del sys.modules["densecrf"]
+else:
+    theirs = None
+sys.path.insert(0, str(root))
+try:
+    from densecrf.pydensecrf import install, namesake
+finally:
+    sys.path.remove(str(root))
 del sys.modules[__name__]
 install()
+if theirs is not None:
+    namesake.restore(theirs)
+elif str(folder) in sys.path:
+    for before in sys.path[: sys.path.index(str(folder))]:
+        namesake.make_way(before)
