@@ -20,12 +20,11 @@ from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.learning.examples import Example, checked_truth
 from densecrf.learning.fit import fit_examples
 from densecrf.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
+from densecrf.parallel import run
 from densecrf.presets import PRESETS, Model
 from experiments import other_methods as other
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from densecrf.io import Dataset, Sample
     from densecrf.records import RecordStore
 
@@ -161,8 +160,8 @@ class Judge:
         Keeps outcomes.
     threads, device : optional
         As for `densecrf.DenseCRF.solve`.
-    pool : Executor, optional
-        Processes that do several images at a time.
+    jobs : int
+        Images at a time, each in a process; 1: in this one.
     progress : callable, optional
         Told (done, total, words) after each image.
     """
@@ -173,7 +172,7 @@ class Judge:
     store: RecordStore
     threads: int | None = None
     device: Any = None
-    pool: Executor | None = None
+    jobs: int = 1
     progress: Callable[[int, int | None, str], object] | None = None
 
     def judge(self, alternative: Alternative) -> Judged:
@@ -195,12 +194,14 @@ class Judge:
         found = [look_at(start.crf(_energies(sample), sample.image)) for sample in samples]
         return Alternative("lp, adapted", solved, {"": {"model": adapted(start, found)}})
 
-    def fitted(self, *, jobs: int = 1) -> Alternative:
+    def fitted(self) -> Alternative:
         """Return the model learned from the validation images."""
         samples = [self.dataset.items[name].load() for name in self.validation]
         examples = [e for s in samples if (e := self._example(s)) is not None]
         labels = len(self.dataset.palette)
-        model = fit_examples(examples, labels, jobs=jobs, threads=self.threads, device=self.device)
+        model = fit_examples(
+            examples, labels, jobs=self.jobs, threads=self.threads, device=self.device
+        )
         return as_fitted(model)
 
     def _example(self, sample: Sample) -> Example | None:
@@ -220,8 +221,10 @@ class Judge:
             _outcome, self.dataset, self.store, alternative, setting, self.threads, self.device
         )
         outcomes = []
-        for outcome in map(work, names) if self.pool is None else self.pool.map(work, names):
-            outcomes.append(outcome)
+        workers = None if self.jobs == 1 else self.jobs
+        arguments = [(name,) for name in names]
+        for done in run(work, arguments, workers=workers, processes=self.jobs > 1, ordered=True):
+            outcomes.append(done.result())
             if self.progress is not None:
                 self.progress(len(outcomes), len(names), f"{alternative.name} {setting}")
         confusions = np.array([o["confusion"] for o in outcomes])

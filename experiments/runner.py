@@ -8,10 +8,6 @@ process dies, is reported with the reason, and the run goes on with the others.
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
-import multiprocessing.connection
-import os
-import signal
 import time
 import traceback
 import warnings
@@ -22,8 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from densecrf import __version__
 from densecrf.cached import cached_property
+from densecrf.deadline import Interrupted
 from densecrf.io import Dataset, ItemError, Sample
 from densecrf.metrics import confusion_matrix
+from densecrf.parallel import run as run_tasks
+from densecrf.parallel import stop_here
 from densecrf.presets import NUMBERS, Model
 from densecrf.solvers import METHODS
 from densecrf.validation import ArgumentError, check_choice, check_integer
@@ -44,7 +43,7 @@ __all__ = [
     "Run",
     "Solved",
     "count_pixels",
-    "end_if_orphaned",
+    "end_if_asked",
     "make_plan",
     "run",
     "solve",
@@ -53,8 +52,6 @@ __all__ = [
 
 #: Called with (done, total, what): after every image, or before every run.
 Progress = Callable[[int, int, str], object]
-
-_ORPHANED = 3  # exit code of a worker whose parent is gone
 
 
 @dataclass(frozen=True)
@@ -181,7 +178,7 @@ def solve(
             method,
             init=None if before is None else before.result.marginals,
             threads=plan.threads,
-            callback=callback or end_if_orphaned,
+            callback=callback or end_if_asked,
             **{**plan.limits, **own.options, **plan.options.get(method, {})},
         )
     solved = Solved(result, result.seconds, time.process_time() - cpu)
@@ -233,11 +230,10 @@ def solve_sample(
     return result, outcome
 
 
-def end_if_orphaned(*_: Any) -> None:
-    """End a worker whose parent was killed, so that it does not compete with the next run."""
-    parent = multiprocessing.parent_process()
-    if parent is not None and not parent.is_alive():
-        os._exit(_ORPHANED)
+def end_if_asked(*_: Any) -> None:
+    """End a task at Ctrl-C, or when the run that started it was killed."""
+    if stop_here().is_set():
+        raise Interrupted
 
 
 def run(
@@ -259,10 +255,20 @@ def run(
     """
     check_integer("jobs", jobs, at_least=1)
     todo = {image: left for image in plan.images if (left := _unfinished(plan, store, image))}
-    if client is None:
-        failures, interrupted = _supervise(plan, store, todo, jobs, progress)
-    else:
-        failures, interrupted = _on_cluster(plan, store, todo, client, progress)
+    images, failures, interrupted = list(todo), dict[str, str](), False
+    tasks = [(plan, store, image, todo[image]) for image in images]
+    finished = run_tasks(
+        _attempt, tasks, workers=jobs, processes=True, client=client, name="images"
+    )
+    try:
+        for count, done in enumerate(finished, 1):
+            reason = done.answer if done.error is None else str(done.error)
+            if reason is not None:
+                failures[images[done.number]] = reason
+            if progress is not None:
+                progress(count, len(images), images[done.number])
+    except KeyboardInterrupt:
+        interrupted = True
     records = (
         store.load(plan.key(method, image), plan.settings(method, image))
         for method in plan.methods
@@ -280,88 +286,6 @@ def _unfinished(plan: Plan, store: RecordStore, image: str) -> list[str]:
     ]
 
 
-def _supervise(
-    plan: Plan,
-    store: RecordStore,
-    todo: dict[str, list[str]],
-    jobs: int,
-    progress: Progress | None,
-) -> tuple[dict[str, str], bool]:
-    """Run `jobs` processes at a time, one per image; collect why images failed."""
-    # Spawned, not forked: the parent may have threads.
-    context = multiprocessing.get_context("spawn")
-    waiting, total, failures = list(todo), len(todo), dict[str, str]()
-    running: dict[Any, tuple[str, Any, Any]] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                image = waiting.pop(0)
-                receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(
-                    target=_work, args=(plan, store, image, todo[image], sender), daemon=True
-                )
-                process.start()
-                sender.close()
-                running[process.sentinel] = (image, process, receiver)
-            for sentinel in multiprocessing.connection.wait(list(running)):
-                image, process, receiver = running.pop(sentinel)
-                reason = _reason(process, receiver)
-                if reason is not None:
-                    failures[image] = reason
-                if progress is not None:
-                    progress(total - len(waiting) - len(running), total, image)
-    except KeyboardInterrupt:
-        return failures, True
-    finally:
-        for _, process, _ in running.values():
-            process.terminate()
-            process.join()
-    return failures, False
-
-
-def _on_cluster(
-    plan: Plan, store: RecordStore, todo: dict[str, list[str]], client: Any, progress: Any
-) -> tuple[dict[str, str], bool]:
-    """Run a task for each image on a cluster; collect why images failed."""
-    from densecrf.large.engines import run_tasks
-
-    images, failures = list(todo), dict[str, str]()
-    tasks = [(plan, store, image, todo[image]) for image in images]
-    try:
-        for done, (number, reason) in enumerate(run_tasks(_attempt, tasks, client, "images"), 1):
-            if reason is not None:
-                failures[images[number]] = reason
-            if progress is not None:
-                progress(done, len(images), images[number])
-    except KeyboardInterrupt:
-        return failures, True
-    return failures, False
-
-
-def _reason(process: Any, receiver: Any) -> str | None:
-    """Return why a finished worker failed, or None."""
-    process.join()
-    with receiver, suppress(EOFError):
-        if receiver.poll():
-            return str(receiver.recv())
-    code = process.exitcode
-    if code == 0:
-        return None
-    if code < 0:
-        name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-        return f"its process was ended by {name} (out of memory?)"
-    return f"its process ended with code {code}"
-
-
-def _work(plan: Plan, store: RecordStore, image: str, methods: list[str], sender: Any) -> None:
-    """Run the methods on one image, in a process of its own."""
-    # Ctrl-C reaches the whole group; the parent decides, and unfinished results are not records.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    reason = _attempt(plan, store, image, methods)
-    if reason is not None:
-        sender.send(reason)
-
-
 def _attempt(plan: Plan, store: RecordStore, image: str, methods: list[str]) -> str | None:
     """Run the methods on one image and keep their records; return why that failed."""
     try:
@@ -370,6 +294,8 @@ def _attempt(plan: Plan, store: RecordStore, image: str, methods: list[str]) -> 
         for method in methods:
             _, outcome = solve_sample(plan, method, sample, starts)
             store.save(plan.key(method, image), plan.settings(method, image), outcome.to_json())
+    except Interrupted:
+        raise
     except ItemError as error:
         return error.reason
     except OSError as error:

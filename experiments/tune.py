@@ -8,10 +8,10 @@ SQLite file: a study that was interrupted, or killed, goes on, and several worke
 from __future__ import annotations
 
 import math
-import multiprocessing
-import signal
+import threading
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,11 @@ import numpy as np
 
 from densecrf.io import ItemError
 from densecrf.metrics import METRICS
+from densecrf.parallel import run
 from densecrf.presets import NUMBERS, Model, write_model
 from densecrf.validation import ArgumentError, check_choice, check_integer
 from experiments.figures import COLORS, new_figure
-from experiments.runner import Plan, count_pixels, end_if_orphaned, solve
+from experiments.runner import Plan, count_pixels, end_if_asked, solve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -206,28 +207,25 @@ def tune(
     path = Path(storage)
     path.parent.mkdir(parents=True, exist_ok=True)
     study = _open(path, target, create=True)
-    context = multiprocessing.get_context("spawn")
-    processes = [
-        context.Process(target=_search, args=(path, target, trials, number), daemon=True)
-        for number in range(workers)
-    ]
-    interrupted = False
+    tasks = [partial(_search, path, target, trials, number) for number in range(workers)]
+    interrupted, ended = False, threading.Event()
+
+    def tell() -> None:
+        while progress is not None and not ended.wait(1.0):
+            scores = (trial.value for trial in _trials(study, "COMPLETE"))
+            progress(_finished(study), trials, max(scores, default=None))
+
+    telling = threading.Thread(target=tell)
+    telling.start()
     try:
-        for process in processes:
-            process.start()
-        for process in processes:
-            while process.is_alive():
-                process.join(timeout=1.0)
-                if progress is not None:
-                    scores = (trial.value for trial in _trials(study, "COMPLETE"))
-                    progress(_finished(study), trials, max(scores, default=None))
+        errors = [done.error for done in run(tasks, [()] * workers, processes=True)]
+        if not _trials(study, "COMPLETE") and errors[0] is not None:
+            raise errors[0]
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        for process in processes:
-            if process.is_alive():
-                process.terminate()
-            process.join()
+        ended.set()
+        telling.join()
     shapes = (target.plan.dataset.items[name].image().shape for name in target.plan.images)
     pixels = int(np.median([shape[0] * shape[1] for shape in shapes]))
     return _summary(study, pixels, failures, interrupted)
@@ -291,7 +289,6 @@ def _finished(study: Any) -> int:
 
 def _search(path: Path, target: Target, trials: int, worker: int) -> None:
     """Make trials until there are enough, in a process of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     optuna = _optuna()
     study = _open(path, target)
     # Workers must not propose the same; sessions neither.
@@ -319,7 +316,7 @@ def _score(trial: Any, target: Target, items: list[Any]) -> float:
     total = np.zeros((len(target.plan.dataset.palette),) * 2, np.int64)
     checkpoint = target.first_batch
     for done, item in enumerate(items, 1):
-        end_if_orphaned()
+        end_if_asked()
         total += target.confusion(preset, item.load())
         if done == checkpoint and done < len(items):
             trial.report(float(METRICS[target.metric](total)), done)

@@ -12,7 +12,7 @@ PACKAGE = ROOT / "src" / "densecrf"
 LAYERS = (
     ("validation", "cached", "extras", "_pyinstaller"),
     ("deadline", "resample", "changes", "label_prior", "metrics", "data"),
-    ("native", "experiments"),  # experiments: the former place of metrics
+    ("native", "parallel", "experiments"),  # experiments: the former place of metrics
     ("kernels", "projections", "filters", "hard_labels"),
     ("pairwise", "unaries"),
     ("compatibility", "result"),
@@ -39,7 +39,6 @@ LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 # Imports inside functions that go upwards all the same, and why.
 LATE = {
-    ("refinement", "large"): "refine_many(client=...)",
     ("large", "densecrf"): "the version, among the settings of a run",
     ("certificates", "densecrf"): "the version, in an error that reports a defect",
     ("certificates", "problem"): "certify makes the problem of a model",

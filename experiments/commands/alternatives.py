@@ -1,8 +1,5 @@
 """Dense CRFs beside what else a user could take."""
 
-import multiprocessing
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,7 +65,6 @@ def alternatives(
     rows: list[dict[str, Any]] = []
     with (
         reporting_errors(),
-        _processes(jobs) as pool,
         progress_bar("images", not (quiet or as_json)) as advance,
     ):
         judge = Judge(
@@ -78,14 +74,14 @@ def alternatives(
             RecordStore(out / "records"),
             threads,
             device,
-            pool,
+            jobs,
             advance,
         )
         more = [judge.adapted()]
         if fitted is not None:
             more.append(as_fitted(read_model(fitted)))
         elif learn:
-            more.append(judge.fitted(jobs=jobs))
+            more.append(judge.fitted())
         base = judge.judge(ALTERNATIVES[0])
         for alternative in (*ALTERNATIVES, *more):
             try:
@@ -103,9 +99,3 @@ def alternatives(
         print_json({"about": about, "rows": rows, "files": [str(path) for path in written]})
     else:
         output.print(f"{about}\n\n{table}")
-
-
-def _processes(jobs: int) -> AbstractContextManager[Executor | None]:
-    if jobs == 1:
-        return nullcontext()
-    return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))

@@ -1,11 +1,9 @@
 """One call from an image and a network's output, or an annotation, to a labelling."""
 
-import multiprocessing
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count, islice, zip_longest
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +12,7 @@ import numpy as np
 from densecrf.hard_labels import forget, plant
 from densecrf.kernels import color_range, without_alpha
 from densecrf.model import DenseCRF
+from densecrf.parallel import run
 from densecrf.presets import Model, get_model
 from densecrf.unaries import Kind, energies, read
 from densecrf.validation import (
@@ -319,71 +318,25 @@ def refine_many(
     check_integer("batch", batch, at_least=1)
     check_keywords(refine, options)  # a wrong one fails here, once
     options = {"threads": 1} | options
-    if client is not None:
-        return _on_cluster(_pairs(iter(images), iter(probabilities)), client, batch, options)
-    pool: Executor
-    if processes:  # a fork would copy the state of threads that are not there
-        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
-    else:
-        pool = ThreadPoolExecutor(workers)
-    return _in_order(iter(images), iter(probabilities), workers, pool, options)
+    done = run(
+        partial(refine if client is None else _refine_far, **options),
+        _pairs(iter(images), iter(probabilities)),
+        workers=workers,
+        processes=processes,
+        client=client,
+        batch=batch,
+        ordered=True,
+        name="refine",
+    )
+    return (
+        each.answer if each.error is None else Failure(each.number, each.error) for each in done
+    )
 
 
-def _in_order(
-    images: Iterator[Any],
-    probabilities: Iterator[Any],
-    workers: int,
-    pool: Executor,
-    options: dict[str, Any],
-) -> "Iterator[Result | Failure]":
-    ahead: deque[Future[Result]] = deque()
-    with pool:
-        try:
-            pairs = _pairs(images, probabilities)
-            for index in count():
-                for image, known in islice(pairs, 2 * workers + 1 - len(ahead)):
-                    ahead.append(pool.submit(refine, image, known, **options))
-                if not ahead:
-                    return
-                try:
-                    done: Result | Failure = ahead.popleft().result()
-                except Exception as error:
-                    done = Failure(index, error)
-                yield done
-        finally:
-            for future in ahead:
-                future.cancel()
-
-
-def _on_cluster(
-    pairs: Iterator[tuple[Any, Any]], client: Any, batch: int, options: dict[str, Any]
-) -> "Iterator[Result | Failure]":
-    from densecrf.large.engines import run_tasks
-
-    batches = iter(lambda: list(islice(pairs, batch)), [])
-    tasks = ((batch * number, items, options) for number, items in enumerate(batches))
-    early: dict[int, list[Result | Failure]] = {}
-    following = 0
-    for number, found in run_tasks(_refine_batch, tasks, client, "refine"):
-        early[number] = found
-        while following in early:
-            yield from early.pop(following)
-            following += 1
-
-
-def _refine_batch(
-    first: int, items: list[tuple[Any, Any]], options: dict[str, Any]
-) -> "list[Result | Failure]":
-    """Refine some items on a worker."""
-    return [_refined(index, item, options) for index, item in enumerate(items, first)]
-
-
-def _refined(index: int, item: tuple[Any, Any], options: dict[str, Any]) -> "Result | Failure":
-    try:
-        image, known = (np.load(x) if isinstance(x, (str, Path)) else x for x in item)
-        result = refine(image, known, **options)
-    except Exception as error:
-        return Failure(index, error)
+def _refine_far(image: Any, known: Any, **options: Any) -> "Result":
+    """Refine on a worker of a cluster."""
+    image, known = (np.load(x) if isinstance(x, (str, Path)) else x for x in (image, known))
+    result = refine(image, known, **options)
     result.crf = None  # as large as the input
     return result
 

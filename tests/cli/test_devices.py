@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from command_line import densecrf, said
-from densecrf.cli.batch import Watch, run_batch
-from densecrf.cli.devices import OnDevices
+from densecrf.cli.batch import run_batch
 from densecrf.deadline import Interrupted
 
 SOURCE = ["segment", "images", "--probs", "probs", "--json", "--method", "mf5"]
@@ -55,8 +54,7 @@ def note(item, watch):
 
 def test_each_device_has_a_process_and_one_that_ends_fails_for_its_item_alone():
     items = ["a", "end", "b", "c", "d"]
-    with OnDevices([note, note]) as work:
-        batch = run_batch(items, str, work, jobs=2, progress=False)
+    batch = run_batch(items, str, [note, note], progress=False)
     assert set(batch.results) == {"a", "b", "c", "d"}
     assert "its process ended" in batch.failures["end"]
     processes = {each["process"] for each in batch.results.values()}
@@ -64,17 +62,18 @@ def test_each_device_has_a_process_and_one_that_ends_fails_for_its_item_alone():
     assert {each["interrupts"] for each in batch.results.values()} == {signal.SIG_IGN}
 
 
-def test_all_processes_stop_where_the_user_asks_for_it(tmp_path, monkeypatch):
+def test_all_processes_stop_where_the_user_asks_for_it(tmp_path, monkeypatch, interruptible):
     monkeypatch.chdir(tmp_path)
-    stop = threading.Event()
 
     def press():
         while not Path("waiting").exists():
             time.sleep(0.01)
-        stop.set()
+        os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=press)
     thread.start()
-    with OnDevices([note]) as work, pytest.raises(Interrupted):
-        work("wait", Watch(stop, lambda _: None))
+    batch = run_batch(["a", "wait", "wait", "wait"], str, [note], progress=False)
     thread.join()
+    assert batch.interrupted
+    assert set(batch.results) == {"a"}
+    assert not batch.failures

@@ -5,15 +5,14 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from densecrf import refine_many
+from densecrf import parallel, refine_many
 from densecrf.cli.app import app
-from densecrf.large import engines, refine
+from densecrf.large import refine
 from densecrf.presets import read_model
 from large_scenes import MODEL, crowd
 from tiny_dataset import make_dataset
@@ -99,7 +98,7 @@ def test_twenty_workers_killed_at_random(tmp_path, cluster):
 
 
 def test_workers_that_the_cluster_gave_up_are_asked_for_again(tmp_path, inputs, monkeypatch):
-    monkeypatch.setattr(engines, "CHECK", 0.5)
+    monkeypatch.setattr(parallel, "CHECK", 0.5)
     killed, out = [], tmp_path / "labels.npy"
 
     def kill(stage, done, count):
@@ -181,39 +180,6 @@ def test_a_killed_scheduler_is_named_and_the_run_goes_on(tmp_path, inputs, sched
     assert made[0][1] > 2
 
 
-TOGETHER = threading.Barrier(4)
-
-
-def meet():
-    TOGETHER.wait(60)
-
-
-def too_late():
-    raise TimeoutError("the file server does not answer")
-
-
-def test_a_task_that_fails_by_a_timeout_is_not_waited_for():
-    with (
-        distributed.LocalCluster(n_workers=1, dashboard_address=None, processes=False) as local,
-        distributed.Client(local) as client,
-        pytest.raises(TimeoutError, match="file server"),
-    ):
-        list(engines.run_tasks(too_late, [()], client, "late"))
-
-
-def test_all_threads_are_busy_those_that_come_later_too(monkeypatch):
-    monkeypatch.setattr(engines, "CHECK", 0.1)
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=2, dashboard_address=None, processes=False
-        ) as local,
-        distributed.Client(local) as client,
-    ):
-        found = engines.run_tasks(meet, [()] * 8, client, "meet")
-        local.scale(2)
-        assert sorted(number for number, _ in found) == list(range(8))
-
-
 def test_many_images_in_batches(tmp_path, cluster):
     image, p = crowd((12, 14), 2)
     images, probs = [image] * 23, [p] * 23
@@ -231,8 +197,8 @@ def test_many_images_in_batches(tmp_path, cluster):
 
 
 def test_a_cluster_without_workers_does_not_wait_for_ever(inputs, monkeypatch):
-    monkeypatch.setattr(engines, "PATIENCE", 1)
-    monkeypatch.setattr(engines, "CHECK", 0.5)
+    monkeypatch.setattr(parallel, "PATIENCE", 1)
+    monkeypatch.setattr(parallel, "CHECK", 0.5)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", processes=True) as local,
         distributed.Client(local) as client,

@@ -2,20 +2,18 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from functools import partial
 from typing import Any, TypeVar
 
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import describe
 from densecrf.deadline import Interrupted, on_interrupt
+from densecrf.parallel import Finished, run, stop_here
 
-__all__ = ["Batch", "Watch", "run_batch"]
+__all__ = ["Batch", "Watch", "Work", "run_batch"]
 
 Item = TypeVar("Item")
-LARGEST_TASK = 64  # items in one task of a cluster: its scheduler is not to choke on small ones
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,10 @@ class Watch:
     report: Callable[[str], None]
 
 
+#: What is done to an item.
+Work = Callable[[Any, Watch], dict[str, Any]]
+
+
 @dataclass
 class Batch:
     """What became of the items, by name."""
@@ -41,6 +43,15 @@ class Batch:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
+
+    def add(self, name: str, done: Finished) -> None:
+        """Note what became of an item."""
+        if done.error is None:
+            self.results[name] = done.answer
+        elif isinstance(done.error, (OSError, ValueError, MemoryError, ImportError)):
+            self.failures[name] = describe(done.error)
+        else:  # the others must be done and reported all the same
+            self.failures[name] = f"internal error, please report it: {done.error!r}"
 
     def ordered(self, names: Sequence[str]) -> "Batch":
         """Return the same in the order of the names, whichever item was done first."""
@@ -54,7 +65,7 @@ class Batch:
 def run_batch(
     items: Sequence[Item],
     name: Callable[[Item], str],
-    work: Callable[[Item, "Watch"], dict[str, Any]],
+    work: Work | Sequence[Work],
     *,
     jobs: int = 1,
     progress: bool = True,
@@ -68,113 +79,53 @@ def run_batch(
         What to work on.
     name : callable
         Gives an item's name.
-    work : callable
-        Called with an item and a `Watch`.
+    work : callable or sequence of callable
+        Called with an item and a `Watch`; of several, each is called in a process of its own: a
+        solver on a GPU is a stream of short launches, for which threads of one process would
+        contend for Python's lock.
     jobs : int
-        Items at a time.
+        Items at a time, where there is one `work`.
     progress : bool
         Show a bar with the time left.
     client : dask.distributed.Client, optional
         Whose workers do the work, some items in each task; `work` must be picklable.
     """
-    if client is not None:
-        return _on_cluster(items, name, work, progress, client)
-    batch = Batch()
-    with (
-        progress_bar("images", progress) as advance,
-        ThreadPoolExecutor(max_workers=jobs) as pool,
-    ):
+    batch, names = Batch(), [name(item) for item in items]
+    stop = threading.Event()
+    with progress_bar("images", progress) as advance, on_interrupt(stop.set):
 
         def report(text: str) -> None:
             advance(len(batch.results) + len(batch.failures), len(items), text)
 
-        watch = Watch(threading.Event(), report)
-        finished: SimpleQueue[Future[dict[str, Any]] | None] = SimpleQueue()
-        with on_interrupt(lambda: finished.put(None)):
-            pending: dict[Future[dict[str, Any]], str] = {
-                pool.submit(work, item, watch): name(item) for item in items
-            }
-            for future in list(pending):
-                future.add_done_callback(finished.put)
-            while pending and (done := _next(finished)) is not None:
-                item_name = pending.pop(done)
-                _collect(batch, item_name, done)
-                report(f"{item_name}: done")
-            if pending:
-                watch.stop.set()
-                batch.interrupted = True
-                pool.shutdown(wait=True, cancel_futures=True)
-        for future, item_name in pending.items():
-            if not future.cancelled():
-                _collect(batch, item_name, future)
-    return batch.ordered([name(item) for item in items])
-
-
-def _next(queue: "SimpleQueue[Item]") -> Item:
-    while True:
-        with suppress(Empty):
-            return queue.get(timeout=0.2)  # a short wait keeps Ctrl-C prompt on every system
-
-
-def _on_cluster(
-    items: Sequence[Item],
-    name: Callable[[Item], str],
-    work: Callable[[Item, "Watch"], dict[str, Any]],
-    progress: bool,
-    client: Any,
-) -> Batch:
-    from densecrf.large.engines import run_tasks
-
-    batch = Batch()
-    threads = max(1, sum(client.nthreads().values()))
-    size = max(1, min(LARGEST_TASK, len(items) // (4 * threads)))
-    tasks = [(work, items[first : first + size]) for first in range(0, len(items), size)]
-    with progress_bar("images", progress) as advance:
+        task: Any
+        if not callable(work):
+            task = [partial(_elsewhere, each) for each in work]
+        elif client is not None:
+            task = partial(_elsewhere, work)
+        else:
+            task = partial(_watched, work, Watch(stop, report))
+        finished = run(
+            task,
+            [(item,) for item in items],
+            workers=jobs,
+            processes=not callable(work),
+            client=client,
+            stop=stop,
+            name="images",
+        )
         try:
-            for number, answers in run_tasks(_some, tasks, client, "images"):
-                for item, (result, failure) in zip(tasks[number][1], answers, strict=True):
-                    if failure is None:
-                        batch.results[name(item)] = result
-                    else:
-                        batch.failures[name(item)] = failure
-                advance(len(batch.results) + len(batch.failures), len(items), "")
-        except KeyboardInterrupt:
-            batch.interrupted = True
-    return batch.ordered([name(item) for item in items])
+            for done in finished:
+                batch.add(names[done.number], done)
+                report(f"{names[done.number]}: done")
+        except Interrupted:
+            batch.interrupted = len(batch.results) + len(batch.failures) < len(items)
+    return batch.ordered(names)
 
 
-def _some(
-    work: Callable[[Item, "Watch"], dict[str, Any]], items: Sequence[Item]
-) -> list[tuple[dict[str, Any], str | None]]:
-    """Do the work of some items on a worker; give the result or the reason of each failure."""
-    watch = Watch(threading.Event(), lambda _: None)
-    answers = []
-    for item in items:
-        one: Batch = Batch()
-        future: Future[dict[str, Any]] = Future()
-        _settle(future, work, item, watch)
-        _collect(one, "item", future)
-        answers.append((one.results.get("item", {}), one.failures.get("item")))
-    return answers
+def _watched(work: Work, watch: Watch, item: Any) -> dict[str, Any]:
+    return work(item, watch)
 
 
-def _settle(
-    future: Future[dict[str, Any]],
-    work: Callable[[Item, "Watch"], dict[str, Any]],
-    item: Item,
-    watch: "Watch",
-) -> None:
-    try:
-        future.set_result(work(item, watch))
-    except Exception as error:
-        future.set_exception(error)
-
-
-def _collect(batch: Batch, name: str, future: Future[dict[str, Any]]) -> None:
-    try:
-        with suppress(Interrupted):
-            batch.results[name] = future.result()
-    except (OSError, ValueError, MemoryError, ImportError) as error:
-        batch.failures[name] = describe(error)
-    except Exception as error:  # the others must be done and reported all the same
-        batch.failures[name] = f"internal error, please report it: {error!r}"
+def _elsewhere(work: Work, item: Any) -> dict[str, Any]:
+    """Do the work in another process, or on another machine."""
+    return _watched(work, Watch(stop_here(), lambda _: None), item)

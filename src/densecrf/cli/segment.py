@@ -14,8 +14,7 @@ import typer
 from densecrf.changes import warning_of_many
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
-from densecrf.cli.batch import Watch, run_batch
-from densecrf.cli.devices import OnDevices, listed
+from densecrf.cli.batch import Watch, Work, run_batch
 from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
 from densecrf.cli.large import FillMissing, Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs, done_before, label_file, read_record, run_settings
@@ -126,12 +125,11 @@ def segment(
         task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0])
         task.check_outputs(todo)
         elsewhere = replace(task, collect=None)
-        with connected(scheduler) as client, ExitStack() as stack:
-            work: Callable[[Job, Watch], dict[str, Any]] = task if client is None else elsewhere
+        with connected(scheduler) as client:
+            work: Work | list[Work] = task if client is None else elsewhere
             if len(devices) > 1:
                 places = islice(cycle(devices), jobs)
-                works = [replace(elsewhere, device=place) for place in places]
-                work = stack.enter_context(OnDevices(works))
+                work = [replace(elsewhere, device=place) for place in places]
             batch = run_batch(
                 todo,
                 lambda job: job.name,
@@ -156,6 +154,17 @@ def segment(
         raise typer.Exit(130)
     if batch.failures:
         raise typer.Exit(1)
+
+
+def listed(device: str | None) -> list[str | None]:
+    """Return the devices of an option that lists them.
+
+    Examples
+    --------
+    >>> listed(None), listed("cuda:0, cuda:1")
+    ([None], ['cuda:0', 'cuda:1'])
+    """
+    return [None] if device is None else [each.strip() for each in device.split(",")]
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ import numpy as np
 from densecrf.certificates import checked_bound, gamma
 from densecrf.compatibility import BorderStatistics
 from densecrf.large import visits
-from densecrf.large.engines import run_tasks
 from densecrf.large.job import Job, label_dtype
 from densecrf.large.pace import Pace
 from densecrf.large.result import LargeResult
 from densecrf.large.sources import read
 from densecrf.large.tiles import Box
 from densecrf.large.visits import REACHES, Before, Plan
+from densecrf.parallel import run
 from densecrf.presets import Model
 from densecrf.validation import ArgumentError
 
@@ -91,8 +91,9 @@ class Run:
         some = [missing[first : first + size] for first in range(0, len(missing), size)]
         given = [(task, self.job, name, tiles, arguments) for tiles in some]
         done = count - len(missing)
-        for number, records in run_tasks(visits.several, given, self.client, name):
-            found |= dict(zip(some[number], records, strict=True))
+        for ended in run(visits.several, given, client=self.client, batch=1, name=name):
+            records = ended.result()
+            found |= dict(zip(some[ended.number], records, strict=True))
             done += len(records)
             if self.progress is not None:
                 self.progress(name, done, count)

@@ -85,6 +85,11 @@ class _Journaled:
         """The loss of a wrong pixel, by its true label."""
         return self.oracle.class_weights
 
+    @property
+    def stop(self) -> threading.Event:
+        """Set to end learning."""
+        return self.oracle.stop
+
     def separate(
         self,
         task: Task,

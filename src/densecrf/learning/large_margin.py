@@ -16,14 +16,15 @@ The regulariser is centred at a given model θ⁰ and weakens with the number of
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from densecrf.learning.cutting_planes import Bundle, Vector
+from densecrf.parallel import run
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Sequence
 
     from densecrf.learning.oracle import Labels, Task
@@ -41,6 +42,11 @@ class Separates(Protocol):
     @property
     def class_weights(self) -> Vector:
         """The loss of a wrong pixel, by its true label."""
+        ...
+
+    @property
+    def stop(self) -> threading.Event:
+        """Set to end learning."""
         ...
 
     def separate(
@@ -118,30 +124,31 @@ def learn(
             bundle.add(n, *stage.plane(plane, task.shares, oracle.class_weights))
     best = Learned(stage.anchor, float("inf"), -float("inf"), 0)
     starts: list[Labels | None] = [None] * len(tasks)
-    with ThreadPoolExecutor(jobs) as pool:
-        for made in range(1, max_passes + 1):
-            minimum = bundle.minimise()
-            theta = minimum.theta
-            separate = partial(oracle.separate, stage=stage, theta=theta, gap=gap)
-            found = list(pool.map(separate, tasks, starts))
-            starts = [labels for _, labels in found]
-            reached = objective = bundle.regulariser(theta)
-            for n, (plane, _) in enumerate(found):
-                offset, slope = stage.plane(plane, tasks[n].shares, oracle.class_weights)
-                objective += plane.hinge / len(found)
-                reached += max(0.0, offset + float(slope @ theta)) / len(found)
-                planes[n].append(plane)
-                bundle.add(n, offset, slope)
-            if objective < best.objective:
-                best = replace(best, theta=theta, objective=objective)
-            bound = max(best.lower_bound, minimum.lower_bound)
-            # Where both are equal but for rounding, the bound may come out above.
-            best = replace(best, lower_bound=min(bound, best.objective), passes=made)
-            if report is not None:
-                report(made, best.objective, best.lower_bound)
-            # Where the planes meet the labellings found, what is left is the inference's own gap.
-            exhausted = reached - minimum.lower_bound <= 0.1 * tolerance * max(reached, ZERO)
-            if best.gap <= tolerance or (exhausted and gap <= FINEST):
-                break
-            gap = max(0.25 * gap, FINEST) if exhausted else gap
+    for made in range(1, max_passes + 1):
+        minimum = bundle.minimise()
+        theta = minimum.theta
+        separate = partial(oracle.separate, stage=stage, theta=theta, gap=gap)
+        given = zip(tasks, starts, strict=True)
+        done = run(separate, given, workers=jobs, ordered=True, stop=oracle.stop)
+        found = [each.result() for each in done]
+        starts = [labels for _, labels in found]
+        reached = objective = bundle.regulariser(theta)
+        for n, (plane, _) in enumerate(found):
+            offset, slope = stage.plane(plane, tasks[n].shares, oracle.class_weights)
+            objective += plane.hinge / len(found)
+            reached += max(0.0, offset + float(slope @ theta)) / len(found)
+            planes[n].append(plane)
+            bundle.add(n, offset, slope)
+        if objective < best.objective:
+            best = replace(best, theta=theta, objective=objective)
+        bound = max(best.lower_bound, minimum.lower_bound)
+        # Where both are equal but for rounding, the bound may come out above.
+        best = replace(best, lower_bound=min(bound, best.objective), passes=made)
+        if report is not None:
+            report(made, best.objective, best.lower_bound)
+        # Where the planes meet the labellings found, what is left is the inference's own gap.
+        exhausted = reached - minimum.lower_bound <= 0.1 * tolerance * max(reached, ZERO)
+        if best.gap <= tolerance or (exhausted and gap <= FINEST):
+            break
+        gap = max(0.25 * gap, FINEST) if exhausted else gap
     return best

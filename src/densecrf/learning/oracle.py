@@ -11,12 +11,12 @@ import numpy as np
 
 from densecrf.compatibility import with_label_costs
 from densecrf.deadline import Interrupted
-from densecrf.large.engines import run_tasks
 from densecrf.learning.adaptation import Seen, look_at
 from densecrf.learning.energy_features import energy_features
 from densecrf.learning.stage import Plane
 from densecrf.metrics import confusion_matrix
 from densecrf.pairwise import Pairwise
+from densecrf.parallel import run
 from densecrf.validation import ArgumentWarning
 
 if TYPE_CHECKING:
@@ -220,8 +220,8 @@ class ClusterOracle(Oracle):
     def _asked(self, question: str, *given: Any) -> Any:
         asked = [(question, self.class_weights, self.threads, given)]
         self.check()
-        ((_, answer),) = run_tasks(_answer, asked, self.client, question)
-        return answer
+        (done,) = run(_answer, asked, client=self.client, name=question)
+        return done.result()
 
 
 def _answer(question: str, losses: Vector, threads: int | None, given: tuple[Any, ...]) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +17,7 @@ from densecrf.learning.oracle import Oracle, Task
 from densecrf.learning.search import Candidate, search
 from densecrf.learning.stage import Plane, Stage
 from densecrf.metrics import accuracy, mean_iou
+from densecrf.parallel import run
 from densecrf.presets import PRESETS, Model
 
 if TYPE_CHECKING:
@@ -182,12 +182,10 @@ class TrainingSet:
         return Task(example, self.oracle.fill(example, start), shares)
 
     def _each(self, function: Callable[[int], Any], chosen: Iterable[int]) -> list[Any]:
-        def checked(number: int) -> Any:
-            self.oracle.check()
-            return function(number)
-
-        with ThreadPoolExecutor(self.jobs) as pool:
-            return list(pool.map(checked, chosen))
+        arguments = ((number,) for number in chosen)
+        stop = self.oracle.stop
+        found = run(function, arguments, workers=self.jobs, ordered=True, stop=stop)
+        return [done.result() for done in found]
 
 
 def class_weights(
