@@ -10,7 +10,7 @@ PACKAGE = ROOT / "src" / "densecrf"
 
 # From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
 LAYERS = (
-    ("validation", "cached", "extras", "_pyinstaller"),
+    ("validation", "cached", "colors", "extras", "_pyinstaller"),
     ("deadline", "resample", "changes", "label_prior", "metrics", "data"),
     ("native", "parallel", "experiments"),  # experiments: the former place of metrics
     ("kernels", "projections", "filters", "hard_labels"),

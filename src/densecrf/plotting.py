@@ -4,13 +4,13 @@ Needs matplotlib (``pip install densecrf[plot]``). Figures are made without pypl
 here opens a window, needs a display or leaves global state behind.
 """
 
-import colorsys
 import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.colors import label_colors
 from densecrf.extras import check_installed
 from densecrf.kernels import Bilateral
 from densecrf.result import Result, Trace, share_proven
@@ -25,8 +25,6 @@ __all__ = ["label_colors", "plot_labels", "plot_result"]
 
 TINT = 0.55  # weight of the labels' colours over an image
 KEY_LENGTH = 12  # labels named in the colour key
-GOLDEN = 0.618033988749895
-SAFE_COLORS = ("0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442")
 
 #: A title, labels (h, w), the image (h, w, 3) and the undecided pixels (h, w).
 Panel = tuple[str, npt.NDArray[Any], npt.NDArray[np.float64] | None, npt.NDArray[np.bool_] | None]
@@ -84,24 +82,6 @@ def _figure(**options: Any) -> "Figure":
             return packed.getvalue()
 
     return ShownFigure(**options)
-
-
-def label_colors(count: int) -> npt.NDArray[np.float64]:
-    """Return `count` colours, (count, 3) in [0, 1], that are easy to tell apart.
-
-    The first seven are those of Okabe and Ito, which colour-blind people can tell apart; the hues
-    of the others are a golden section of the circle apart, so that any few in a row differ.
-
-    Examples
-    --------
-    >>> label_colors(2).round(1)
-    array([[0. , 0.4, 0.7],
-           [0.9, 0.6, 0. ]])
-    """
-    tones = ((0.75, 0.91), (0.75, 0.70), (0.45, 0.95), (0.90, 0.55))  # saturation and value
-    colors = [tuple(byte / 255 for byte in bytes.fromhex(color)) for color in SAFE_COLORS[:count]]
-    others = [colorsys.hsv_to_rgb(i * GOLDEN % 1, *tones[i % 4]) for i in range(count)]
-    return np.array([*colors, *others[len(colors) :]])
 
 
 def _picture(result: Result, image: Any) -> npt.NDArray[np.float64] | None:

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 import tifffile
+from PIL import Image
 
 from command_line import COLORS, TRUTH, H, L, W, densecrf, probabilities, said
 from densecrf.io import read_labels, write_image, write_labels
@@ -341,3 +342,14 @@ def test_interruption_keeps_what_is_done(folder):
     assert "Run the same command again to go on" in err
     for record in (folder / "segmented").glob("*.json"):
         assert json.loads(record.read_text())["energy"] > 0
+
+
+def test_the_palette_is_for_the_label_map_and_not_for_the_overlay(folder):
+    command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--method", "unary"]
+    assert densecrf(*command, "--out", "plain").exit_code == 0
+    assert densecrf(*command, "--out", "voc", "--palette", "voc").exit_code == 0
+    plain, voc = (Image.open(f"{out}/a.png").getpalette()[:6] for out in ("plain", "voc"))
+    assert voc == [0, 0, 0, 128, 0, 0]
+    assert plain == [0, 114, 178, 230, 159, 0]
+    overlays = [(folder / out / "a.overlay.png").read_bytes() for out in ("plain", "voc")]
+    assert overlays[0] == overlays[1]

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from densecrf.colors import label_colors
 from densecrf.io import (
     MSRC,
     VOC,
@@ -374,7 +375,7 @@ def test_overlay_keeps_void_and_marks_borders(tmp_path: Path) -> None:
 def test_overlay_hatches_undecided_pixels() -> None:
     undecided = np.array([[False, True, True, True, True, False]])
     picture = overlay(np.full((1, 6), 100), np.ones((1, 6), int), undecided=undecided)
-    assert picture[0, :, 0].tolist() == [114, 0, 255, 255, 0, 114]
+    assert picture[0, :, 0].tolist() == [165, 0, 255, 255, 0, 165]
     with pytest.raises(ValueError, match="undecided: int64 of shape"):
         overlay([[9]], [[1]], undecided=[[1]])
 
@@ -394,3 +395,26 @@ def test_reads_the_reference_images(shared_data: Path) -> None:
         np.testing.assert_array_equal(raw, image)
         labels = read_labels(shared_data / "msrc_paper" / "labels" / f"{name}.png", "msrc")
         assert labels.shape == image.shape[:2]
+
+
+def test_pictures_have_the_colours_that_colour_blind_people_can_tell_apart(tmp_path: Path) -> None:
+    labels = np.arange(7)[None]
+    colors = np.rint(255 * label_colors(7)).astype(int)
+    tinted = overlay(np.zeros((1, 7)), labels, alpha=1.0)
+    write_labels(tmp_path / "labels.png", labels)
+    with Image.open(tmp_path / "labels.png") as picture:
+        np.testing.assert_array_equal(np.asarray(picture.convert("RGB"))[0], colors)
+    np.testing.assert_array_equal(tinted[0, 0], colors[0])  # the others have borders
+    voc = VOC.to_colors(labels[:, :3])  # as ground truth of other programs may be painted
+    np.testing.assert_array_equal(Palette.generic(3).to_labels(voc), [[0, 1, 2]])
+
+
+@pytest.mark.parametrize("level", [0, 90, 255])
+def test_borders_contrast_with_the_picture(level: int) -> None:
+    for labels in ([[0, 1]], [[6, 3]], [[2, 5]]):
+        picture = overlay(np.full((1, 2), level), labels)
+        tint = overlay(np.full((1, 2), level), np.array(labels)[:, [1, 1]])
+        weights = np.array([0.299, 0.587, 0.114])
+        border, inside = picture[0, 1] @ weights, tint[0, 1] @ weights
+        assert set(picture[0, 1]) in ({0}, {255})
+        assert abs(border - inside) >= 127

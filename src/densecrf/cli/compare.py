@@ -75,7 +75,7 @@ def compare(
                 results.append(loaded.crf.solve(method, time_limit=time_limit, threads=threads))
         if out is not None:
             titled = [(_title(result), result.labels) for result in results]
-            write_panel(out, loaded.image, titled, model.palette, image.name)
+            write_panel(out, loaded.image, titled, image.name)
     except (OSError, ValueError, MemoryError, ImportError) as error:
         raise fail(describe(error)) from error
     print_notes(image.name, collected)

@@ -21,7 +21,6 @@ def write_panel(
     path: Path,
     image: npt.NDArray[np.uint8],
     labellings: Sequence[tuple[str, Any]],
-    palette: str | None = None,
     image_title: str = "image",
 ) -> None:
     """Write a PNG with the image and each labelling over it, titled.
@@ -34,15 +33,13 @@ def write_panel(
         The image.
     labellings : sequence of (str, ndarray)
         Titles and labels (H, W).
-    palette : str, optional
-        Class colours.
     image_title : str
         Title of the image.
     """
     from matplotlib.figure import Figure
 
     pictures = [(image_title, image)]
-    pictures += [(title, overlay(image, labels, palette)) for title, labels in labellings]
+    pictures += [(title, overlay(image, labels)) for title, labels in labellings]
     columns = min(COLUMNS, len(pictures))
     rows = math.ceil(len(pictures) / columns)
     height = WIDTH * image.shape[0] / image.shape[1] + 0.5

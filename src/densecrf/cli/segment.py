@@ -210,8 +210,7 @@ class _Segment:
         # The record comes last: where it is, the other files are whole.
         write_labels(paths["labels"], result.labels, self.model.palette)
         if self.overlays:
-            palette, undecided = self.model.palette, result.undecided
-            shown = overlay(loaded.image, result.labels, palette, undecided=undecided)
+            shown = overlay(loaded.image, result.labels, undecided=result.undecided)
             write_image(paths["overlay"], shown)
         if self.marginals:
             write_npz(paths["marginals"], {"marginals": result.marginals})

@@ -340,7 +340,7 @@ def write_labels(path: PathLike, labels: Any, palette: str | Palette | None = No
     labels
         Integers ``(H, W)``.
     palette
-        Class colours, by name or as a `Palette`; Pascal VOC colours for any number by default.
+        Class colours, by name or as a `Palette`; those of all other pictures by default.
     """
     values = np.asarray(labels)
     if values.ndim != 2 or values.dtype.kind not in "uib" or values.size == 0:
@@ -382,6 +382,8 @@ def overlay(
 ) -> NDArray[np.uint8]:
     """Tint an image by its labels and draw their borders; void pixels keep their colour.
 
+    Borders are black where the picture is bright, and white where it is dark.
+
     Parameters
     ----------
     image
@@ -389,7 +391,7 @@ def overlay(
     labels
         Integers ``(H, W)``.
     palette
-        Class colours, by name or as a `Palette`; Pascal VOC colours by default.
+        Class colours, by name or as a `Palette`; those of all other pictures by default.
     alpha
         The weight of the tint, 0 to 1.
     undecided
@@ -398,7 +400,7 @@ def overlay(
     Examples
     --------
     >>> overlay([[100, 100]], [[1, 1]], alpha=0.5).tolist()
-    [[[114, 50, 50], [114, 50, 50]]]
+    [[[165, 129, 50], [165, 129, 50]]]
     """
     picture = np.asarray(image)
     index = np.asarray(labels)
@@ -418,7 +420,8 @@ def overlay(
     edge = np.zeros(index.shape, bool)
     edge[:, 1:] |= index[:, 1:] != index[:, :-1]
     edge[1:] |= index[1:] != index[:-1]
-    blend[edge] = 255
+    bright = blend @ np.array([0.299, 0.587, 0.114], np.float32) > 127
+    blend[edge] = np.where(bright[edge], 0, 255)[:, None]
     if undecided is not None:
         hatched = np.asarray(undecided)
         if hatched.shape != index.shape or hatched.dtype != bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from densecrf.cached import cached_property
+from densecrf.colors import label_colors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 RGB = tuple[int, int, int]
+MOST_SAFE = 1000  # labels whose colours by hue are all different
 
 
 def voc_colormap(count: int = 256) -> NDArray[np.uint8]:
@@ -104,9 +106,11 @@ class Palette:
 
     @classmethod
     def generic(cls, classes: int | tuple[str, ...], void: int = 255) -> Palette:
-        """Make a palette with Pascal VOC colours for any classes, or for a number of them.
+        """Make a palette for any classes, or for a number of them.
 
-        With more classes than ``void`` can stand apart from, the void label moves to 65535.
+        The colours are those of `densecrf.colors.label_colors`, the first ones safe for
+        colour-blind people; Pascal VOC's are read as well. With more classes than ``void`` can
+        stand apart from, the void label moves to 65535.
 
         Examples
         --------
@@ -114,9 +118,13 @@ class Palette:
         ('0', '1', '2')
         """
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
-        colors = _triples(voc_colormap(max(1, len(names))))
         void = 65535 if 0 <= void < len(names) else void
-        return cls("generic", names, colors[: len(names)], void=void, void_color=(224, 224, 192))
+        voc = _triples(voc_colormap(max(1, len(names))))[: len(names)]
+        colors = voc  # all different, for any number
+        if len(names) <= MOST_SAFE:
+            colors = _triples(np.rint(255 * label_colors(len(names))).astype(np.uint8))
+        merged = {color: label for label, color in enumerate(voc[:255])}
+        return cls("generic", names, colors, void, (224, 224, 192), merged)
 
     def with_void(self, void: int) -> Palette:
         """Return the same classes and colours with another void label."""
