@@ -256,29 +256,30 @@ def _outcome(
     keywords = alternative.settings[setting]
     key = ("alternatives", dataset.name, alternative.name, setting or "own", name)
     known = {"device": str(device), **_plain(keywords)}
-    kept = store.load(key, known)
-    if kept is not None:
-        return dict(kept)
+    ours = {"threads": threads, "device": device} if alternative.refine is solved else {}
+    refine = partial(alternative.refine, **keywords, **ours)
+    return dict(store.recall(key, known, lambda: _judged(dataset, refine, name)))
+
+
+def _judged(dataset: Dataset, refine: Refine, name: str) -> dict[str, Any]:
+    """Refine an image and count its pixels, all and those near borders."""
     sample = dataset.items[name].load()
     if sample.labels is None:
         raise ValueError(f"{dataset.path}: {name} has no ground truth")
     unary = _energies(sample)
-    ours = {"threads": threads, "device": device} if alternative.refine is solved else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         started = time.perf_counter()
-        labels = alternative.refine(unary, sample.image, **keywords, **ours)
+        labels = refine(unary, sample.image)
         seconds = time.perf_counter() - started
     palette = dataset.palette
     near = np.where(trimap(sample.labels, palette.void), sample.labels, palette.void)
     count = len(palette)
-    outcome = {
+    return {
         "confusion": confusion_matrix(labels, sample.labels, count, palette.void).tolist(),
         "trimap": confusion_matrix(labels, near, count, palette.void).tolist(),
         "seconds": seconds,
     }
-    store.save(key, known, outcome)
-    return outcome
 
 
 def _energies(sample: Sample) -> Any:

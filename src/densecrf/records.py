@@ -1,4 +1,4 @@
-"""Results of a run, one small JSON file per task, so that an interrupted run can go on.
+"""What the tasks of a run found, one small JSON file each, so that an interrupted run can go on.
 
 A record is valid when its file is whole (checksum) and was made with the same settings. Any other
 file counts as not done, and the task is run again.
@@ -12,13 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from densecrf.io.atomic import write_json
+import numpy as np
+
+from densecrf.io.atomic import atomic_writer
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["RecordStore"]
+    from numpy.typing import NDArray
+
+__all__ = ["RecordStore", "digest"]
 
 Key = tuple[str, ...]
 
@@ -28,6 +32,14 @@ class RecordStore:
     """A folder of records, addressed by keys such as ``("shared", "lp", "2_14_s")``.
 
     Processes may write different keys at the same time.
+
+    Attributes
+    ----------
+    folder : path-like
+        Where; it is made with the first record.
+    durable : bool
+        Whether a record survives a failing machine, and not only a failing process: slower, and
+        not needed for what is soon made again.
 
     Examples
     --------
@@ -41,6 +53,7 @@ class RecordStore:
     """
 
     folder: str | os.PathLike[str]
+    durable: bool = True
 
     def path(self, key: Key) -> Path:
         """Return the file of a key; its parts are plain names."""
@@ -51,12 +64,14 @@ class RecordStore:
             raise ValueError("key () must have at least one part")
         return Path(self.folder, *key[:-1], f"{key[-1]}.json")
 
-    def save(self, key: Key, settings: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-        """Write a record, atomically: after a kill it is there whole or not at all."""
+    def save(self, key: Key, settings: Mapping[str, Any], values: Any) -> None:
+        """Write a record of plain values: after a kill it is there whole or not at all."""
         body = {"settings": settings, "values": values}
-        write_json(self.path(key), {**body, "sha256": _digest(body)})
+        text = json.dumps({**body, "sha256": _checksum(body)}, allow_nan=False)
+        with atomic_writer(self.path(key), durable=self.durable) as file:
+            file.write(text.encode())
 
-    def load(self, key: Key, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    def load(self, key: Key, settings: Mapping[str, Any]) -> Any:
         """Return the values of a record, or None when the task must be done (again)."""
         try:
             raw = json.loads(self.path(key).read_text("utf-8"))
@@ -65,16 +80,37 @@ class RecordStore:
         if not isinstance(raw, dict) or set(raw) != {"settings", "values", "sha256"}:
             return None
         checksum = raw.pop("sha256")
-        if checksum != _digest(raw) or _canonical(raw["settings"]) != _canonical(settings):
+        if checksum != _checksum(raw) or _canonical(raw["settings"]) != _canonical(settings):
             return None
-        values: dict[str, Any] = raw["values"]
+        return raw["values"]
+
+    def recall(self, key: Key, settings: Mapping[str, Any], work: Callable[[], Any]) -> Any:
+        """Return the values of a record; where there is none, do the work and record it."""
+        values = self.load(key, settings)
+        if values is None:
+            values = work()
+            self.save(key, settings, values)
         return values
 
 
-def _canonical(values: Mapping[str, Any]) -> str:
+def _canonical(values: Any) -> str:
     """Write settings in one way only, whatever the order of their names."""
     return json.dumps(values, sort_keys=True, allow_nan=False, separators=(",", ":"))
 
 
-def _digest(body: Mapping[str, Any]) -> str:
+def _checksum(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical(body).encode()).hexdigest()
+
+
+def digest(about: Any, *arrays: NDArray[Any]) -> str:
+    """Return the SHA-256 of plain values and arrays, in hexadecimal digits.
+
+    Examples
+    --------
+    >>> digest({"gap": 0.1})[:8] == digest({"gap": 0.2})[:8]
+    False
+    """
+    total = hashlib.sha256(_canonical(about).encode())
+    for array in arrays:
+        total.update(np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()

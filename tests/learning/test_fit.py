@@ -12,10 +12,10 @@ pytest.importorskip("clarabel")
 from densecrf import fit
 from densecrf.learning.examples import make_examples, reduced
 from densecrf.learning.fit import fit_examples
-from densecrf.learning.journal import Journal
 from densecrf.learning.oracle import Oracle
 from densecrf.learning.training_set import Settings, TrainingSet, class_weights
 from densecrf.presets import Model
+from densecrf.records import RecordStore
 
 START = Model(1.0, 1.0, 5.0, 20.0, 1.0)
 
@@ -148,15 +148,19 @@ def test_void_pixels_are_filled() -> None:
 def test_a_journal_answers_the_second_run(tmp_path: Path) -> None:
     samples = [sample(seed) for seed in range(2)]
     examples, labels = make_examples(samples)
-    path = tmp_path / "journal.jsonl"
-    first = fit_examples(examples, labels, model=START, folds=2, journal=Journal(path))
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join(lines[:-1]) + '\n["half a li')  # killed in the last line
-    second = fit_examples(examples, labels, model=START, folds=2, journal=Journal(path))
+    options = {"model": START, "folds": 2, "journal": RecordStore(tmp_path / "journal")}
+    first = fit_examples(examples, labels, **options)
+    records = {path: path.read_bytes() for path in (tmp_path / "journal").rglob("*.json")}
+    assert len(records) > 10
+    missing, damaged = list(records)[:2]
+    missing.unlink()
+    damaged.write_text('{"half a rec')
+    before = {path: path.stat().st_mtime_ns for path in records if path not in (missing, damaged)}
+    second = fit_examples(examples, labels, **options)
     assert first == second
     assert first.provenance == second.provenance
-    assert path.read_text().splitlines()[-1] == lines[-1]
-    assert len(Journal(path)) == len(lines) - 1  # the first line is empty
+    assert {path: path.read_bytes() for path in records} == records
+    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
 
 
 def test_an_interrupt_keeps_the_model_so_far() -> None:
@@ -185,7 +189,7 @@ def test_ctrl_c_keeps_the_model_so_far(tmp_path: Path, during: str, learned: lis
             signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    options = {"folds": 2, "max_passes": 2, "journal": Journal(tmp_path / "journal"), "jobs": 2}
+    options = {"folds": 2, "max_passes": 2, "journal": RecordStore(tmp_path / "journal"), "jobs": 2}
     stopped = fit_examples(examples, labels, report=report, **options)
     assert signal.getsignal(signal.SIGINT) is before
     assert stopped.provenance["interrupted"]

@@ -63,7 +63,10 @@ def fit(
     *,
     chosen: FitOptions,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The model's file; its journal lies next to it.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="The model's file; beside it, a folder keeps its journal."
+        ),
     ] = Path("fitted.json"),
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -84,7 +87,7 @@ def fit(
     o.require_extras(chosen.device, chosen.scheduler)
     dataset = open_dataset(chosen.data, chosen.kind, chosen.classes)
     journal = out.with_suffix(".journal")
-    made = [(path, chosen.data) for path in (out, journal)]
+    made = [(path, chosen.data) for path in (out, journal / "any.json")]  # one for all its records
     check_outputs(made, dataset.files(), "choose another --out")
     with reporting_errors(), connected(chosen.scheduler) as client:
         names = dataset.names(chosen.split)
@@ -124,7 +127,7 @@ def _learn(
     progress: bool,
 ) -> Model:
     from densecrf.learning.fit import fit_examples
-    from densecrf.learning.journal import Journal
+    from densecrf.records import RecordStore
 
     with progress_bar("passes", progress) as advance:
 
@@ -149,7 +152,7 @@ def _learn(
             device=chosen.device,
             client=client,
             report=report,
-            journal=Journal(journal),
+            journal=RecordStore(journal, durable=False),
         )
 
 

@@ -19,6 +19,7 @@ from numpy.lib import format as npy
 
 from densecrf.io.atomic import atomic_writer, write_json
 from densecrf.large.tiles import Box, Tiling, channels, common, inside, shape_of
+from densecrf.records import RecordStore
 from densecrf.validation import ArgumentError
 
 __all__ = ["IncompatibleRunError", "Store"]
@@ -83,19 +84,17 @@ class Store:
 
     def finish(self, stage: str, task: int, record: dict[str, Any]) -> dict[str, Any]:
         """Mark a task as finished, last of all that it writes; returns the record."""
-        with atomic_writer(self._record(stage, task), durable=False) as file:
-            file.write(json.dumps(record, allow_nan=False).encode())
+        self._records.save((stage, str(task)), {}, record)
         return record
 
     def record(self, stage: str, task: int) -> dict[str, Any] | None:
         """Return what a finished task found out, None where it is not finished."""
-        try:
-            return cast("dict[str, Any]", json.loads(self._record(stage, task).read_text("utf-8")))
-        except (FileNotFoundError, ValueError):  # not there, or lost with its machine
-            return None
+        return cast("dict[str, Any] | None", self._records.load((stage, str(task)), {}))
 
-    def _record(self, stage: str, task: int) -> Path:
-        return self.folder / "records" / stage / f"{task}.json"
+    @property
+    def _records(self) -> RecordStore:
+        """The records; their settings are those of the manifest."""
+        return RecordStore(self.folder / "records", durable=False)
 
     # --- arrays ---------------------------------------------------------------------------------
 

@@ -25,9 +25,9 @@ from densecrf.validation import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from densecrf.learning.journal import Journal
     from densecrf.learning.large_margin import Learned
     from densecrf.learning.stage import Stage
+    from densecrf.records import RecordStore
 
 __all__ = ["fit", "fit_examples"]
 
@@ -132,7 +132,7 @@ def fit_examples(
     device: Any = None,
     client: Any = None,
     report: Report | None = None,
-    journal: Journal | None = None,
+    journal: RecordStore | None = None,
 ) -> Model:
     """Do what `fit` does, with examples that are loaded when needed.
 
@@ -140,7 +140,7 @@ def fit_examples(
     ----------
     examples, labels
         The images, and the number of labels.
-    journal : Journal, optional
+    journal : RecordStore, optional
         Keeps the oracle's answers, so that an interrupted run goes on.
     model, strength, folds, tolerance, max_passes, gap, reduce
         As for `fit`.

@@ -11,7 +11,7 @@ import numpy as np
 
 from densecrf.label_prior import label_shares
 from densecrf.learning.adaptation import Seen, unadapted
-from densecrf.learning.journal import Journal, digest
+from densecrf.learning.journal import Journaled, answer
 from densecrf.learning.large_margin import Learned, learn
 from densecrf.learning.oracle import Oracle, Task
 from densecrf.learning.search import Candidate, search
@@ -19,6 +19,7 @@ from densecrf.learning.stage import Plane, Stage
 from densecrf.metrics import accuracy, mean_iou
 from densecrf.parallel import run
 from densecrf.presets import PRESETS, Model
+from densecrf.records import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from densecrf.learning.examples import Example
+    from densecrf.records import RecordStore
 
 __all__ = ["Report", "Settings", "TrainingSet", "class_weights"]
 
@@ -61,7 +63,7 @@ class TrainingSet:
         The inference, with the loss of all images.
     jobs : int
         Images at a time.
-    journal : Journal, optional
+    journal : RecordStore, optional
         Keeps the oracle's answers.
     reached : Model, optional
         The best model of the search so far.
@@ -72,7 +74,7 @@ class TrainingSet:
     settings: Settings
     oracle: Oracle
     jobs: int = 1
-    journal: Journal | None = None
+    journal: RecordStore | None = None
     reached: Model | None = None
     _seen: dict[str, list[Seen]] = field(default_factory=dict)
     _confusions: dict[tuple[str, int], Any] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class TrainingSet:
             found = learn(
                 stage,
                 [self._tasks[n] for n in chosen],
-                oracle if self.journal is None else self.journal.around(oracle),
+                oracle if self.journal is None else Journaled(oracle, self.journal),
                 [planes[n] for n in chosen],
                 strength=settings.strength,
                 gap=settings.gap,
@@ -159,10 +161,8 @@ class TrainingSet:
     def _confusion(self, number: int, model: Model) -> npt.NDArray[np.int64]:
         example = self.examples[number]
         work = partial(self.oracle.confusion, example, model, self.labels)
-        if self.journal is None:
-            return np.array(work())
         question = digest(repr(replace(model, provenance={})), *example.load(), example.truth)
-        return np.array(self.journal.answer(question, work))
+        return np.array(answer(self.journal, question, work))
 
     def _look(self, model: Model) -> list[Seen]:
         """Return the statistics of all images with a model's kernels."""
