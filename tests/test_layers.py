@@ -24,7 +24,7 @@ LAYERS = (
     ("display", "records"),
     ("model",),
     ("presets",),
-    ("torch",),
+    ("torch", "specification"),
     ("refinement", "pydensecrf"),
     ("scribbles", "simplecrf"),
     ("monai", "large"),

@@ -12,9 +12,10 @@ import pytest
 import densecrf
 from densecrf import ArgumentError, solvers
 from densecrf.kernels import color_range
-from densecrf.presets import PRESETS, get_model
+from densecrf.presets import PRESETS, get_model, write_model
 from densecrf.refinement import build
 from densecrf.solvers import registry
+from densecrf.specification import Specification
 from scored_image import HARD, IMAGE, H, L, P, W
 
 # --- refused, with what to do ------------------------------------------------
@@ -152,9 +153,9 @@ def test_every_parameter_of_refine_is_explicit_and_documented():
     assert not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters.values())
     text = densecrf.refine.__doc__
     assert all(f"    {name} : " in text for name in parameters)
-    shared = inspect.signature(build).parameters
+    shared = inspect.signature(Specification).parameters
     assert {name: p.default for name, p in shared.items()} == {
-        name: p.default for name, p in parameters.items() if name in shared
+        name: parameters[name].default for name in shared
     }
 
 
@@ -213,6 +214,17 @@ def test_many_by_processes():
         np.testing.assert_array_equal(one.labels, other.labels)
         assert one.energy == other.energy
         assert one.changes == other.changes
+
+
+def test_many_images_read_the_model_s_file_once(tmp_path):
+    write_model(tmp_path / "m.json", PRESETS["afa"])
+    results = densecrf.refine_many(
+        [IMAGE] * 2, [P] * 2, model=str(tmp_path / "m.json"), method="mf5"
+    )
+    (tmp_path / "m.json").unlink()
+    expected = densecrf.refine(IMAGE, P, model="afa", method="mf5").labels
+    for result in results:
+        np.testing.assert_array_equal(result.labels, expected)
 
 
 def test_many_images_keep_their_order_and_survive_failures():

@@ -1,68 +1,19 @@
-"""The walk of ``refine``: few files, each step once, every array scanned once."""
+"""The way in of ``refine``: every array is scanned once; what is probably not meant is said."""
 
 from __future__ import annotations
 
-import re
-import sys
 import warnings
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import densecrf
 from densecrf import ArgumentWarning, Bilateral, DenseCRF, validation
 from densecrf.refinement import build
 
-PACKAGE = Path(densecrf.__file__).parent
 RNG = np.random.default_rng(0)
 IMAGE = RNG.integers(0, 256, (20, 24, 3), dtype=np.uint8)
 P = RNG.dirichlet(np.full(4, 0.3), (20, 24))
-THREE = RNG.dirichlet(np.full(3, 0.3), (20, 24))
-
-
-def walk(call):
-    """Return how often each file of the package is entered from another one."""
-    entered: Counter[str] = Counter()
-
-    def note(frame, event, _):
-        path = Path(frame.f_code.co_filename)
-        caller = frame.f_back and frame.f_back.f_code.co_filename
-        if event == "call" and PACKAGE in path.parents and caller != str(path):
-            entered[path.relative_to(PACKAGE).as_posix()] += 1
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return entered
-
-
-def test_the_way_in_visits_each_file_once():
-    fixed = {"model": "pydensecrf"}  # no label costs, for which the default filters
-    build(IMAGE, P, **fixed)  # loads the modules
-    entered = walk(lambda: build(IMAGE, P, **fixed))
-    del entered["validation.py"]  # the checks, which every step calls
-    assert set(entered) == {
-        "refinement.py",
-        "presets.py",
-        "unaries.py",
-        "kernels.py",
-        "model.py",
-    }
-
-
-def test_the_walk_is_the_one_on_the_page_of_the_architecture():
-    page = (Path(__file__).parent.parent / "docs" / "architecture.md").read_text("utf-8")
-    told = page[page.index("**The walk, counted.**") :].split("\n\n")[0]
-    number = int(re.search(r"visits (\d+)\s+files", told)[1])
-    listed = {f"{name}.py" for name in re.findall(r"`([a-z_/]+)`", told)}
-    densecrf.refine(IMAGE, THREE)
-    visited = set(walk(lambda: densecrf.refine(IMAGE, THREE)))
-    assert listed == visited
-    assert number == len(visited)
 
 
 def test_every_array_is_scanned_once(monkeypatch):

@@ -22,6 +22,7 @@ __all__ += ["read_void", "whole_numbers"]
 
 Array = npt.NDArray[Any]
 
+MOST_VOID = 1000  # values that mean that nothing is known
 VOID = 255  # of pixels without a label, where no other value is named
 FORBIDDEN = 1000.0  # energy of a label that is ruled out: more than all other pixels can outweigh
 
@@ -58,7 +59,11 @@ def read_void(
         if n_labels in (None, 2) and white.any() and not white.all() and not labels[~white].any():
             return white.astype(np.int64), []
         return labels, [VOID]
-    values = np.atleast_1d(as_real_array("void", void)).ravel()
+    values = np.atleast_1d(as_real_array("void", void))
+    if values.ndim > 1 or values.size > MOST_VOID:
+        raise ArgumentError(
+            "void", ..., f"shape {values.shape}; give one value, or a few in a list"
+        )
     return labels, [check_integer("void", value, at_least=-(2**62)) for value in values]
 
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.hard_labels import forget, plant
-from densecrf.kernels import color_range, without_alpha
 from densecrf.model import DenseCRF
 from densecrf.parallel import run
-from densecrf.presets import Model, get_model
-from densecrf.unaries import Kind, energies, read
+from densecrf.presets import Model
+from densecrf.specification import KEYWORDS, Specification
+from densecrf.unaries import Kind
 from densecrf.validation import (
     ArgumentError,
     check_integer,
@@ -157,9 +156,7 @@ def refine(
     >>> refine(image, p, bilateral_weight=5).labels[0]
     array([0, 0, 0, 1, 1, 1])
     """
-    crf = build(
-        image,
-        probabilities,
+    specification = Specification(
         model=model,
         strength=strength,
         sigma=sigma,
@@ -167,20 +164,21 @@ def refine(
         sigma_xy=sigma_xy,
         sigma_color=sigma_color,
         bilateral_weight=bilateral_weight,
+        confidence=confidence,
         scale_sigmas=scale_sigmas,
         kind=kind,
         axis=axis,
         channel_axis=channel_axis,
         n_labels=n_labels,
         void=void,
-        ignore=ignore,
-        seeds=seeds,
-        confidence=confidence,
         clip=clip,
         image_range=image_range,
     )
-    result = crf.solve(
+    crf = specification.crf(image, probabilities, ignore=ignore, seeds=seeds)
+    return _solved(
+        crf,
         method,
+        method_options,
         gap=gap,
         time_limit=time_limit,
         max_iterations=max_iterations,
@@ -188,67 +186,28 @@ def refine(
         device=device,
         callback=callback,
         progress=progress,
-        **(method_options or {}),
     )
+
+
+def build(
+    image: Any, probabilities: Any, *, ignore: Any = None, seeds: Any = None, **keywords: Any
+) -> DenseCRF:
+    """Return the energy that `refine` minimises; the parameters are those of `refine`."""
+    check_keywords(Specification, keywords)
+    return Specification(**keywords).crf(image, probabilities, ignore=ignore, seeds=seeds)
+
+
+def _solved(
+    crf: DenseCRF,
+    method: str = "lp",
+    method_options: dict[str, Any] | None = None,
+    **limits: Any,
+) -> "Result":
+    """Solve, and warn of a labelling that is suspicious."""
+    result = crf.solve(method, **limits, **(method_options or {}))
     if suspicious := result.changes.warning():
         warn("labels", suspicious)
     return result
-
-
-@with_near_names
-def build(
-    image: Any,
-    probabilities: Any,
-    *,
-    model: str | Model = "default",
-    strength: float = 1.0,
-    sigma: Any = None,
-    weight: float | None = None,
-    sigma_xy: Any = None,
-    sigma_color: Any = None,
-    bilateral_weight: float | None = None,
-    scale_sigmas: bool | float | None = None,
-    kind: str | None = None,
-    axis: int | None = None,
-    channel_axis: int | None = None,
-    n_labels: int | None = None,
-    void: Any = "auto",
-    ignore: Any = None,
-    seeds: Any = None,
-    confidence: float | None = None,
-    clip: float = 1e-5,
-    image_range: tuple[float, float] | None = None,
-) -> DenseCRF:
-    """Return the model that `refine` solves; the parameters are those of `refine`."""
-    reading, low, high = read(image, probabilities, kind=kind, axis=axis, channel_axis=channel_axis)
-    grid = reading.image.grid
-    chosen = get_model(model)
-    if scale_sigmas is None:  # numbers that are given one by one are in pixels
-        chosen = chosen.sized(grid)
-    chosen = get_model(
-        chosen,
-        sigma=sigma,
-        weight=weight,
-        sigma_xy=sigma_xy,
-        sigma_color=sigma_color,
-        bilateral_weight=bilateral_weight,
-        confidence=confidence,
-    )
-    chosen = chosen.sized(grid, scale_sigmas).scaled(strength)
-    sure = chosen.confidence
-    unary = energies(
-        reading, low, high, kind=kind, n_labels=n_labels, void=void, confidence=sure, clip=clip
-    )
-    if ignore is not None:
-        forget(unary, ignore)
-    if seeds is not None:
-        plant(unary, seeds)
-    pixels = reading.image.pixels
-    if channel_axis is None:
-        pixels = without_alpha(pixels, grid)
-    pixels, largest = color_range(pixels, image_range)
-    unary.setflags(write=False)
-    return chosen.crf(unary, pixels, largest=largest)
 
 
 @dataclass(frozen=True)
@@ -316,10 +275,10 @@ def refine_many(
     """
     check_integer("workers", workers, at_least=1)
     check_integer("batch", batch, at_least=1)
-    check_keywords(refine, options)  # a wrong one fails here, once
-    options = {"threads": 1} | options
+    check_keywords(refine, options)  # a wrong one fails here, once, and so does a wrong model
+    read = {name: options.pop(name) for name in KEYWORDS if name in options}
     done = run(
-        partial(refine if client is None else _refine_far, **options),
+        partial(_refine_one, Specification(**read), {"threads": 1} | options, client is not None),
         _pairs(iter(images), iter(probabilities)),
         workers=workers,
         processes=processes,
@@ -333,11 +292,20 @@ def refine_many(
     )
 
 
-def _refine_far(image: Any, known: Any, **options: Any) -> "Result":
-    """Refine on a worker of a cluster."""
-    image, known = (np.load(x) if isinstance(x, (str, Path)) else x for x in (image, known))
-    result = refine(image, known, **options)
-    result.crf = None  # as large as the input
+def _refine_one(
+    specification: Specification, options: dict[str, Any], far: bool, image: Any, known: Any
+) -> "Result":
+    """Refine an image, perhaps on a worker of a cluster.
+
+    The options are those of `refine` that are not part of the specification.
+    """
+    arrays = {name: options[name] for name in ("ignore", "seeds") if name in options}
+    limits = {name: value for name, value in options.items() if name not in arrays}
+    if far:
+        image, known = (np.load(x) if isinstance(x, (str, Path)) else x for x in (image, known))
+    result = _solved(specification.crf(image, known, **arrays), **limits)
+    if far:
+        result.crf = None  # as large as the input
     return result
 
 
