@@ -11,8 +11,9 @@ from densecrf.certificates import (
     CertificateError,
     Mixture,
     Potentials,
+    Share,
+    Sizes,
     Tangent,
-    checked_bound,
     lower_bound,
 )
 from densecrf.problem import Problem
@@ -23,6 +24,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:kernels")
 WITH_BOUNDS = ("qp", "sg-lp", "cg-lp", "prox-lp", "prox-lp-l", "prox-lp-acc", "lp")
 
 
+def rounding(problem, labels) -> float:
+    """Return how far the energy of a labelling may be from its exact value."""
+    return Share(0.0, sizes=problem.energy_sizes(labels)).energy_rounding
+
+
 def smallest_energy(crf: DenseCRF) -> tuple[float, float]:
     """Return the energy of the best labelling, over the explicit matrix, and its rounding."""
     k = crf.pairwise.apply_double(np.eye(crf.n))
@@ -31,7 +37,7 @@ def smallest_energy(crf: DenseCRF) -> tuple[float, float]:
     apart = x[:, :, None] != x[:, None, :]
     energies = unary + 0.5 * np.einsum("ab,xab->x", k, apart)
     best = x[energies.argmin()]
-    return float(energies.min()), Problem(crf).energy_rounding(best)
+    return float(energies.min()), rounding(Problem(crf), best)
 
 
 def tiny(seed: int, **options: object) -> DenseCRF:
@@ -74,18 +80,18 @@ def test_no_bound_is_above_the_optimum(method, blur):
         for each in (crf, adversarial(crf, seed)):
             options = {} if method in ("qp", "lp", "prox-lp") else {"label_threshold": 0.3}
             result = each.solve(method, max_iterations=6, **options)
-            optimum, rounding = smallest_energy(each)
+            optimum, off = smallest_energy(each)
             assert result.energy == each.energy(result.labels)
-            assert result.energy >= optimum - rounding
+            assert result.energy >= optimum - off
             if result.lower_bound is not None:
-                assert result.lower_bound <= optimum + rounding
+                assert result.lower_bound <= optimum + off
 
 
 def test_every_dual_point_is_below_the_optimum():
     for seed in range(400):
         crf = tiny(seed, filter=("lattice", "exact")[seed % 2])
         problem, rng = Problem(crf), np.random.default_rng(seed)
-        optimum, rounding = smallest_energy(crf)
+        optimum, off = smallest_energy(crf)
         y, z = rng.random((2, *crf.unary.shape), dtype=np.float32)
         soft, hard = Potentials(y, z, 5.0), Potentials(y, levels=7, hard=True)
         some = Potentials(y[1:], labels=np.arange(1, crf.n_labels))
@@ -97,15 +103,15 @@ def test_every_dual_point_is_below_the_optimum():
             Tangent(y),
             Mixture(()),
         ):
-            assert lower_bound(problem, dual) <= optimum + rounding
+            assert lower_bound(problem, dual) <= optimum + off
 
 
 def test_forward_blur_proves_what_is_true():
     unary = np.random.default_rng(104).standard_normal((2, 3, 3)).round(1).astype("f4")
     crf = DenseCRF(unary, [Spatial(1, 1.0)], "none", "lattice", blur="forward")
     result = crf.solve("lp", gap=0.0)
-    optimum, rounding = smallest_energy(crf)
-    assert result.lower_bound <= optimum + rounding <= result.energy + 2 * rounding
+    optimum, off = smallest_energy(crf)
+    assert result.lower_bound <= optimum + off <= result.energy + 2 * off
     assert result.gap < 1e-3
 
 
@@ -143,11 +149,11 @@ def test_labels_that_cost_something_beside_themselves(device):
         costs = mu.astype(np.float64)[x[:, :, None], x[:, None, :]]
         energies = unary + 0.5 * np.einsum("ab,xab->x", k, costs)
         chosen = problem.from_numpy(result.labels.reshape(-1).astype(np.int64))
-        rounding = problem.energy_rounding(chosen)
+        off = 2 * rounding(problem, chosen)
         own = int(np.flatnonzero((x == result.labels.reshape(-1)).all(1))[0])
-        assert result.energy == pytest.approx(energies[own], rel=0, abs=2 * rounding)
+        assert result.energy == pytest.approx(energies[own], rel=0, abs=off)
         if result.lower_bound is not None:  # None: the start is the quadratic program's minimum
-            assert result.lower_bound <= energies.min() + 2 * rounding
+            assert result.lower_bound <= energies.min() + off
 
 
 @pytest.mark.parametrize("weight", [1e2, 1e3, 1e4])
@@ -165,11 +171,28 @@ def test_one_accumulation_of_the_energy(weight, method):
 
 
 def test_a_bound_above_an_energy_is_an_error():
-    assert checked_bound(1.0, 2.0, 0.0) == 1.0
-    assert checked_bound(2.0 + 1e-12, 2.0, 1e-11) == 2.0
+    share = Share(2.0, 1.0, Sizes(8, unary=10.0))
+    assert share.certified() == share.lower_bound == 1.0
+    assert share.certified(1.5) == 1.5
+    assert share.certified(2.0 + share.energy_rounding / 2) == 2.0
     with pytest.raises(CertificateError, match="report"):
-        checked_bound(2.1, 2.0, 1e-11)
+        share.certified(2.1)
     assert relative_gap(1.0, 1.5) == -0.5
+
+
+def test_shares_of_tiles_add_up():
+    tiles = [Share(1.0, 0.5, Sizes(3, 1.0, 2.0, 0.5, 1.0)), Share(2.0, 1.5, Sizes(4, 3.0, 1.0))]
+    whole = tiles[0] + tiles[1]
+    assert (whole.energy, whole.bound, whole.sizes) == (3.0, 2.0, Sizes(7, 4.0, 3.0, 0.5, 1.0))
+    assert whole.lower_bound < 2.0
+    assert (whole + Share(1.0)).bound is None
+
+
+def test_pixels_are_judged_by_the_bound_of_their_own_costs():
+    """A better bound of other potentials says nothing about these reduced costs."""
+    share = Share(3.0, 1.0, Sizes(4, unary=3.0))
+    assert share.certified(2.5) == 2.5
+    assert share.slack >= 3.0 - 1.0
 
 
 def test_what_rounding_costs_is_little(shared_data):

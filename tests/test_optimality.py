@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf.certificates import Costs, Potentials, lower_bound
+from densecrf.certificates import Costs, Potentials, Share, lower_bound
 from densecrf.problem import Problem
 from oracles import energies
 
@@ -80,7 +80,8 @@ def test_any_potentials_give_a_valid_proof():
         least = all_of.min()
         assert lower_bound(problem, dual) <= least + 1e-6 * max(1.0, abs(least))
         energy = problem.energy(labels)
-        possible = Costs(problem, dual).possible_labels(problem, labels, energy)
+        known = Share(energy, sizes=problem.energy_sizes(labels))
+        possible = Costs(problem, dual).possible_labels(problem, known)
         optima = labellings[all_of <= least + 1e-9]
         used = np.array([len(np.unique(column)) for column in optima.T])
         assert (used <= possible).all()

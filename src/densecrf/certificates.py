@@ -16,7 +16,7 @@ operator, less a bound on all rounding errors: docs/mathematics.md derives it.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from math import fsum
+from math import fsum, inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,9 +38,10 @@ __all__ = [
     "Dual",
     "Mixture",
     "Potentials",
+    "Share",
+    "Sizes",
     "Tangent",
     "certify",
-    "checked_bound",
     "lower_bound",
 ]
 
@@ -48,6 +49,7 @@ UNIT = 2.0**-53  # of rounding, in double precision
 SINGLE = 2.0**-23  # twice that of single precision
 SMALLEST = 2.0**-126  # normal number of single precision: numbers below it may be rounded to 0
 BESIDES = 512  # operations on the way of a number through a filter, beside the sums over pixels
+COMBINED = 256  # of these, for the sums over the dual points of a mixture
 
 
 class CertificateError(RuntimeError):
@@ -129,6 +131,136 @@ class Tangent(NamedTuple):
 Dual = Potentials | Mixture | Tangent
 
 
+def gamma(n: int) -> float:
+    r"""Return :math:`\gamma_k = k u / (1 - k u)`, k the roundings that a sum of n may meet."""
+    k = (n + BESIDES) * UNIT
+    return k / (1 - k)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    r"""What the rounding errors of a `Share` are proportional to: sums of absolute values.
+
+    Attributes
+    ----------
+    pixels : int
+        Number of pixels.
+    unary, pairs : float
+        Of the energy: no less than :math:`\sum_a |\phi_a(x_a)|`, and than the sum over all pairs of
+        the pixels of their weight times the largest cost.
+    least, flow : float
+        Of the bound: no less than :math:`\sum_a |\min_i c_{ai}|` with the dual point's constant,
+        and than the numbers that r is made of, summed over the pixels: for a label's nodes of total
+        length :math:`\ell`, :math:`\ell \sum_a m_a`.
+    parts : int
+        How many dual points were combined.
+    excess : float
+        No less than what the bound loses for shares of dual points that add up to more than 1.
+    """
+
+    pixels: int = 0
+    unary: float = 0.0
+    pairs: float = 0.0
+    least: float = 0.0
+    flow: float = 0.0
+    parts: int = 0
+    excess: float = 0.0
+
+    def __add__(self, other: "Sizes") -> "Sizes":
+        """Return the sizes of both shares' sum."""
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        return Sizes(**{**sums, "parts": max(self.parts, other.parts)})
+
+
+@dataclass(frozen=True)
+class Share:
+    """Some pixels' share of an energy and of a lower bound on all energies, in double precision.
+
+    An image is one share. Shares of tiles add up to that of their image. Every rounding error of
+    energies and bounds is bounded here, as docs/mathematics.md derives it.
+
+    Attributes
+    ----------
+    energy : float
+        The pixels' unary energies and half of what their pairs with all pixels cost.
+    bound : float or None
+        The sum of the pixels' least costs, with the dual point's constant; None: there is none.
+    sizes : Sizes
+        What their rounding errors are proportional to.
+
+    Examples
+    --------
+    >>> image = Share(3.0, 1.0, Sizes(4, unary=3.0)) + Share(2.0, 1.5, Sizes(4, unary=2.0))
+    >>> image.energy, image.bound, image.sizes.pixels
+    (5.0, 2.5, 8)
+    >>> image.lower_bound == image.certified() == 2.5 - image.bound_rounding
+    True
+    """
+
+    energy: float
+    bound: float | None = None
+    sizes: Sizes = Sizes()
+
+    def __add__(self, other: "Share") -> "Share":
+        """Return the share of both sets of pixels."""
+        one, another = self.bound, other.bound
+        bound = None if one is None or another is None else one + another
+        return Share(self.energy + other.energy, bound, self.sizes + other.sizes)
+
+    def with_bound(self, other: "Share") -> "Share":
+        """Return this energy beside the bound of another share of the same pixels."""
+        sizes = replace(other.sizes, unary=self.sizes.unary, pairs=self.sizes.pairs)
+        return Share(self.energy, other.bound, sizes)
+
+    @property
+    def energy_rounding(self) -> float:
+        """How far the energy may be from its exact value."""
+        return 2 * gamma(self.sizes.pixels) * (self.sizes.unary + self.sizes.pairs)
+
+    @property
+    def bound_rounding(self) -> float:
+        """How far above the exact value the bound may be."""
+        sizes = self.sizes
+        terms = sizes.pixels + max(0, sizes.parts - COMBINED)
+        return 2 * gamma(terms) * (sizes.flow + sizes.least) + sizes.excess
+
+    @property
+    def lower_bound(self) -> float:
+        """No labelling's energy is below this: the bound, less what rounding may have added."""
+        return -inf if self.bound is None else self.bound - self.bound_rounding
+
+    @property
+    def slack(self) -> float:
+        r"""No optimal labelling has a label whose reduced cost is above this.
+
+        Every labelling with label i at pixel a has at least the energy of the bound and the
+        *reduced cost* :math:`c_{ai} - \min_j c_{aj}`. Rounding errors of all numbers are
+        given away.
+        """
+        return self.energy + self.energy_rounding - self.lower_bound + 2 * self.bound_rounding
+
+    def certified(self, known: float = -inf) -> float:
+        """Return the lower bound, or a better one that is known, at most the energy.
+
+        Raises
+        ------
+        CertificateError
+            If it is above the energy by more than the energy's rounding errors.
+        """
+        bound = max(known, self.lower_bound)
+        if bound <= self.energy:
+            return bound
+        if bound - self.energy <= self.energy_rounding:
+            return self.energy
+        from densecrf import __version__
+
+        raise CertificateError(
+            f"a lower bound of {bound!r} is above an energy of {self.energy!r} (rounding accounts "
+            f"for {self.energy_rounding:g}): a defect of densecrf {__version__} (NumPy "
+            f"{np.__version__}). Please report it with the model and the call, seeds included"
+        )
+
+
 def lower_bound(problem: "ProblemBase", dual: Dual) -> float:
     """Return a number that no labelling's energy is below: the bound of `Costs`."""
     return Costs(problem, dual).bound
@@ -153,24 +285,23 @@ class Costs:
     dual : Potentials, Mixture or Tangent
         The dual point, of the parts that were evaluated.
     bound : float
-        No labelling's energy is below it: :math:`\sum_a \min_i c_{ai}` and the dual point's
-        constant, less what rounding may have added.
+        No labelling's energy is below it.
     """
 
     def __init__(
         self, problem: "ProblemBase", dual: Dual, another: Callable[[], bool] = lambda: True
     ) -> None:
-        constant, mass = 0.0, problem.reach * problem.total_mass_double
+        constant, flow = 0.0, problem.reach * problem.total_mass_double
         blocks: Iterator[Any]
         parts, excess = 0, 0.0
         if isinstance(dual, Potentials):
             blocks = problem.dual_rows(dual)
         elif isinstance(dual, Mixture):
-            r, evaluated = _combination(problem, dual.parts, another)
-            blocks, dual = iter([r]), Mixture(dual.parts[:evaluated])
-            parts, excess = evaluated, dual.excess
+            r, parts = _combination(problem, dual.parts, another)
+            blocks, dual = iter([r]), Mixture(dual.parts[:parts])
+            excess = dual.excess * flow
         else:
-            r, constant, mass = problem.tangent(dual.y)
+            r, constant, flow = problem.tangent(dual.y)
             blocks = iter([r])
         self.dual, self._rows, first, xp = dual, list[Any](), 0, problem.xp
         self._least: Any = None
@@ -183,38 +314,31 @@ class Costs:
             del rows
         sums = xp.stack([self._least.sum(), abs(self._least).sum()])
         total, size = (float(each) for each in problem.to_numpy(sums))
-        self._rounding = 2 * gamma(problem.n + parts) * (mass + size + abs(constant))
-        self._rounding += excess * mass
-        self.bound = total + constant - self._rounding
+        sizes = Sizes(problem.n, 0.0, 0.0, size + abs(constant), flow, parts, excess)
+        self._share = Share(inf, total + constant, sizes)
+        self.bound = self._share.lower_bound
 
-    def possible_labels(self, problem: "ProblemBase", labels: Any, energy: float) -> Any:
-        r"""Count the labels that an optimal labelling can have at each pixel.
-
-        Every labelling with label i at pixel a has at least the energy
-        :math:`\sum_b \min_j c_{bj} + (c_{ai} - \min_j c_{aj})`: the bound and the *reduced cost*.
-        Where that is above the energy of a known labelling, no optimal labelling has label i at a.
-        Rounding errors of all four numbers are given away.
+    def possible_labels(self, problem: "ProblemBase", known: Share) -> npt.NDArray[np.int32]:
+        """Count the labels that an optimal labelling can have at each pixel.
 
         Parameters
         ----------
         problem
             The problem, on whatever arrays.
-        labels : array of int, (n,)
-            The known labelling.
-        energy : float
-            Its energy.
+        known : Share
+            The energy of a known labelling.
 
         Returns
         -------
         ndarray of int, (n,)
             At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
         """
-        count = sum(rows.sum(0) for rows in self.possible(problem, labels, energy))
-        return problem.to_numpy(count).astype(np.int32)
+        count = sum(rows.sum(0) for rows in self.possible(problem, known))
+        return np.asarray(problem.to_numpy(count), np.int32)
 
-    def possible(self, problem: "ProblemBase", labels: Any, energy: float) -> Iterator[Any]:
+    def possible(self, problem: "ProblemBase", known: Share) -> Iterator[Any]:
         """Yield, some labels (labels, n) after others, the pixels that can have them."""
-        slack = energy + problem.energy_rounding(labels) - self.bound + 2 * self._rounding
+        slack = known.with_bound(self._share).slack
         for rows in self._rows:
             reduced = problem.double(rows)
             reduced = reduced - (SINGLE * abs(reduced) + SMALLEST) - self._least
@@ -238,27 +362,6 @@ def _combination(
             return r, evaluated
         r += share * problem.dual_point_double(potentials)
     return r, len(parts)
-
-
-def gamma(n: int) -> float:
-    r"""Return :math:`\gamma_k = k u / (1 - k u)`, k the roundings that a sum of n may meet."""
-    k = (n + BESIDES) * UNIT
-    return k / (1 - k)
-
-
-def checked_bound(bound: float, energy: float, rounding: float) -> float:
-    """Return the bound, at most the energy; refuse one that is above it by more than `rounding`."""
-    if bound <= energy:
-        return bound
-    if bound - energy <= rounding:
-        return energy
-    from densecrf import __version__
-
-    raise CertificateError(
-        f"a lower bound of {bound!r} is above an energy of {energy!r} (rounding accounts for "
-        f"{rounding:g}): a defect of densecrf {__version__} (NumPy {np.__version__}). Please "
-        "report it with the model and the call, seeds included"
-    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -390,8 +493,8 @@ def certify(
         keep_dual=True,
     )
     problem = Problem(crf)
-    found = -np.inf if result.lower_bound is None else result.lower_bound
-    bound = checked_bound(found, energy, problem.energy_rounding(x))
+    found = -inf if result.lower_bound is None else result.lower_bound
+    bound = Share(energy, sizes=problem.energy_sizes(x)).certified(found)
     better = result.energy < energy
     return Certificate(
         energy=energy,

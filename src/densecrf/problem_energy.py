@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from densecrf.cached import cached_property
-from densecrf.certificates import Potentials, gamma
+from densecrf.certificates import Potentials, Sizes, gamma
 from densecrf.compatibility import LabelTree
 from densecrf.filters.base import Levels
 
@@ -337,11 +337,11 @@ class ProblemEnergy(ABC):
     def _own_unary(self, labels: Any) -> Any:
         return self.double(self.unary[labels, self.xp.arange(self.n, **self._where)])
 
-    def energy_rounding(self, labels: Any) -> float:
-        """Return how far `energy` may be from its exact value."""
+    def energy_sizes(self, labels: Any) -> Sizes:
+        """Return what the rounding errors of `energy` are proportional to."""
         costs = 1.0 if self.costs_double is None else 2 * float(abs(self.costs_double).max())
-        size = float(abs(self._own_unary(labels)).sum()) + costs * self.total_mass_double
-        return 2 * gamma(self.n) * size
+        unary = float(abs(self._own_unary(labels)).sum())
+        return Sizes(self.n, unary, costs * self.total_mass_double)
 
     def constant_energies(self) -> Any:
         """Return the energy of each constant labelling, (labels,), NumPy's."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.certificates import gamma
+from densecrf.certificates import Share
 from densecrf.problem import Problem
 
 if TYPE_CHECKING:
@@ -46,7 +46,14 @@ class Energies:
     def rounding(self, labels: Array) -> float:
         """Return how far that may be from its exact value: derived in docs/mathematics.md."""
         flat = np.ascontiguousarray(labels.reshape(-1), np.int64)
-        return float(self.problem.energy_rounding(self.problem.from_numpy(flat)))
+        sizes = self.problem.energy_sizes(self.problem.from_numpy(flat))
+        return Share(0.0, sizes=sizes).energy_rounding
+
+    def scale(self, labels: Array) -> float:
+        """Return the sum of the absolute values that the energy is made of."""
+        flat = np.ascontiguousarray(labels.reshape(-1), np.int64)
+        sizes = self.problem.energy_sizes(self.problem.from_numpy(flat))
+        return float(sizes.unary + sizes.pairs)
 
     def matrix(self) -> Array:
         """Return K, (n, n), without its diagonal."""
@@ -90,7 +97,7 @@ def _energies(result: densecrf.Result, energies: Energies) -> Iterator[str]:
         yield f"energy {result.energy!r}, asked again {again!r}"
     if energies.device is not None:
         other = energies.crf.energy(result.labels)
-        scale = energies.rounding(result.labels) / (2 * gamma(energies.crf.n))
+        scale = energies.scale(result.labels)
         if not abs(other - result.energy) <= OTHER_BACK_END * scale:
             yield f"energy {result.energy!r}, by the core {other!r} (scale {scale:g})"
     bound = result.lower_bound

@@ -10,11 +10,14 @@ report for the same labels and potentials.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any, cast
 
 import numpy as np
 
-from densecrf.certificates import checked_bound, gamma
+from densecrf.certificates import Share, Sizes
 from densecrf.compatibility import BorderStatistics
 from densecrf.large import visits
 from densecrf.large.job import Job, label_dtype
@@ -201,20 +204,17 @@ class Run:
         records = self.stage(
             f"certificate-{turn}", visits.certificate, turn, (turn, before, self.labels, extents)
         )
-        total = {key: sum(each[key] for each in records) for key in records[0]}
         costs = job.label_costs if job.label_costs and len(job.label_costs) > 2 else (1.0,)
-        mass = total["mass"] * (1 + gamma(n))
-        energy = total["energy"]
-        energy_rounding = 2 * gamma(n) * (total["size"] + 2 * max(costs) * mass)
+        whole = reduce(add, (_share(each, max(costs)) for each in records))
+        whole = replace(whole, sizes=replace(whole.sizes, pixels=n))
         label, constant = int(self.constants.argmin()), float(self.constants.min())
-        self.constant = label if constant < energy else None
-        energy = min(constant, energy)
+        self.constant = label if constant < whole.energy else None
+        energy = min(constant, whole.energy)
+        whole = replace(whole, energy=energy)
         bound, share, gap_map = None, 0.0, None
-        if bounded and known is not None:
-            rounding = 2 * gamma(n) * (max(costs) * mass + total["bound_size"])
-            bound = checked_bound(max(known, total["bound"] - rounding), energy, energy_rounding)
-            slack = energy + energy_rounding - bound + 2 * rounding
-            share = self._proven(turn, slack, records) / n
+        if known is not None:
+            bound = whole.certified(known)
+            share = self._proven(turn, whole.slack, records) / n
             gap_map = self._map(turn, records, energy)
         boxes = [[[p.start, p.stop] for p in box] for box in job.tiling.tiles(turn)]
         return LargeResult(
@@ -258,6 +258,13 @@ class Run:
             held = read("mask", self.job.mask, box).reshape(labels.shape).astype(bool)
             labels[~held] = np.iinfo(labels.dtype).max
         return labels
+
+
+def _share(record: dict[str, float], cost: float) -> Share:
+    """Return a tile's share of energy and bound, where labels cost at most `cost`."""
+    pairs, flow = 2 * cost * record["mass"], cost * record["mass"]
+    sizes = Sizes(0, record["size"], pairs, record.get("bound_size", 0.0), flow)
+    return Share(record["energy"], record.get("bound"), sizes)
 
 
 def _before(name: str, records: Records, cells: float, following: float) -> Before:

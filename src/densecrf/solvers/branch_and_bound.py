@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.certificates import Costs, checked_bound
+from densecrf.certificates import Costs, Share
 from densecrf.deadline import Limits
 from densecrf.problem import Problem
 from densecrf.result import Result, relative_gap
@@ -172,11 +172,16 @@ class _Search:
             self.closed = min(self.closed, bound)
             return
         if costs is not None:
-            rows = costs.possible(self.problem, self.labels, self.energy)
+            rows = costs.possible(self.problem, self._incumbent)
             allowed = allowed & np.concatenate(list(rows))
         if not allowed.any(0).all():
             return  # every labelling of the node has more than the incumbent's energy
         heapq.heappush(self.open, _Node(bound, self.nodes, allowed, np.asarray(y)))
+
+    @property
+    def _incumbent(self) -> Share:
+        """The incumbent's energy, the share of all pixels."""
+        return Share(self.energy, sizes=self.problem.energy_sizes(self.labels))
 
     def _reached(self, bound: float) -> bool:
         reached = relative_gap(self.energy, bound)
@@ -185,13 +190,13 @@ class _Search:
     def result(self) -> Result:
         """Return the incumbent and the least bound of all nodes."""
         bound = min([self.closed, self.energy, *(node.bound for node in self.open)])
-        bound = checked_bound(bound, self.energy, self.problem.energy_rounding(self.labels))
+        bound = self._incumbent.certified(bound)
         reached, open_nodes = relative_gap(self.energy, bound), len(self.open)
         converged = reached is not None and reached <= self.gap
         message = f"{self.nodes} nodes"
         if not converged:
             message += f", {open_nodes} of them open: the smallest gap within the limits"
-        possible = self.costs.possible_labels(self.problem, self.labels, self.energy)
+        possible = self.costs.possible_labels(self.problem, self._incumbent)
         return replace(
             self.root,
             labels=self.labels.reshape(self.crf.shape),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.certificates import Costs, Dual, Mixture, checked_bound
+from densecrf.certificates import Costs, Dual, Mixture, Share
 from densecrf.deadline import Calls, Limits, OutOfTime, check_deadline, deadline, now
 from densecrf.problem_base import ProblemBase
 from densecrf.result import Trace, relative_gap
@@ -194,9 +194,12 @@ class Outcome:
         if self.dual is None:
             return None
         if self._proven > self.energy:
-            rounding = problem.energy_rounding(self.labels)
-            self._proven = checked_bound(self._proven, self.energy, rounding)
+            self._proven = self._share(problem).certified(self._proven)
         return relative_gap(self.energy, self._proven)
+
+    def _share(self, problem: ProblemBase) -> Share:
+        """Return the best labelling's share of the energy: all of it."""
+        return Share(self.energy, sizes=problem.energy_sizes(self.labels))
 
     def reaches(self, problem: ProblemBase, gap: float) -> bool:
         """Return whether the asked gap is proven, where the estimates promise it."""
@@ -230,7 +233,7 @@ class Outcome:
             return
         if gap <= PROVABLE and (costs is not None or calls.another()):
             costs = costs or Costs(problem, self.dual, calls.another)
-            self.possible = costs.possible_labels(problem, self.labels, self.energy)
+            self.possible = costs.possible_labels(problem, self._share(problem))
         if self.interrupted or limits.gap is None:
             return
         if gap <= max(limits.gap, ROUNDING):
