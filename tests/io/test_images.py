@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import rasterio
+import tifffile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -418,3 +419,22 @@ def test_borders_contrast_with_the_picture(level: int) -> None:
         border, inside = picture[0, 1] @ weights, tint[0, 1] @ weights
         assert set(picture[0, 1]) in ({0}, {255})
         assert abs(border - inside) >= 127
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+@pytest.mark.parametrize("kind", ["u2", "i2", "u4", "i4", "f2", "f4", "f8"])
+def test_grey_tiff_of_any_type_and_byte_order(
+    tmp_path: Path, kind: str, byteorder: str, compression: str | None
+) -> None:
+    stored = (np.random.default_rng(0).random((20, 19)) * 30000).astype(kind)
+    options = {"byteorder": byteorder, "compression": compression}
+    tifffile.imwrite(tmp_path / "grey.tif", stored, photometric="minisblack", **options)
+    found = read_image(tmp_path / "grey.tif", native=True)
+    np.testing.assert_array_equal(found, stored.astype("f4") if kind[0] == "f" else stored)
+
+
+def test_negative_grey_values_are_refused(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "grey.tif", np.int8([[-3, 4]]), photometric="minisblack")
+    with pytest.raises(FileFormatError, match=r"8-bit values -3\.\.4 have no known scale"):
+        read_image(tmp_path / "grey.tif")

@@ -215,7 +215,10 @@ def _decode_tiff(
         pixels = _finite(path, pixels)
     mode = f"{found.pixels.shape[-1]} bands of {pixels.dtype}"
     native = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder("="))
-    return _Decoded(native[..., 0] if native.shape[-1] == 1 else native, mode)
+    if native.shape[-1] > 1:
+        return _Decoded(native, mode)
+    grey = native[..., 0]
+    return _Decoded(grey if grey.dtype.kind == "f" else _sixteen_bits(path, grey), mode)
 
 
 def _warn_of_alpha(path: PathLike, bands: tuple[int, ...], opacity: NDArray[Any]) -> None:
@@ -251,14 +254,7 @@ def _pixels(path: PathLike, image: Any, as_labels: bool, alpha: bool) -> NDArray
     if as_labels and image.mode in ("P", "1"):
         return np.array(image).astype(np.uint8)
     if image.mode in _DEEP_MODES:
-        deep = np.array(image)
-        if deep.min() < 0 or deep.max() > 65535:
-            raise FileFormatError(
-                path,
-                f"32-bit values {deep.min()}..{deep.max()} have no known scale; "
-                "save the image with 8 or 16 bits",
-            )
-        return deep.astype(np.uint16)
+        return _sixteen_bits(path, np.array(image))
     if image.mode == "F":
         return _finite(path, np.array(image, np.float32))
     halved = any("16" in str(part[-1]) for part in image.tile)  # two bytes of which one is kept
@@ -275,6 +271,17 @@ def _pixels(path: PathLike, image: Any, as_labels: bool, alpha: bool) -> NDArray
             "keeps the upper eight bits; save it with 8 bits a channel, or as TIFF",
         )
     return pixels
+
+
+def _sixteen_bits(path: PathLike, deep: NDArray[Any]) -> NDArray[np.uint16]:
+    """Return grey integers of any type as those of 16 bits."""
+    if deep.min() < 0 or deep.max() > 65535:
+        raise FileFormatError(
+            path,
+            f"{8 * deep.itemsize}-bit values {deep.min()}..{deep.max()} have no known scale; "
+            "save the image with 8 or 16 bits",
+        )
+    return deep.astype(np.uint16)
 
 
 def _finite(path: PathLike, values: NDArray[Any]) -> NDArray[np.float32]:

@@ -25,6 +25,7 @@ PathLike = str | os.PathLike[str]
 
 _BEGINNINGS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # of TIFF and of BigTIFF, either byte order
 _GREY, _RGB = 1, 2  # photometric interpretations whose samples are the bands
+_GREY_OF_PILLOW = ("uint8", "uint16", "int16", "uint32", "int32", "float32")
 _ALPHA = (1, 2)  # extra samples that are declared to be opacity
 
 
@@ -76,11 +77,26 @@ def read_tiff_page(
         extra = [int(each) for each in chosen.extrasamples]
         colors = int(chosen.samplesperpixel) - len(extra)
         alpha = tuple(colors + at for at, kind in enumerate(extra) if kind in _ALPHA)
-        if chosen.samplesperpixel == 1 or (chosen.bitspersample == 8 and len(extra) == len(alpha)):
+        if _is_for_pillow(chosen, len(extra) == len(alpha)):
             return TiffPage(int(chosen.index), None, alpha)
         if most_pixels is not None and chosen.imagelength * chosen.imagewidth > most_pixels:
             raise TooManyPixelsError.beyond(path, most_pixels)
         return TiffPage(int(chosen.index), _bands(path, chosen), alpha)
+
+
+def _is_for_pillow(page: Any, no_other_bands: bool) -> bool:
+    """Return whether Pillow reads a page as it is meant, and needs no further package for it.
+
+    It takes the bytes of larger numbers in the wrong order where these are compressed and the file
+    has the larger byte first, reads int8 as uint8, and no other types.
+    """
+    if int(page.photometric) not in (_GREY, _RGB):  # palettes and others, by Pillow or not at all
+        return bool(page.samplesperpixel == 1 or (page.bitspersample == 8 and no_other_bands))
+    if page.parent.byteorder == ">" and (page.parent.is_bigtiff or page.bitspersample > 8):
+        return False
+    if page.samplesperpixel == 1:
+        return page.bitspersample < 8 or str(page.dtype) in _GREY_OF_PILLOW
+    return str(page.dtype) == "uint8" and no_other_bands
 
 
 def tiff_size(path: PathLike, file: IO[bytes]) -> tuple[int, int, int]:
@@ -112,7 +128,7 @@ def _bands(path: PathLike, page: Any) -> NDArray[Any]:
     if int(page.photometric) not in (_GREY, _RGB):
         name = getattr(page.photometric, "name", page.photometric)
         raise FileFormatError(path, f"{name} colours are not supported; save it as RGB")
-    if page.axes not in ("YXS", "SYX") or page.dtype is None or page.dtype.kind not in "uif":
+    if page.axes not in ("YX", "YXS", "SYX") or page.dtype is None or page.dtype.kind not in "uif":
         what = f"{page.bitspersample}-bit samples on axes {page.axes}"
         raise FileFormatError(path, f"{what} are not supported; save it as RGB or grey")
     check_fits("image", page.shape)
@@ -128,6 +144,8 @@ def _bands(path: PathLike, page: Any) -> NDArray[Any]:
         if "imagecodecs" not in str(error):
             raise
         return _by_rasterio(path, page)
+    if page.axes == "YX":
+        return np.asarray(pixels[..., None])
     return pixels if page.axes == "YXS" else np.moveaxis(pixels, 0, -1)
 
 
