@@ -1,7 +1,9 @@
 """The fuzzer finds what is planted: its stage of the checks can fail."""
 
 import dataclasses
+import importlib
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -67,3 +69,50 @@ def test_torch_bounds_are_judged_by_torch_energies_without_an_allowance(checks):
     assert not list(checks.against_brute_force(energies, result, table))
     wrong = dataclasses.replace(result, lower_bound=float(table[1].min()) * (1 + 1e-9))
     assert list(checks.against_brute_force(energies, wrong, table))
+
+
+@pytest.fixture
+def doors(monkeypatch):
+    """Return a function that runs the cases of a door, as (module, function, seeds)."""
+    monkeypatch.syspath_prepend(str(FUZZ))
+    before = set(sys.modules)
+
+    def run(module, function, seeds):
+        run_one = getattr(importlib.import_module(module), function)
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return [text for seed in seeds for text in run_one(np.random.default_rng([seed, 1]))]
+
+    yield run
+    for name in {path.stem for path in FUZZ.glob("*.py")} & set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_files_are_read_as_they_were_written_and_a_wrong_number_is_found(doors, monkeypatch):
+    assert doors("formats", "run_format", range(60)) == []
+    right = densecrf.io.read_image
+    monkeypatch.setattr(densecrf.io, "read_image", lambda *a, **k: right(*a, **k) + np.uint8(1))
+    assert any("other numbers" in text for text in doors("formats", "run_format", range(60)))
+
+
+def test_calls_of_pydensecrf_are_the_original_s_and_others_are_found(doors, monkeypatch):
+    pytest.importorskip("pydensecrf")
+    from densecrf.pydensecrf import densecrf as ours
+
+    assert doors("facades", "run_facade", range(20)) == []
+    right = ours.DenseCRF2D.inference
+    monkeypatch.setattr(
+        ours.DenseCRF2D, "inference", lambda self, n: np.array(right(self, n)) * 1.01
+    )
+    assert any("differ by" in text for text in doors("facades", "run_facade", range(20)))
+
+
+def test_tiles_have_the_energy_of_memory_and_another_is_found(doors, monkeypatch):
+    from densecrf import large
+
+    assert doors("tiled", "run_tiled", range(4)) == []
+    right = large.refine
+    monkeypatch.setattr(
+        large, "refine", lambda *a, **k: right(*a, **{**k, "sigma": 1.5 * k["sigma"]})
+    )
+    assert any("in memory" in text for text in doors("tiled", "run_tiled", range(4)))

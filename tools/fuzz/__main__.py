@@ -2,8 +2,10 @@
 
 A finding is a crash, a hang, an error other than a ValueError (or a TypeError that names the
 argument), a bound above an energy or above the optimum, an energy that does not repeat, marginals
-off the simplex, an input that changes, bits that depend on the number of threads. Every case has a
-seed, and is the same wherever it runs:
+off the simplex, an input that changes, bits that depend on the number of threads, a file that is
+read with other numbers than it was written, marginals that are not pydensecrf's, tiles that
+contradict memory, a changed certificate that is believed. Every case has a seed, and is the same
+wherever it runs:
 
     python tools/fuzz --n 100000 --jobs 16
     python tools/fuzz --seed 4711 --n 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from formats import damaged
 from problems import pick
 
 HAVE_COMMAND_LINE = all(find_spec(name) is not None for name in ("typer", "rich", "PIL"))
@@ -43,18 +44,6 @@ def _labels(rng: np.random.Generator) -> bytes:
     return _npy(pick(rng, (labels, labels - 1, labels * 2**61, labels + 0.5, labels.T, labels[:0])))
 
 
-def _damaged(rng: np.random.Generator, data: bytes) -> bytes:
-    way = pick(rng, ("whole",) * 5 + ("cut", "flipped", "empty", "noise", "long"))
-    if way == "cut":
-        return data[: int(rng.integers(len(data)))]
-    if way == "flipped":
-        flipped = bytearray(data)
-        for place in rng.integers(0, len(data), 3):
-            flipped[place] ^= 1 << int(rng.integers(8))
-        return bytes(flipped)
-    return {"empty": b"", "noise": rng.bytes(200), "long": data + rng.bytes(50)}.get(way, data)
-
-
 def run_command(rng: np.random.Generator) -> list[str]:
     """Run one command on files drawn from the seed; return what is wrong with how it ends."""
     from typer.testing import CliRunner
@@ -67,7 +56,8 @@ def run_command(rng: np.random.Generator) -> list[str]:
         probs = root / f"photo.{pick(rng, ('npy', 'npy', 'npz', 'unary'))}"
         labels = root / f"labels.{pick(rng, ('npy', 'png'))}"
         given = {image: _image(rng), probs: _scores(rng), labels: _labels(rng)}
-        given = {path: _damaged(rng, data) for path, data in given.items()}
+        for path in [path for path in given if rng.random() < 0.5]:
+            given[path] = damaged(rng, given[path])
         for path, data in given.items():
             path.write_bytes(data)
         commands = (
@@ -75,6 +65,10 @@ def run_command(rng: np.random.Generator) -> list[str]:
             ("segment", image, "--labels", labels, "--n-labels", "3", "--out", root / "out"),
             ("certify", image, "--probs", probs, "--labels", labels),
             ("segment", image, "--probs", probs, "--out", image),
+            ("segment", image, "--probs", probs, "--tile", "64", "--out", root / "tiled.npy"),
+            ("segment", image, "--labels", labels, "--tile", "64", "--out", root / "tiled.npy"),
+            ("compare", image, "--probs", probs, "--methods", "unary,mf5"),
+            ("certify", image, "--probs", probs, "--verify", probs),
         )
         arguments = [str(each) for each in pick(rng, commands)]
         ended = CliRunner().invoke(app, arguments)
