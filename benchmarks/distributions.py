@@ -16,8 +16,8 @@ from benchmarks import peer
 from benchmarks.harness import SHARED, NotAtHandError, Section, cores, times, two_kernels
 from benchmarks.mean_field import PARAMETERS
 from densecrf import DenseCRF
+from densecrf.drop_in.pydensecrf import densecrf as facade
 from densecrf.native import core
-from densecrf.pydensecrf import densecrf as facade
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,7 @@ from benchmarks.harness import (
     two_kernels,
 )
 from densecrf import DenseCRF
-from densecrf.pydensecrf import densecrf as facade
+from densecrf.drop_in.pydensecrf import densecrf as facade
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 TEXT = """
 Five mean-field iterations on a photograph, spatial kernel 3 and bilateral kernel 60 / 13, the
 model's construction included, in milliseconds: medians of {repeat} rounds, in turn; CPU time with
-one thread, elapsed time with two. *facade* is `densecrf.pydensecrf`, which repeats pydensecrf's
-numbers (one blur direction, the pixel's own term kept); *densecrf* is
+one thread, elapsed time with two. *facade* is `densecrf.drop_in.pydensecrf`, which repeats
+pydensecrf's numbers (one blur direction, the pixel's own term kept); *densecrf* is
 `DenseCRF(...).solve("mf5")`, symmetric blur, own term left out, its labelling scored. Ratios are
 the medians over the rounds, and in brackets what 95 % of the rounds reach. Least share of labels
 that the facade has in common with pydensecrf: {same:.3f} %.

@@ -4,8 +4,8 @@ import numpy as np
 from show import row, save, tint
 from skimage import data
 
-import densecrf.pydensecrf.densecrf as dcrf
-import densecrf.pydensecrf.utils as utils
+import densecrf.drop_in.pydensecrf.densecrf as dcrf
+import densecrf.drop_in.pydensecrf.utils as utils
 
 image = np.ascontiguousarray(data.coffee()[40:340:2, 120:520:2])  # 150 × 200, RGB
 height, width = image.shape[:2]

@@ -10,7 +10,7 @@ PACKAGE = ROOT / "src" / "densecrf"
 
 # From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
 LAYERS = (
-    ("validation", "cached", "colors", "extras", "_pyinstaller"),
+    ("validation", "cached", "colors", "extras", "_pyinstaller", "_moved"),
     ("deadline", "resample", "changes", "label_prior", "metrics", "data"),
     ("native", "parallel", "experiments"),  # experiments: the former place of metrics
     ("kernels", "projections", "filters", "hard_labels"),
@@ -25,9 +25,9 @@ LAYERS = (
     ("model",),
     ("presets",),
     ("torch", "specification"),
-    ("refinement", "pydensecrf"),
-    ("scribbles", "simplecrf"),
-    ("monai", "large"),
+    ("refinement",),
+    ("scribbles",),
+    ("drop_in", "large"),
     ("densecrf",),  # the public names, loaded on first use
     ("learning",),
     ("app",),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import densecrf
-import densecrf.pydensecrf.densecrf as dcrf
+import densecrf.drop_in.pydensecrf.densecrf as dcrf
 from densecrf.presets import Model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")

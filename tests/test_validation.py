@@ -53,7 +53,7 @@ def test_long_values_are_shortened():
 
 
 def test_the_facade_speaks_of_its_own_arguments():
-    from densecrf.pydensecrf.densecrf import DenseCRF2D
+    from densecrf.drop_in.pydensecrf.densecrf import DenseCRF2D
 
     crf = DenseCRF2D(5, 4, 2)
     with pytest.raises(ArgumentError) as caught:

@@ -72,7 +72,7 @@ def test_images_from_0_to_1_are_warned_of():
 
 
 def test_the_facade_warns_of_images_from_0_to_1():
-    from densecrf.pydensecrf.densecrf import DenseCRF2D
+    from densecrf.drop_in.pydensecrf.densecrf import DenseCRF2D
 
     crf = DenseCRF2D(24, 20, 4)
     with pytest.warns(ArgumentWarning, match="give 255") as heard:

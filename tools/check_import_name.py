@@ -14,6 +14,6 @@ d.addPairwiseGaussian(sxy=3, compat=3)
 d.addPairwiseBilateral(sxy=80, srgb=13, rgbim=image, compat=10)
 Q = d.inference(5)
 labels = np.argmax(Q, axis=0).reshape(4, 6)
-assert dcrf.__name__ == "densecrf.pydensecrf.densecrf", dcrf.__name__
+assert dcrf.__name__ == "densecrf.drop_in.pydensecrf.densecrf", dcrf.__name__
 assert (labels == (image[..., 0] > 0)).all(), labels
 print("pydensecrf is provided by", dcrf.__name__)

@@ -7,8 +7,10 @@ alone and costs a few milliseconds; the compiled core is loaded by the first fil
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from densecrf._moved import MOVED, register
+
 if TYPE_CHECKING:
-    from densecrf import data, filters, io, large, metrics, presets, pydensecrf
+    from densecrf import data, drop_in, filters, io, large, metrics, presets
     from densecrf import torch as torch
     from densecrf.certificates import certify
     from densecrf.compatibility import LabelTree
@@ -43,13 +45,13 @@ __all__ = [
     "branch_and_bound",
     "certify",
     "data",
+    "drop_in",
     "filters",
     "fit",
     "io",
     "large",
     "metrics",
     "presets",
-    "pydensecrf",
     "refine",
     "refine_many",
 ]
@@ -78,23 +80,23 @@ _DEFINED_IN = {
 _SUBMODULES = frozenset(
     {
         "data",
+        "drop_in",
         "filters",
         "io",
         "large",
         "metrics",
-        "monai",
         "presets",
-        "pydensecrf",
-        "simplecrf",
         "torch",
         "widget",
     }
 )
 
+register()
+
 
 def __getattr__(name: str) -> Any:
     """Import the module that defines the public `name` and keep it."""
-    if name in _SUBMODULES:
+    if name in _SUBMODULES or f"densecrf.{name}" in MOVED:
         return import_module(f"densecrf.{name}")
     if name not in _DEFINED_IN:
         raise AttributeError(f"module 'densecrf' has no attribute {name!r}")

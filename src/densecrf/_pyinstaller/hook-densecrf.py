@@ -4,7 +4,7 @@ from PyInstaller.utils.hooks import collect_data_files, collect_submodules
 
 _OPTIONAL = (
     "densecrf.torch",
-    "densecrf.monai",
+    "densecrf.drop_in.monai",
     "densecrf.cli",
     "densecrf.app",
     "densecrf.widget",

@@ -2,7 +2,7 @@
 
 import sys
 
-from densecrf.pydensecrf import install
+from densecrf.drop_in.pydensecrf import install
 
 del sys.modules[__name__]
 install()

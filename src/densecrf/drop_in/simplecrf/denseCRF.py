@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from densecrf.pydensecrf.densecrf import DenseCRF2D
-from densecrf.simplecrf.labelling import Labels, labels_of
+from densecrf.drop_in.pydensecrf.densecrf import DenseCRF2D
+from densecrf.drop_in.simplecrf.labelling import Labels, labels_of
 from densecrf.validation import ArgumentError, as_real_array
 
 __all__ = ["densecrf"]

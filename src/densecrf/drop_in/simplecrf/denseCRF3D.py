@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.pydensecrf.densecrf import DenseCRF
-from densecrf.pydensecrf.utils import create_pairwise_bilateral, create_pairwise_gaussian
-from densecrf.simplecrf.labelling import Labels, labels_of
+from densecrf.drop_in.pydensecrf.densecrf import DenseCRF
+from densecrf.drop_in.pydensecrf.utils import create_pairwise_bilateral, create_pairwise_gaussian
+from densecrf.drop_in.simplecrf.labelling import Labels, labels_of
 from densecrf.validation import ArgumentError, as_real_array, warn
 
 __all__ = ["densecrf3d"]

@@ -1,4 +1,4 @@
-"""The import name ``pydensecrf``, for child processes of `densecrf.pydensecrf.__main__` alone.
+"""The import name ``pydensecrf``, for child processes of `drop_in.pydensecrf.__main__` alone.
 
 The program may have a module of its own called ``densecrf``, imported already or not.
 """
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 folder = Path(__file__).resolve().parents[1]
-root = folder.parents[2]
+root = folder.parents[3]
 theirs = sys.modules.get("densecrf")
 if theirs is not None and theirs.__file__ != str(root / "densecrf" / "__init__.py"):
     del sys.modules["densecrf"]
@@ -15,7 +15,7 @@ else:
     theirs = None
 sys.path.insert(0, str(root))
 try:
-    from densecrf.pydensecrf import install, namesake
+    from densecrf.drop_in.pydensecrf import install, namesake
 finally:
     sys.path.remove(str(root))
 del sys.modules[__name__]

@@ -10,19 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.kernels import Bilateral, Features, Kernel, Spatial, largest_value
-from densecrf.model import DenseCRF as Model
-from densecrf.native import core
-from densecrf.pairwise import Pairwise
-from densecrf.pydensecrf.inputs import (
+from densecrf.drop_in.pydensecrf.inputs import (
     ConstUnary,
     LogisticUnary,
     Unary,
     checked_energies,
     checked_image,
 )
-from densecrf.pydensecrf.scales import as_whole, divided, single_scales, usual
-from densecrf.pydensecrf.terms import (
+from densecrf.drop_in.pydensecrf.scales import as_whole, divided, single_scales, usual
+from densecrf.drop_in.pydensecrf.terms import (
     CONST_KERNEL,
     DIAG_KERNEL,
     FULL_KERNEL,
@@ -37,6 +33,10 @@ from densecrf.pydensecrf.terms import (
     member,
     one_compatibility,
 )
+from densecrf.kernels import Bilateral, Features, Kernel, Spatial, largest_value
+from densecrf.model import DenseCRF as Model
+from densecrf.native import core
+from densecrf.pairwise import Pairwise
 from densecrf.validation import (
     ArgumentError,
     FloatArray,

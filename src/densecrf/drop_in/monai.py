@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from densecrf.hard_labels import plant
 from densecrf.kernels import Bilateral, Kernel, Spatial
 from densecrf.model import DenseCRF
 from densecrf.scribbles import scribble_unary
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from densecrf.result import Result
 
 __all__ = ["CRF", "ApplyDenseCRFOptimisationd"]
-
-#: What a label other than the stroke's costs a stroked pixel, beyond all pairwise costs.
-FORBIDDEN = 1000.0
 
 
 class CRF(torch.nn.Module):
@@ -228,8 +226,7 @@ class ApplyDenseCRFOptimisationd:
                 f"shape {unary.shape} for {len(self.labels)} labels of strokes of shape "
                 f"{strokes.shape}",
             )
-        others = np.arange(len(self.labels)).reshape(-1, *([1] * strokes.ndim)) != index
-        unary = unary + np.where(others & (index >= 0), np.float32(FORBIDDEN), np.float32(0))
+        plant(unary, index)
         kernels: list[Kernel] = [
             Spatial(self.sigma, self.spatial_weight),
             Bilateral(image, self.sigma_xy, self.sigma_color, self.weight),

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.drop_in.pydensecrf.scales import scales
 from densecrf.hard_labels import whole_numbers
-from densecrf.pydensecrf.scales import scales
 from densecrf.unaries import SUM_TOLERANCE
 from densecrf.validation import (
     ArgumentError,

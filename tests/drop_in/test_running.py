@@ -40,7 +40,7 @@ if __name__ == "__main__":
 
 
 def run(*arguments, cwd, python=sys.executable, env=None):
-    command = [str(python), "-m", "densecrf.pydensecrf", *arguments]
+    command = [str(python), "-m", "densecrf.drop_in.pydensecrf", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, check=False)
 
 
@@ -56,7 +56,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-EXPECTED = "densecrf.pydensecrf.densecrf (2, 6)"
+EXPECTED = "densecrf.drop_in.pydensecrf.densecrf (2, 6)"
 
 
 def test_script_with_arguments(folder):
@@ -78,7 +78,7 @@ def test_module(folder):
 
 def test_code(folder):
     done = run("-c", "import pydensecrf.utils as u, sys; print(u.__name__, sys.argv)", cwd=folder)
-    assert done.stdout.strip() == "densecrf.pydensecrf.utils ['-c']"
+    assert done.stdout.strip() == "densecrf.drop_in.pydensecrf.utils ['-c']"
 
 
 OWN = """
@@ -107,7 +107,7 @@ def test_program_with_a_module_called_densecrf(folder, package, away):
     own.write_text(OWN)
     (folder / "uses_own.py").write_text(USES_OWN)
     done = run(str(folder / "uses_own.py"), cwd=folder.parent if away else folder)
-    expected = f"densecrf.pydensecrf.densecrf {own} (2, 6) (2, 3)"
+    expected = f"densecrf.drop_in.pydensecrf.densecrf {own} (2, 6) (2, 3)"
     assert (done.stdout.strip(), done.stderr) == (expected, "")
 
 
@@ -120,7 +120,7 @@ def test_functions_of_code_in_a_pool(folder):
 
 def test_processes_that_it_starts(folder):
     done = run("children.py", cwd=folder)
-    assert (done.stdout.strip(), done.stderr) == ("['densecrf.pydensecrf.densecrf']", "")
+    assert (done.stdout.strip(), done.stderr) == ("['densecrf.drop_in.pydensecrf.densecrf']", "")
 
 
 def test_exit_code_and_traceback_are_the_programs_own(folder):

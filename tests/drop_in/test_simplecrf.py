@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from densecrf.simplecrf import denseCRF, denseCRF3D
+from densecrf.drop_in.simplecrf import denseCRF, denseCRF3D
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.integers(0, 256, (9, 14, 3), dtype=np.uint8)

@@ -1,8 +1,8 @@
-"""Run a program written for pydensecrf, unchanged: ``python -m densecrf.pydensecrf script.py``.
+"""Run a program for pydensecrf, unchanged: ``python -m densecrf.drop_in.pydensecrf script.py``.
 
 As Python itself: ``script.py args``, ``-m module args`` or ``-c code args``. Every ``import
 pydensecrf`` in it, in the modules that it imports and in processes that it starts finds the
-modules of `densecrf.pydensecrf`, whether pydensecrf is installed or not.
+modules of `densecrf.drop_in.pydensecrf`, whether pydensecrf is installed or not.
 """
 
 import os
@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from densecrf.pydensecrf import install
-from densecrf.pydensecrf.namesake import make_way
+from densecrf.drop_in.pydensecrf import install
+from densecrf.drop_in.pydensecrf.namesake import make_way
 
-USAGE = "usage: python -m densecrf.pydensecrf (script.py | -m module | -c code) [arguments]"
+USAGE = "usage: python -m densecrf.drop_in.pydensecrf (script.py | -m module | -c code) [arguments]"
 #: A folder whose one package is called pydensecrf; child processes find it on their path.
 IMPORT_NAME = Path(__file__).with_name("import_name")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import densecrf.pydensecrf.densecrf as ours
+import densecrf.drop_in.pydensecrf.densecrf as ours
+from densecrf.drop_in.pydensecrf import eigen as our_eigen
+from densecrf.drop_in.pydensecrf import utils as our_utils
 from densecrf.io import Dataset
-from densecrf.pydensecrf import eigen as our_eigen
-from densecrf.pydensecrf import utils as our_utils
 
 HERE = Path(__file__).parent
 spec = importlib.util.spec_from_file_location("pydensecrf_scripts", HERE / "scripts.py")

@@ -11,8 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from densecrf.drop_in.monai import CRF, ApplyDenseCRFOptimisationd  # noqa: E402
 from densecrf.filters import LatticeFilter  # noqa: E402
-from densecrf.monai import CRF, ApplyDenseCRFOptimisationd  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def monai():
 
 
 def test_signature_is_that_of_monai(monai):
-    from monai.networks.blocks import CRF as Original  # noqa: N811
+    from monai.networks.blocks import CRF as Original
 
     theirs = {p.name: p.default for p in inspect.signature(Original).parameters.values()}
     assert {p.name: p.default for p in inspect.signature(CRF).parameters.values()} == theirs

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import densecrf
-import densecrf.pydensecrf.densecrf as dcrf
-from densecrf.pydensecrf import utils
+import densecrf.drop_in.pydensecrf.densecrf as dcrf
+from densecrf.drop_in.pydensecrf import utils
 
 H, W, L = 9, 14, 3
 RNG = np.random.default_rng(0)
@@ -106,7 +106,7 @@ def test_fractions_of_pixels_are_refused(size):
 
 
 def test_matrices_of_the_eigen_module_are_arrays():
-    from densecrf.pydensecrf import eigen
+    from densecrf.drop_in.pydensecrf import eigen
 
     assert isinstance(model().inference(1), eigen.MatrixXf)
     np.testing.assert_array_equal(eigen.matrixXf(UNARY), UNARY)
@@ -421,24 +421,24 @@ def run(code):
 
 def test_install_takes_over_the_old_names():
     out, _ = run(
-        "import densecrf; densecrf.pydensecrf.install(); densecrf.pydensecrf.install()\n"
+        "from densecrf.drop_in.pydensecrf import install; install(); install()\n"
         "import pydensecrf.densecrf as dcrf\n"
         "from pydensecrf.utils import unary_from_softmax\n"
         "from pydensecrf import densecrf as other\n"
         "print(dcrf.__name__, unary_from_softmax.__module__, other is dcrf)"
     )
-    assert out == "densecrf.pydensecrf.densecrf densecrf.pydensecrf.utils True"
+    assert out == "densecrf.drop_in.pydensecrf.densecrf densecrf.drop_in.pydensecrf.utils True"
 
 
 def test_install_after_the_original_warns():
     _, err = run(
         "import sys, types, densecrf\n"
         "sys.modules['pydensecrf'] = types.ModuleType('pydensecrf')\n"
-        "densecrf.pydensecrf.install()"
+        "densecrf.drop_in.pydensecrf.install()"
     )
     assert "pydensecrf had been imported before" in err
 
 
 def test_star_and_attribute_access():
-    assert densecrf.pydensecrf.densecrf is dcrf
+    assert densecrf.drop_in.pydensecrf.densecrf is dcrf
     assert set(dcrf.__all__) <= set(dir(dcrf))

@@ -5,8 +5,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.pydensecrf.densecrf import DenseCRF
-from densecrf.pydensecrf.utils import unary_from_softmax
+from densecrf.drop_in.pydensecrf.densecrf import DenseCRF
+from densecrf.drop_in.pydensecrf.utils import unary_from_softmax
 
 __all__ = ["Labels", "labels_of"]
 

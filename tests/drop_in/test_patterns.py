@@ -11,8 +11,8 @@ import pytest
 from patterns import PATTERNS, WARNED, confident_labels
 from scripts import photograph
 
-import densecrf.pydensecrf.densecrf as ours
-from densecrf.pydensecrf import utils as our_utils
+import densecrf.drop_in.pydensecrf.densecrf as ours
+from densecrf.drop_in.pydensecrf import utils as our_utils
 
 #: Strong weights amplify a difference in the last bit fivefold per iteration at a few pixels: after
 #: one iteration marginals agree to 5e-7, after five to this.

@@ -1,0 +1,93 @@
+"""Modules that have moved: their old paths work for one release, with a warning.
+
+``import densecrf`` registers a finder for the paths below. A module imported by its old path, or a
+submodule of it, is the module of the new path itself, so that classes are the same objects and old
+pickles can be read.
+"""
+
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.abc import InspectLoader, Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import CodeType, ModuleType
+
+__all__ = ["MOVED", "register"]
+
+#: Old path and new path; submodules move along.
+MOVED = {
+    "densecrf.monai": "densecrf.drop_in.monai",
+    "densecrf.pydensecrf": "densecrf.drop_in.pydensecrf",
+    "densecrf.simplecrf": "densecrf.drop_in.simplecrf",
+}
+
+
+class Moved(MetaPathFinder, Loader):
+    """Finds and loads modules by their old paths."""
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self.paths = paths
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002 - the protocol's
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        """Return what an old path stands for, or None for other paths."""
+        found = find_spec(new) if (new := self._new(fullname)) else None
+        if found is None:
+            return None
+        if fullname in self.paths:
+            _warn(f"{fullname} has moved to {new}; the old path goes with the next release")
+        spec = ModuleSpec(fullname, self, origin=found.origin)
+        spec.submodule_search_locations = found.submodule_search_locations
+        return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module of the new path."""
+        module = import_module(self._new(spec.name))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module, which has been executed, its own specification again."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state
+
+    def get_code(self, fullname: str) -> CodeType | None:
+        """Return the code, for ``python -m``."""
+        found = find_spec(self._new(fullname))
+        assert found is not None
+        assert isinstance(found.loader, InspectLoader)
+        return found.loader.get_code(found.name)
+
+    def _new(self, fullname: str) -> str:
+        """Return the new path, by the longest old one that this is or lies in; "" for none."""
+        old = fullname
+        while old and old not in self.paths:
+            old = old.rpartition(".")[0]
+        return self.paths[old] + fullname[len(old) :] if old else ""
+
+
+def _warn(message: str) -> None:
+    """Warn at the line that imports, outside this package and Python's import system."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in (
+        "densecrf",
+        "importlib",
+        "runpy",
+    ):
+        frame = frame.f_back
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    name = frame.f_globals.get("__name__")
+    place = (frame.f_code.co_filename, frame.f_lineno, name, registry)
+    warnings.warn_explicit(message, DeprecationWarning, *place)
+
+
+def register() -> None:
+    """Let old paths be found; once."""
+    if not any(isinstance(finder, Moved) for finder in sys.meta_path):
+        sys.meta_path.insert(0, Moved(MOVED))

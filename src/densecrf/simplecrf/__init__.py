@@ -1,8 +1,0 @@
-"""Drop-in modules for scripts written for SimpleCRF: ``denseCRF`` and ``denseCRF3D``.
-
-Replace ``import denseCRF`` by ``from densecrf.simplecrf import denseCRF``.
-"""
-
-from densecrf.simplecrf import denseCRF, denseCRF3D
-
-__all__ = ["denseCRF", "denseCRF3D"]
