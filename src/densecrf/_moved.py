@@ -13,6 +13,7 @@ from importlib.abc import InspectLoader, Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import CodeType, ModuleType
+from typing import cast
 
 __all__ = ["MOVED", "register"]
 
@@ -54,15 +55,12 @@ class Moved(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Give the module, which has been executed, its own specification again."""
-        assert module.__spec__ is not None
-        module.__spec__ = module.__spec__.loader_state
+        module.__spec__ = cast("ModuleSpec", module.__spec__).loader_state
 
     def get_code(self, fullname: str) -> CodeType | None:
         """Return the code, for ``python -m``."""
         found = find_spec(self._new(fullname))
-        assert found is not None
-        assert isinstance(found.loader, InspectLoader)
-        return found.loader.get_code(found.name)
+        return None if found is None else cast("InspectLoader", found.loader).get_code(found.name)
 
     def _new(self, fullname: str) -> str:
         """Return the new path, by the longest old one that this is or lies in; "" for none."""
