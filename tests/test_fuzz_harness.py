@@ -97,7 +97,7 @@ def test_files_are_read_as_they_were_written_and_a_wrong_number_is_found(doors, 
 
 def test_calls_of_pydensecrf_are_the_original_s_and_others_are_found(doors, monkeypatch):
     pytest.importorskip("pydensecrf")
-    from densecrf.pydensecrf import densecrf as ours
+    from densecrf.drop_in.pydensecrf import densecrf as ours
 
     assert doors("facades", "run_facade", range(20)) == []
     right = ours.DenseCRF2D.inference

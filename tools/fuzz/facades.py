@@ -1,4 +1,4 @@
-"""The drop-in `densecrf.pydensecrf` beside the original: the same calls give the same numbers."""
+"""`densecrf.drop_in.pydensecrf` beside the original: the same calls give the same numbers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from problems import log_uniform, pick
 
-import densecrf.pydensecrf.densecrf as ours
-from densecrf.pydensecrf import utils as our_utils
+import densecrf.drop_in.pydensecrf.densecrf as ours
+from densecrf.drop_in.pydensecrf import utils as our_utils
 
 Array = np.ndarray[Any, Any]
 
