@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from densecrf.large import IncompatibleRunError, refine, visits
+from densecrf.large.run import Run
 from densecrf.refinement import build
 from large_scenes import MODEL, crowd, in_memory, scene
 
@@ -168,3 +169,20 @@ def test_nothing_is_certified_before_there_are_labels():
     assert stages.index("iterates-1") < stages.index(
         next(each for each in stages if each.startswith("certificate"))
     )
+
+
+def test_a_better_bound_of_an_earlier_round_proves_no_pixels(monkeypatch):
+    """Reduced costs belong to the bound of their own potentials."""
+    image, p = crowd()
+    options = {"tile": 32, "model": MODEL, "max_iterations": 40, "gap": 0.0, "axis": 0}
+    plain = refine(image, p, **options)
+    exact = in_memory(image, p).solve("lp", gap=0.0).lower_bound
+    certified = Run._certified
+
+    def after_a_better_one(run, turn, before, known, iterations):
+        return certified(run, turn, before, exact, iterations)
+
+    monkeypatch.setattr(Run, "_certified", after_a_better_one)
+    found = refine(image, p, **options)
+    assert found.lower_bound == exact > plain.lower_bound
+    assert found.proven_share == plain.proven_share < 1
