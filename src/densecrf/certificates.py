@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.result import relative_gap, share_proven
-from densecrf.validation import check_gap, check_integer
+from densecrf.validation import IntArray, check_gap, check_integer
 
 if TYPE_CHECKING:
     from densecrf.model import DenseCRF
@@ -71,7 +71,7 @@ class Potentials(NamedTuple):
         Number of levels.
     hard : bool
         Whether potentials are floored to levels.
-    labels : sequence of int, optional
+    labels : ndarray of int, optional
         The labels that the scores are of, where not of all; the others have r = 0.
     of_nodes : bool
         Whether the scores are sums over the labels below each node of the tree already.
@@ -82,7 +82,7 @@ class Potentials(NamedTuple):
     cells: float | None = None
     levels: int = 10
     hard: bool = False
-    labels: Any = None
+    labels: IntArray | None = None
     of_nodes: bool = False
 
 
@@ -91,7 +91,7 @@ class Mixture(NamedTuple):
 
     parts: tuple[tuple[float, Potentials], ...]
 
-    def of_labels(self, labels: Any) -> tuple[tuple[float, Potentials], ...]:
+    def of_labels(self, labels: IntArray) -> tuple[tuple[float, Potentials], ...]:
         """Return the parts' rows of some labels."""
         out = []
         for share, part in self.parts:
@@ -443,7 +443,7 @@ class Certificate:
 
 def certify(
     crf: "DenseCRF",
-    labels: Any,
+    labels: npt.ArrayLike,
     budget: int = 50,
     *,
     gap: float = 0.0,

@@ -87,7 +87,7 @@ class Trace:
         """Return the number of rows."""
         return len(self.seconds)
 
-    def to_dict(self) -> dict[str, list[Any]]:
+    def to_dict(self) -> dict[str, list[float | None]]:
         """Return the columns."""
         return {name: list(getattr(self, name)) for name in self.__dataclass_fields__}
 
@@ -289,7 +289,13 @@ class Result:
                     )
         return verify(model, self.labels, self.dual, device="device" in self.info)
 
-    def plot(self, image: Any = None, path: Any = None, *, ax: Any = None) -> "Figure | Axes":
+    def plot(
+        self,
+        image: npt.ArrayLike | None = None,
+        path: "str | os.PathLike[str] | None" = None,
+        *,
+        ax: "Axes | None" = None,
+    ) -> "Figure | Axes":
         """Draw the labels over the image, and energy and bound against time.
 
         A notebook shows the figure that is returned, once, whatever its settings.

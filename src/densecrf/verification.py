@@ -10,13 +10,14 @@ derives how far apart they can be.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import fsum, inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from densecrf.certificates import CertificateError, Dual, Mixture, Potentials, Tangent, gamma
 from densecrf.filters.base import MOST_LEVELS, Levels
+from densecrf.kernels import Spatial
 from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Verification", "declared", "verify"]
 
 Doubles = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float32]
+Indices = npt.NDArray[np.int64]
 
 UNIT = 2.0**-53  # of rounding, in double precision
 SINGLE = 2.0**-24  # in single precision
@@ -112,7 +115,9 @@ def declared(crf: "DenseCRF") -> dict[str, Any]:
     }
 
 
-def verify(crf: "DenseCRF", labels: Any, dual: Dual, *, device: bool = False) -> Verification:
+def verify(
+    crf: "DenseCRF", labels: npt.ArrayLike, dual: Dual, *, device: bool = False
+) -> Verification:
     """Recompute the energy of a labelling, the bound of a dual point and what they prove.
 
     Parameters
@@ -184,7 +189,7 @@ def _tangent_point(crf: "DenseCRF", dual: Tangent) -> Doubles:
     return y
 
 
-def _numbers(name: str, array: Any, shape: tuple[int, int]) -> Doubles:
+def _numbers(name: str, array: npt.ArrayLike, shape: tuple[int, int]) -> Doubles:
     """Return an array of finite numbers of single precision, or refuse it."""
     values = np.asarray(array)
     if values.dtype.kind != "f" or values.shape != shape:
@@ -212,7 +217,7 @@ def _excess(crf: "DenseCRF", parts: tuple[tuple[float, Potentials], ...]) -> flo
     return excess
 
 
-def _part_labels(crf: "DenseCRF", part: Potentials) -> npt.NDArray[np.int64]:
+def _part_labels(crf: "DenseCRF", part: Potentials) -> Indices:
     """Return the labels of a part of a mixture, or refuse them."""
     if part.labels is None:
         return np.arange(crf.n_labels)
@@ -299,7 +304,7 @@ def _dual_point(
     return np.asarray(members[used].T @ (0.5 * lengths[used][:, None] * out))
 
 
-def _levels(part: Potentials, extents: npt.NDArray[np.float32]) -> tuple[Levels, Any]:
+def _levels(part: Potentials, extents: Floats) -> tuple[Levels, Floats]:
     """Return the levels of a part and the range of each node's potentials, or refuse them."""
     if not np.isfinite(extents).all():
         raise _refusal("potentials beyond the range of float32")
@@ -324,6 +329,16 @@ def _filtered_levels(kernel: "_Reference", t: Doubles) -> Iterator[tuple[Doubles
         yield from zip(near, kernel.apply(near), strict=True)
 
 
+class _Part(Protocol):
+    """A symmetric matrix, by its definition."""
+
+    def weigh(self, scale: Floats) -> None:
+        """Multiply rows and columns by a scale."""
+
+    def apply(self, values: Doubles, forward: bool = False, /) -> Doubles:
+        """Return values (channels, n) times the matrix; of a lattice, before it is symmetrised."""
+
+
 class _Reference:
     """The matrix K of a model, symmetrised, from its kernels' features.
 
@@ -339,11 +354,12 @@ class _Reference:
     def __init__(self, crf: "DenseCRF") -> None:
         self.n, self._shape = crf.n, crf.shape
         self.doubt = np.zeros(crf.n)
-        self._parts: list[tuple[float, Any]] = []
+        self._parts: list[tuple[float, _Part]] = []
         for kernel in crf.kernels:
             features = kernel.features(crf.shape).astype(np.float64)
             if crf.filter == "grid":
-                part: Any = _Grid(crf.shape, kernel.axis_sigmas(crf.shape))  # type: ignore[attr-defined]
+                assert isinstance(kernel, Spatial)
+                part: _Part = _Grid(crf.shape, kernel.axis_sigmas(crf.shape))
             else:
                 part = _Pairs(features) if crf.filter == "exact" else _Lattice(features)
             if crf.normalization == "symmetric":
@@ -351,7 +367,7 @@ class _Reference:
             self._parts.append((kernel.weight, part))
         self.mass = self.apply(np.ones((1, crf.n)))[0]
 
-    def _normalize(self, part: Any, forward: bool) -> None:
+    def _normalize(self, part: _Part, forward: bool) -> None:
         """Weigh a part by its masses' inverse square roots, as they are stored: in float32."""
         mass = part.apply(np.ones((1, self.n)), forward)[0]
         off = 2 * gamma(self.n)
@@ -387,7 +403,7 @@ class _Pairs:
     def __init__(self, features: Doubles) -> None:
         self._features, self._scale = features, np.ones(len(features))
 
-    def weigh(self, scale: Any) -> None:
+    def weigh(self, scale: Floats) -> None:
         self._scale = scale.astype(np.float64)
 
     def apply(self, values: Doubles, _forward: bool = False) -> Doubles:
@@ -402,7 +418,7 @@ class _Pairs:
 class _Grid:
     """Gaussians along the axes of a grid, cut off."""
 
-    def __init__(self, shape: tuple[int, ...], sigmas: Any) -> None:
+    def __init__(self, shape: tuple[int, ...], sigmas: Doubles) -> None:
         self._shape, self._scale = shape, np.ones(int(np.prod(shape)))
         self._axes = []
         for length, sigma in zip(shape, sigmas, strict=True):
@@ -413,7 +429,7 @@ class _Grid:
     weigh = _Pairs.weigh
 
     def apply(self, values: Doubles, _forward: bool = False) -> Doubles:
-        out: Any = (values * self._scale).reshape(len(values), *self._shape)
+        out = (values * self._scale).reshape(len(values), *self._shape)
         for axis, matrix in enumerate(self._axes, 1):
             out = np.moveaxis(np.tensordot(matrix, out, (1, axis)), 0, axis)
         return np.asarray(out.reshape(values.shape) * self._scale)
@@ -445,12 +461,12 @@ class _Lattice:
         ]
 
     @staticmethod
-    def _found(vertices: Any, wanted: Any) -> Any:
+    def _found(vertices: Indices, wanted: Indices) -> Indices:
         """Return the places of some vertices; one more than there are for none."""
         place = np.minimum(np.searchsorted(vertices, wanted), len(vertices) - 1)
         return np.where(vertices[place] == wanted, place, len(vertices))
 
-    def weigh(self, scale: Any) -> None:
+    def weigh(self, scale: Floats) -> None:
         self._weight = self._weight * scale[:, None]
 
     def apply(self, values: Doubles, forward: bool = False) -> Doubles:
@@ -458,22 +474,21 @@ class _Lattice:
 
     def _filtered(self, values: Doubles, forward: bool) -> Doubles:
         weight = self._weight.astype(np.float64)
-        splat: Any = np.bincount(
-            self._corner.ravel(), (weight * values[:, None]).ravel(), minlength=self._count
-        )
+        carried = (weight * values[:, None]).ravel()
+        splat = np.asarray(np.bincount(self._corner.ravel(), carried, self._count), np.float64)
         orders = (self._neighbours,) if forward else (self._neighbours, self._neighbours[::-1])
-        blurred: Any = sum(self._blurred(splat, order) for order in orders) / len(orders)
+        blurred = np.mean([self._blurred(splat, order) for order in orders], 0)
         return np.asarray(self._scale * (weight * blurred[self._corner]).sum(1))
 
     @staticmethod
-    def _blurred(values: Doubles, axes: Any) -> Any:
+    def _blurred(values: Doubles, axes: list[tuple[Indices, Indices]]) -> Doubles:
         for plus, minus in axes:
             padded = np.append(values, 0.0)
             values = values + 0.5 * (padded[plus] + padded[minus])
         return values
 
 
-def _corners(features: Doubles) -> tuple[Any, Doubles]:
+def _corners(features: Doubles) -> tuple[Indices, Doubles]:
     """Return the keys and barycentric weights of each point's enclosing simplex.
 
     The order of the operations is part of the definition: it decides between simplices that touch.
@@ -499,5 +514,5 @@ def _corners(features: Doubles) -> tuple[Any, Doubles]:
     return whole[:, :, :d], np.maximum(weight, 0)
 
 
-def _products(d: int) -> Any:
+def _products(d: int) -> Doubles:
     return (np.arange(d) + 1.0) * (np.arange(d) + 2.0)
