@@ -28,7 +28,10 @@ from densecrf.validation import (
     warn,
 )
 
-__all__ = ["Bilateral", "Features", "Kernel", "Spatial", "color_range", "without_alpha"]
+__all__ = ["Bilateral", "Features", "Kernel", "Spatial", "black_and_white", "color_range"]
+__all__ += ["check_opaque", "position_dtype", "without_alpha"]
+
+FAR = 2.0**15  # standard deviations from the origin beyond which single precision is too coarse
 
 
 class Kernel(Protocol):
@@ -90,7 +93,7 @@ class Spatial:
         """Refuse standard deviations that do not fit the grid."""
         _check_positions("sigma", self.axis_sigmas(shape), shape)
 
-    def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
         """Return the scaled positions, last axis (x) first, of a grid that passed `check`."""
         return _positions(shape, self.axis_sigmas(shape))
 
@@ -190,14 +193,15 @@ class Bilateral:
         for sigma, plane in zip(colors, np.moveaxis(image, -1, 0), strict=True):
             _check_extent("sigma_color", sigma, max(abs(float(plane.min())), float(plane.max())))
 
-    def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
         """Return scaled positions (last axis first) and colours of a grid that passed `check`."""
         image = self._channels_last(shape)
         d, channels = len(shape), image.shape[-1]
-        out = np.empty((math.prod(shape), d + channels), np.float32)
-        out[:, :d] = _positions(shape, self._axis_sigmas(shape))
+        positions = _positions(shape, self._axis_sigmas(shape))
+        out = np.empty((math.prod(shape), d + channels), positions.dtype)
+        out[:, :d] = positions
         for c, sigma in enumerate(self._channel_sigmas(image)):
-            out[:, d + c] = image[..., c].astype(np.float64).ravel() / sigma
+            out[:, d + c] = (image[..., c].astype(np.float64).ravel() / sigma).astype(np.float32)
         return out
 
     def _axis_sigmas(self, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
@@ -269,22 +273,38 @@ def color_range(
 ) -> tuple[npt.NDArray[Any], float]:
     """Return an image with black at 0 and white at 255, and its largest absolute value."""
     low, high = check_finite("image", image)
+    found = black_and_white(low, high, image.dtype, image_range)
+    if found is None:
+        return image, high
+    black, white = found
+    scale = 255.0 / (white - black)
+    pixels = np.asarray((image - np.float64(black)) * scale, np.float32)
+    return pixels, max(abs(low - black), abs(high - black)) * scale
+
+
+def black_and_white(
+    low: float, high: float, dtype: np.dtype[Any], image_range: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """Return the values of black and white of an image with values from `low` to `high`.
+
+    None where they are 0 and 255 already.
+    """
     if image_range is not None:
         black, white = image_range if np.shape(image_range) == (2,) else (0.0, 0.0)
         if not white > black:
             raise ArgumentError("image_range", image_range, "give (black, white), black lower")
-    elif image.dtype == bool or (image.dtype.kind == "f" and low >= 0 and high <= 1):
+    elif dtype.kind == "b" or (dtype.kind == "f" and low >= 0 and high <= 1):
         black, white = 0.0, 1.0
     elif low >= 0 and high <= 255:
-        return image, high
-    elif image.dtype == np.uint16 and high >= 2**15:
+        return None
+    elif dtype == np.uint16 and high >= 2**15:
         black, white = 0.0, 65535.0
     else:
         remedy = (
             f"values from {low:g} to {high:g}; colour standard deviations are for 0 to 255. Say "
             "which values are black and white, for example "
         )
-        if image.dtype == np.uint16:
+        if dtype == np.uint16:
             full = 2 ** int(high).bit_length() - 1
             remedy += (
                 f"{mention('image_range', (0, full))}, or {mention('image_range', (0, 65535))} "
@@ -293,9 +313,7 @@ def color_range(
         else:
             remedy += f"{mention('image_range', (low, high))}, or undo a network's normalisation"
         raise ArgumentError("image", ..., remedy)
-    scale = 255.0 / (white - black)
-    pixels = np.asarray((image - np.float64(black)) * scale, np.float32)
-    return pixels, max(abs(low - black), abs(high - black)) * scale
+    return black, white
 
 
 def without_alpha(image: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -305,21 +323,31 @@ def without_alpha(image: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray
     """
     if image.shape != (*grid, 4):
         return image
-    alpha = image[..., 3]
+    check_opaque(image[..., 3], image.shape)
+    return image[..., :3]
+
+
+def check_opaque(alpha: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Refuse the fourth channel of an image of this shape as its alpha channel where it varies."""
     if (alpha != alpha.flat[0]).any():
         raise ArgumentError(
             "image",
             ...,
-            f"shape {image.shape} can be read in 2 ways: colours and an alpha channel that "
+            f"shape {shape} can be read in 2 ways: colours and an alpha channel that "
             "varies (leave it out: image[..., :3]); or four channels "
             f"({mention('channel_axis', -1)}). Say which",
         )
-    return image[..., :3]
 
 
-def _positions(shape: tuple[int, ...], scales: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+def position_dtype(shape: tuple[int, ...], scales: Any) -> Any:
+    """Return the precision of a grid's positions: double where they are far from the origin."""
+    furthest = max((side - 1) / sigma for side, sigma in zip(shape, scales, strict=True))
+    return np.float32 if furthest < FAR else np.float64
+
+
+def _positions(shape: tuple[int, ...], scales: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
     """Return the grid's positions over their standard deviations, last axis first."""
-    out = np.empty((math.prod(shape), len(shape)), np.float32)
+    out = np.empty((math.prod(shape), len(shape)), position_dtype(shape, scales))
     for axis, (length, sigma) in enumerate(zip(shape, scales, strict=True)):
         line = np.arange(length, dtype=np.float64) / sigma
         form = [1] * len(shape)

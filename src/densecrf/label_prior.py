@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 __all__ = [
     "LabelPrior",
     "label_shares",
+    "plus_offsets",
     "prior_from_shares",
+    "share_sums",
     "with_label_offsets",
     "without_label_offsets",
 ]
@@ -102,15 +104,23 @@ def label_shares(unary: FloatArray) -> npt.NDArray[np.float64]:
     >>> label_shares(np.log(np.array([[2, 3, 1.0], [2, 1, 1]])))[:1].round(3)
     array([0.25])
     """
+    sums, known = share_sums(unary)
+    return sums / known if known else np.full(len(unary), 1 / len(unary))
+
+
+def share_sums(unary: FloatArray) -> tuple[npt.NDArray[np.float64], int]:
+    """Return the sums of the probabilities of each label over the pixels that have unaries.
+
+    And how many these are: sums of the parts of an image add up to those of the whole.
+    """
     lowest = unary.min(0)
     known = unary.max(0) > lowest
-    if not known.any():
-        return np.full(len(unary), 1 / len(unary))
     total = np.zeros_like(lowest)
     for energies in unary:  # label by label: no second array of all labels
         total += np.exp(lowest - energies)
-    weights = known / (total * known.sum())
-    return np.array([np.sum(np.exp(lowest - row) * weights, dtype=np.float64) for row in unary])
+    weights = known / total.astype(np.float64)
+    sums = [np.sum(np.exp(lowest - row) * weights, dtype=np.float64) for row in unary]
+    return np.array(sums), int(known.sum())
 
 
 def prior_from_shares(shares: Sequence[npt.NDArray[np.float64]]) -> LabelPrior:
@@ -151,15 +161,16 @@ def with_label_offsets(crf: "DenseCRF", offsets: npt.NDArray[np.float64]) -> "De
     """
     other = copy.copy(crf)
     other.label_offsets = offsets.astype(np.float32)
-    other.unary = _plus(crf.unary, other.label_offsets)
+    other.unary = plus_offsets(crf.unary, other.label_offsets)
     return other
 
 
 def without_label_offsets(crf: "DenseCRF", offsets: FloatArray) -> FloatArray:
     """Return the unaries as they were before `with_label_offsets` added these."""
-    return _plus(crf.unary, -offsets)
+    return plus_offsets(crf.unary, -offsets)
 
 
-def _plus(unary: FloatArray, offsets: FloatArray) -> FloatArray:
+def plus_offsets(unary: FloatArray, offsets: FloatArray) -> FloatArray:
+    """Return the unaries with offsets added by label, but to pixels without unaries."""
     known = unary.max(0) > unary.min(0)
     return np.where(known, unary + offsets[:, None], unary)

@@ -1,6 +1,6 @@
 """Bilinear resampling of score maps to the size of their image, in plain NumPy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,47 @@ def resize_bilinear(array: Any, shape: Sequence[int]) -> npt.NDArray[Any]:
         remedy = f"cannot resize {source.shape}; give one positive extent per axis behind the first"
         raise ArgumentError("shape", target, remedy)
     dtype = np.float64 if source.dtype == np.float64 else np.float32
-    out = np.empty((source.shape[0], *target), dtype)
     taps = [_taps(old, new, dtype) for old, new in zip(source.shape[1:], target, strict=True)]
+    return _resampled(source, taps, dtype)
+
+
+def resize_window(
+    read: Callable[[tuple[slice, ...]], npt.NDArray[Any]],
+    old: Sequence[int],
+    shape: Sequence[int],
+    box: tuple[slice, ...],
+) -> npt.NDArray[Any]:
+    """Return a window of what `resize_bilinear` returns for a map that is read by windows.
+
+    Parameters
+    ----------
+    read : callable
+        Gives a window of the map, all labels of it.
+    old, shape : sequence of int
+        The spatial shapes of the map and of the result.
+    box : tuple of slice
+        The window of the result.
+
+    Examples
+    --------
+    >>> source = np.arange(6.0).reshape(1, 2, 3)
+    >>> box = (slice(1, 3), slice(2, 5))
+    >>> window = resize_window(lambda b: source[(slice(None), *b)], (2, 3), (4, 6), box)
+    >>> bool((window == resize_bilinear(source, (4, 6))[:, 1:3, 2:5]).all())
+    True
+    """
+    places = [_taps(a, b, np.float64) for a, b in zip(old, shape, strict=True)]
+    cut = [[each[part] for each in taps] for taps, part in zip(places, box, strict=True)]
+    source = read(tuple(slice(int(low[0]), int(high[-1]) + 1) for low, high, _ in cut))
+    dtype = np.float64 if source.dtype == np.float64 else np.float32
+    taps = [(low - low[0], high - low[0], share.astype(dtype)) for low, high, share in cut]
+    return _resampled(source, taps, dtype)
+
+
+def _resampled(source: npt.NDArray[Any], taps: Sequence[Any], dtype: Any) -> npt.NDArray[Any]:
+    """Return a map at the places of the taps of each axis, some rows at a time."""
+    target = [len(share) for _, _, share in taps]
+    out = np.empty((source.shape[0], *target), dtype)
     row_bytes = max(int(np.prod(target[1:])), int(np.prod(source.shape[2:]))) * out.itemsize
     block = max(1, _BLOCK_BYTES // row_bytes)
     (lower, upper, weight), *others = taps

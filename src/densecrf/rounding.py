@@ -1,6 +1,6 @@
 r"""From marginals to a labelling, and from a labelling to a better one."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -266,18 +266,27 @@ class Incumbent:
                 self._descent, self.labels, self.energy = descent, descent.labels, energy
 
 
+class HasEnergy(Protocol):
+    """A labelling, or the best of some."""
+
+    @property
+    def energy(self) -> float:
+        """Its energy."""
+        ...
+
+
 class Pace:
     """Decides when the gap between the best energy and a method's bound has stopped halving.
 
     Parameters
     ----------
-    incumbent : Incumbent
+    incumbent : HasEnergy
         The best labelling.
     """
 
     LEAST, WINDOW, SHARE = 20, 10, 0.5
 
-    def __init__(self, incumbent: Incumbent) -> None:
+    def __init__(self, incumbent: HasEnergy) -> None:
         self._incumbent = incumbent
         self._best = -float("inf")
         self._gaps: list[float] = []

@@ -31,7 +31,7 @@ from densecrf.validation import (
 
 __all__ = ["COLOR_CHANNELS", "KINDS", "SUM_TOLERANCE", "Kind", "Reading", "check_shape"]
 __all__ += ["energies", "from_logits", "from_probabilities", "looks_like_probabilities"]
-__all__ += ["negative_log_softmax", "read", "sums_to_one"]
+__all__ += ["negative_log_softmax", "read", "settled", "sums_to_one"]
 
 Kind: TypeAlias = Literal["probabilities", "logits", "energies", "labels"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -271,6 +271,12 @@ def _total(reading: Reading) -> str | None:
         if reading.content == "scores" and sums_to_one(reading.values, total=total):
             return f"values that add up to {total} over the labels: {what}; divide by {total}"
     return None
+
+
+def settled(content: str, values: Array, kind: str | None) -> str:
+    """Return what the values of a reading are, by all of them or by the extreme ones."""
+    reading = Reading(content, values, None, "")  # type: ignore[arg-type]
+    return _settled(reading, kind, *check_finite("probabilities", values))
 
 
 def _settled(reading: Reading, kind: str | None, low: float, high: float) -> str:

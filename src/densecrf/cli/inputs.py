@@ -13,10 +13,10 @@ import typer
 from densecrf.cli.options import ModelOptions
 from densecrf.cli.reports import describe
 from densecrf.hard_labels import VOID, whole_numbers
-from densecrf.io import FileFormatError, read_image, read_labels, read_npy, read_npz, read_scores
+from densecrf.io import FileFormatError, read_image, read_labels, read_npy
 from densecrf.io.images import IMAGE_SUFFIXES, shown_colors
 from densecrf.io.opening import by_numbers, open_regular
-from densecrf.io.unaries import KEYS, SCORE_SUFFIXES
+from densecrf.io.unaries import SCORE_SUFFIXES, read_known
 from densecrf.kernels import color_range
 from densecrf.model import DenseCRF
 from densecrf.refinement import build
@@ -225,19 +225,9 @@ def _known(job: Job, options: ModelOptions) -> tuple[npt.NDArray[Any], str | Non
     if job.labels is not None:
         return read_labelling(job.labels, options.palette), "labels"
     path = cast("Path", job.probs)  # a job has one of the two, or scribbles alone
-    suffix = path.suffix.lower()
-    if suffix == ".npy":
-        return read_npy(path), options.kind
-    if suffix == ".npz":
-        arrays = read_npz(path, [key for key, kind in KEYS.items() if options.kind in (None, kind)])
-        if len(arrays) > 1:
-            raise FileFormatError(path, f"holds {' and '.join(arrays)}; choose by --kind")
-        ((key, array),) = arrays.items()
-        return array, KEYS[key]
-    if suffix in IMAGE_SUFFIXES:
+    if path.suffix.lower() in IMAGE_SUFFIXES:
         raise FileFormatError(path, "is an image; for label images use --labels")
-    scores = read_scores(path, kind=options.kind)  # type: ignore[arg-type]
-    return scores.values, scores.kind
+    return read_known(path, options.kind)
 
 
 def read_labelling(path: Path, palette: str | None) -> npt.NDArray[Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["MAX_BYTES", "check_size", "read_npy", "read_npz"]
+__all__ = ["MAX_BYTES", "check_size", "map_npy", "read_npy", "read_npz"]
 
 PathLike = str | os.PathLike[str]
 
@@ -42,6 +42,17 @@ def read_npy(path: PathLike, *, max_bytes: int = MAX_BYTES) -> NDArray[Any]:
     """
     with open_regular(path) as file:
         return _read_array(path, file, os.fstat(file.fileno()).st_size, max_bytes)
+
+
+def map_npy(path: PathLike) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Return shape, Fortran order, dtype and offset of the numbers of a ``.npy`` file.
+
+    Nothing else is read: for arrays larger than memory. Files are refused as by `read_npy`.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        shape, fortran, dtype, _ = _checked_header(path, file, size, size)
+        return shape, fortran, dtype, file.tell()
 
 
 def read_npz(
@@ -100,6 +111,17 @@ def _read_array(path: PathLike, file: IO[bytes], size: int, max_bytes: int) -> N
             f"holds {size / 2**30:.1f} GiB, above the limit of {max_bytes / 2**30:.1f} GiB: "
             "damaged, or raise max_bytes",
         )
+    shape, fortran, dtype, count = _checked_header(path, file, size, max_bytes)
+    data = file.read(count * dtype.itemsize)
+    if len(data) != count * dtype.itemsize:
+        raise FileFormatError(path, f"ends after {len(data)} bytes of its array: truncated")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _checked_header(
+    path: PathLike, file: IO[bytes], size: int, max_bytes: int
+) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Read a header that fits the size of its file; returns also the number of values."""
     shape, fortran, dtype = _read_header(path, file)
     if dtype.kind not in "fiub":
         raise FileFormatError(path, f"holds values of type {dtype}; numbers are needed")
@@ -111,10 +133,7 @@ def _read_array(path: PathLike, file: IO[bytes], size: int, max_bytes: int) -> N
             f"an array of shape {shape} and type {dtype} needs {count * dtype.itemsize} bytes, "
             f"the file has {stored}: truncated or damaged",
         )
-    data = file.read(count * dtype.itemsize)
-    if len(data) != count * dtype.itemsize:
-        raise FileFormatError(path, f"ends after {len(data)} bytes of its array: truncated")
-    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
+    return shape, fortran, dtype, count
 
 
 def _read_header(path: PathLike, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["IMAGE_SUFFIXES", "image_size", "overlay", "read_image", "read_labels", "shown_colors"]
-__all__ += ["write_image", "write_labels"]
+__all__ += ["white_of", "write_image", "write_labels"]
 
 PathLike = str | os.PathLike[str]
 
@@ -105,7 +105,7 @@ def read_image(
     decoded = _decode(path, page, as_labels=False, alpha=bands is not None)
     values = decoded.pixels if bands is None else _chosen(path, decoded.pixels, bands)
     if values.dtype == np.uint16 and not native:
-        return np.asarray(values * np.float32(255 / _white(path, values)), np.float32)
+        return np.asarray(values * np.float32(255 / white_of(path, values)), np.float32)
     return values
 
 
@@ -120,7 +120,7 @@ def _chosen(path: PathLike, pixels: NDArray[Any], bands: int | Sequence[int]) ->
     return np.ascontiguousarray(stored[..., index[0] if len(index) == 1 else index])
 
 
-def _white(path: PathLike, values: NDArray[np.uint16]) -> int:
+def white_of(path: PathLike, values: NDArray[np.uint16]) -> int:
     """Return the value that means white in 16-bit pixels: cameras of 12 bits store those of 12."""
     largest = int(values.max())
     if not 255 < largest <= TWELVE_BITS:

@@ -19,14 +19,15 @@ from densecrf.io.errors import FileFormatError
 from densecrf.io.opening import open_regular
 from densecrf.resample import resize_bilinear
 from densecrf.unaries import SUM_TOLERANCE, negative_log_softmax, sums_to_one
-from densecrf.validation import check_choice, check_fraction
+from densecrf.validation import check_choice, check_fraction, mention
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["KEYS", "SCORE_SUFFIXES", "Kind", "Scores", "read_c_unary", "read_scores", "read_unary"]
+__all__ = ["KEYS", "SCORE_SUFFIXES", "Kind", "Scores", "read_c_unary", "read_known", "read_scores"]
+__all__ += ["read_unary"]
 
 PathLike = str | os.PathLike[str]
 Kind = Literal["energies", "probabilities", "logits"]
@@ -151,14 +152,34 @@ def read_scores(
     return _scores(path, values, kind or stored, "named by the caller" if kind else reason)
 
 
+def read_known(path: PathLike, kind: str | None = None) -> tuple[NDArray[Any], str | None]:
+    """Read an array as it is stored, in whatever layout, and what it holds where the file says so.
+
+    Parameters
+    ----------
+    path
+        A file with one of `SCORE_SUFFIXES`.
+    kind
+        What it holds, or None.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".npy":
+        return read_npy(path), kind
+    if suffix == ".npz":
+        array, name = _one_array(path, kind, MAX_BYTES)  # type: ignore[arg-type]
+        return array, KEYS[name]
+    scores = read_scores(path, kind=kind)  # type: ignore[arg-type]
+    return scores.values, scores.kind
+
+
 def _one_array(path: PathLike, kind: Kind | None, max_bytes: int) -> tuple[NDArray[Any], str]:
     wanted = [name for name, meaning in KEYS.items() if kind in (None, meaning)]
     arrays = read_npz(path, wanted, max_bytes=max_bytes)
     if len(arrays) > 1:
         raise FileFormatError(
             path,
-            f"holds {' and '.join(arrays)}; choose with kind="
-            + " or ".join(repr(KEYS[name]) for name in arrays),
+            f"holds {' and '.join(arrays)}; choose by "
+            + " or ".join(mention("kind", KEYS[name]) for name in arrays),
         )
     ((name, array),) = arrays.items()
     return array, name

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,8 @@ import numpy.typing as npt
 from densecrf.compatibility import LabelTree
 from densecrf.filters import LatticeFilter
 from densecrf.io.errors import FileFormatError
-from densecrf.kernels import color_range
+from densecrf.kernels import color_range, position_dtype
+from densecrf.label_prior import plus_offsets
 from densecrf.large.reach import lattice_reach
 from densecrf.large.sources import Source, place, read
 from densecrf.large.store import Store
@@ -31,12 +32,7 @@ from densecrf.validation import (
     sigmas,
 )
 
-__all__ = ["Job", "Kernel", "Local", "label_dtype"]
-
-
-def label_dtype(n_labels: int) -> np.dtype[Any]:
-    """Return the smallest dtype that holds all labels and the value of pixels without one."""
-    return np.dtype(np.uint8 if n_labels < 255 else np.uint16)
+__all__ = ["Job", "Kernel", "Local"]
 
 
 class Kernel(NamedTuple):
@@ -125,15 +121,16 @@ class Job:
     mask : Source or None
         Which pixels belong to the model.
     content, kind
-        As for `densecrf.unaries.Reading` and `densecrf.unaries.energies`.
+        As for `densecrf.unaries.Reading` and `densecrf.unaries.energies`; a kind that was not
+        named is None until the pixels are scanned.
     n_labels : int
-        Number of labels.
+        Number of labels; of hard labels None until the pixels are scanned.
     kernels : tuple of Kernel
         The kernels.
     settings : dict
         Options of the unaries: void, confidence, clip.
     image_range : (float, float) or None
-        Black and white.
+        Black and white; None until the pixels are scanned.
     method : str
         ``"lp"``, ``"mf"`` or ``"mf5"``.
     inner : int
@@ -144,6 +141,10 @@ class Job:
         The costs of labels; None: Potts.
     missing_chunks : {"error", "fill"}
         What chunks that the image or the scores lack mean.
+    opaque : bool
+        Whether the image has a fourth channel that must be opaque alpha.
+    offsets : tuple of float or None
+        What the model's prior adds to the unaries, by label.
     """
 
     folder: Path
@@ -152,8 +153,8 @@ class Job:
     scores: Source
     mask: Source | None
     content: Any
-    kind: str
-    n_labels: int
+    kind: str | None
+    n_labels: Any
     kernels: tuple[Kernel, ...]
     settings: dict[str, Any]
     image_range: tuple[float, float] | None
@@ -163,6 +164,8 @@ class Job:
     threads: int = 0
     label_costs: tuple[float, ...] | None = None
     missing_chunks: str = "error"
+    opaque: bool = False
+    offsets: tuple[float, ...] | None = None
 
     @property
     def store(self) -> Store:
@@ -187,10 +190,10 @@ class Job:
         pixels = np.flatnonzero(held)
         return Local(box, outer, pixels, np.searchsorted(pixels, core[held[core]]))
 
-    def features(self, local: Local) -> list[npt.NDArray[np.float64]]:
+    def features(self, local: Local) -> list[npt.NDArray[Any]]:
         """Return the features of each kernel, with the whole grid's positions.
 
-        In double precision: single is not enough far from the origin.
+        The same numbers as those of `densecrf.kernels` for the whole grid.
         """
         colors = None
         if any(kernel.colors is not None for kernel in self.kernels):
@@ -199,7 +202,8 @@ class Job:
         out = []
         for kernel in self.kernels:
             channels = 0 if kernel.colors is None else len(kernel.colors)
-            grid = np.empty((*sides, d + channels))
+            dtype = position_dtype(self.tiling.shape, kernel.positions)
+            grid = np.empty((*sides, d + channels), dtype)
             for axis, (part, sigma) in enumerate(zip(local.outer, kernel.positions, strict=True)):
                 line = np.arange(part.start, part.stop) / sigma
                 grid[..., d - 1 - axis] = line.reshape(-1, *[1] * (d - 1 - axis))
@@ -214,13 +218,19 @@ class Job:
         if self.image is None:
             raise ArgumentError("image", ..., "is needed by a kernel of colours")
         bands = slice(0, self.image.shape[-1])
-        values = read("image", self.image, (*local.outer, bands))
-        self._check_complete("image", self.image, local, (), (bands,))
-        given = values.reshape(-1, values.shape[-1])
-        given = given if local.whole else given[local.pixels]
+        given = self.pixels_of_image(local)[:, bands]
         return np.asarray(color_range(given, self.image_range)[0], np.float64)
 
-    def _check_complete(
+    def pixels_of_image(self, local: Local) -> npt.NDArray[Any]:
+        """Read the image at the model's pixels, (n, channels)."""
+        source = cast("Source", self.image)
+        bands = slice(0, source.shape[-1])
+        values = read("image", source, (*local.outer, bands))
+        self.check_complete("image", source, local, (), (bands,))
+        given = values.reshape(-1, values.shape[-1])
+        return given if local.whole else given[local.pixels]
+
+    def check_complete(
         self, name: str, source: Source, local: Local, before: Box, after: Box
     ) -> None:
         """Refuse pixels of the model whose chunk is missing: nobody knows them.
@@ -252,26 +262,40 @@ class Job:
 
     def unary(self, local: Local) -> FloatArray:
         """Return the energies (labels, n) of the model's pixels in tile and margin."""
+        values, known = self.values(local)
+        if known.all():
+            unary = self.energies(values)
+        else:
+            unary = np.zeros((self.n_labels, values.shape[-1]), np.float32)
+            unary[:, known] = self.energies(values[..., known])
+        if self.offsets is None:
+            return unary
+        return plus_offsets(unary, np.array(self.offsets, np.float32))
+
+    def values(self, local: Local) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+        """Read what is given of the model's pixels, (labels, n) or (n,), and where it is data."""
         named = (slice(0, self.n_labels),) if self.content == "scores" else ()
         values = read("probabilities", self.scores, (*named, *local.outer))
-        self._check_complete("probabilities", self.scores, local, named, ())
+        self.check_complete("probabilities", self.scores, local, named, ())
         values = values.reshape(*values.shape[: len(named)], -1)
         values = values if local.whole else values[..., local.pixels]
         nodata = getattr(self.scores, "nodata", None)
-        known = holds_data(values, nodata, tuple(range(len(named))))
-        if known.all():
-            return self._energies(values)
-        unary = np.zeros((self.n_labels, values.shape[-1]), np.float32)
-        unary[:, known] = self._energies(values[..., known])
-        return unary
+        return values, holds_data(values, nodata, tuple(range(len(named))))
 
-    def _energies(self, values: npt.NDArray[Any]) -> FloatArray:
-        void = self.content == "labels" and np.isin(values, self.settings["void"]).all()
-        if values.size == 0 or void:
+    def energies(self, values: npt.NDArray[Any], *, strict: bool = False) -> FloatArray:
+        """Return the energies of some pixels, which may all be void unless `strict`."""
+        if values.size == 0:
             return np.zeros((self.n_labels, values.shape[-1]), np.float32)
+        if self.content == "labels" and not strict:
+            return self.energies(np.append(values, self._some_label()), strict=True)[:, :-1]
         low, high = check_finite("probabilities", values)
         reading = Reading(self.content, values, None, "")  # type: ignore[arg-type]
         return energies(reading, low, high, kind=self.kind, n_labels=self.n_labels, **self.settings)
+
+    def _some_label(self) -> int:
+        """Return a label that is not void."""
+        void = {} if self.settings["void"] is None else set(np.atleast_1d(self.settings["void"]))
+        return next(label for label in range(len(void) + 1) if label not in void)
 
     def crf(self, local: Local) -> DenseCRF:
         """Return the model of tile and margin, normalised as in the whole image."""

@@ -15,7 +15,6 @@ from numpy.lib import format as npy
 
 from densecrf.io.atomic import atomic_writer
 from densecrf.io.opening import identities, kind_of_file
-from densecrf.large.job import label_dtype
 from densecrf.large.ome import ARRAY, check_image, image_of, list_label, write_labels
 from densecrf.large.sources import Source, needs, open_raster, open_source
 from densecrf.large.tiles import Box, Tiling
@@ -84,7 +83,7 @@ def _is_ours(path: Path) -> bool:
         return False
 
 
-def write_output(path: Path, tiling: Tiling, block: Block, n_labels: int, like: str | None) -> None:
+def write_output(path: Path, tiling: Tiling, block: Block, dtype: Any, like: str | None) -> None:
     """Write a labelling.
 
     Parameters
@@ -95,12 +94,11 @@ def write_output(path: Path, tiling: Tiling, block: Block, n_labels: int, like: 
         Its blocks are written one after the other.
     block : callable
         Gives the labels of a block.
-    n_labels : int
-        Number of labels.
+    dtype : dtype
+        Of the labels.
     like : str or None
         A raster whose place on Earth the labels have.
     """
-    dtype = label_dtype(n_labels)
     suffix = path.suffix.lower()
     whole = tuple(slice(0, side) for side in tiling.shape)
     blocks = ((box, block(box).astype(dtype)) for box in tiling.blocks(whole))

@@ -1,7 +1,9 @@
 """From what a user gives to a `Job`: axes found, sizes compared, numbers checked."""
 
+import math
 import os
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,90 +11,132 @@ import numpy as np
 
 from densecrf.large.job import Job, Kernel
 from densecrf.large.ome import image_of
-from densecrf.large.sources import Source, open_source, read
+from densecrf.large.sources import Source, open_source
 from densecrf.large.tiles import Tiling
-from densecrf.large.views import Band, Coarse, Grey, Moved, Valid, holds_data
+from densecrf.large.views import Band, Coarse, Grey, Moved, Resized, Valid
 from densecrf.presets import Model
-from densecrf.unaries import COLOR_CHANNELS, KINDS, sums_to_one
-from densecrf.validation import (
-    ArgumentError,
-    check_choice,
-    check_integer,
-)
+from densecrf.specification import Specification
+from densecrf.unaries import COLOR_CHANNELS
+from densecrf.validation import ArgumentError, check_choice, check_integer, warn
 
-__all__ = ["kind_of", "label_count", "plan", "scratch_of", "settings_of"]
+__all__ = ["check_memory", "label_count", "plan", "scratch_of", "settings_of", "worthwhile_sides"]
+
+
+GRANTED = 2**30  # bytes of memory that are taken for granted: what fits is not cut
+WORTH = 0.5  # share of the image's pixels that a tile with its margin has at most
+LEAST_BYTES, LEAST_BYTES_OF_A_LABEL = 100, 16  # of a pixel: lattices; marginals, potentials, costs
+STEP = 1.25  # by which the sides of tiles grow
 
 
 def plan(
     image: Any,
     probs: Any,
+    specification: Specification,
     *,
     folder: Path,
     tile: Any,
-    margin: Any,
-    mask: Any,
-    model: Model,
+    mask: Any = None,
     kernels: Sequence[Kernel] | None = None,
-    scale_sigmas: bool | float,
-    kind: str | None,
-    axis: int | None,
-    channel_axis: int | None,
-    n_labels: int | None,
-    void: Any,
-    clip: float,
-    image_range: tuple[float, float] | None,
-    normalization: str,
-    method: str,
-    inner: int,
-    threads: int,
+    normalization: str = "symmetric",
+    method: str = "lp",
+    inner: int = 8,
+    threads: int = 0,
     missing_chunks: str = "error",
-) -> Job:
-    """Return the run of `densecrf.large.refine`, whose parameters these are."""
-    picture, scores, content = _layout(
-        open_source("image", image), open_source("probabilities", probs), kind, axis, channel_axis
-    )
+) -> tuple[Job, Model]:
+    """Return the run of `densecrf.large.refine`, whose parameters these are, and its numbers."""
+    kind, axis, channel_axis = specification.kind, specification.axis, specification.channel_axis
+    picture = open_source("image", image, native=specification.image_range is not None)
+    known = open_source("probabilities", probs)
+    picture, scores, content = _layout(picture, known, kind, axis, channel_axis)
     grid = picture.shape[:-1]
-    found = kind_of(scores, content, kind, grid)
-    count = label_count(scores, content, n_labels)
     held = None if mask is None else _mask(mask, grid)
     nodata = getattr(picture, "nodata", None)
     if nodata is not None:
         held = Valid(picture, nodata, held)
-    if picture.dtype != np.uint8 and picture.dtype != bool and image_range is None:
-        raise ArgumentError(
-            "image_range",
-            image_range,
-            f"an image of {picture.dtype} is not scanned for its range; give the values that mean "
-            "black and white, for example (0, 1) or (0, 65535)",
-        )
+    parameters = specification.parameters(grid)
+    opaque = channel_axis is None and picture.shape[-1] == 4  # or refused, when it is scanned
     job = Job(
         folder,
-        Tiling.of(grid, _sides("tile", tile, len(grid))),
+        Tiling(grid, grid),
         picture,
         scores,
         held,
         content,
-        found,
-        count,
-        _kernels(model.sized(grid, scale_sigmas), kernels, len(grid), picture.shape[-1]),
-        {"void": void, "confidence": model.confidence, "clip": clip},
-        image_range,
+        kind or getattr(known, "kind", None),
+        label_count(scores, content, specification.n_labels),
+        _kernels(parameters, kernels, len(grid), 3 if opaque else picture.shape[-1]),
+        {
+            "void": specification.void,
+            "clip": specification.clip,
+            "confidence": parameters.confidence,
+        },
+        specification.image_range,
         check_choice("normalization", normalization, ("symmetric", "none")),
         check_choice("method", method, ("lp", "mf5")),
         check_integer("inner", inner, at_least=1, at_most=19),
         threads,
         missing_chunks=check_choice("missing_chunks", missing_chunks, ("error", "fill")),
+        opaque=opaque,
     )
-    if margin is not None:
-        asked = _sides("margin", margin, len(grid))
-        if any(own > given for own, given in zip(job.margin, asked, strict=True)):
-            raise ArgumentError(
-                "margin",
-                margin,
-                f"the kernels reach {job.margin} pixels, and with less the sums would not be those "
-                "of the whole image; leave it out",
-            )
-    return job
+    sides = worthwhile_sides(_sides("tile", tile, len(grid)), grid, job.margin, job.n_labels or 21)
+    return replace(job, tiling=Tiling.of(grid, sides)), parameters
+
+
+def worthwhile_sides(
+    asked: tuple[int, ...], grid: tuple[int, ...], margin: tuple[int, ...], n_labels: int
+) -> tuple[int, ...]:
+    """Return the sides of tiles: those asked for, or larger ones where these cost less.
+
+    A tile of which most is margin is computed again and again, as part of its neighbours. Tiles
+    are as large as the kernels reach at least, and as large as the memory that is taken for
+    granted holds; and where a tile with its margin is most of the image, the image is not cut.
+
+    Examples
+    --------
+    >>> worthwhile_sides((256, 256), (700, 900), (300, 300), 3)
+    (700, 900)
+    >>> worthwhile_sides((2048, 2048), (30_000, 30_000), (300, 300), 3)
+    (2143, 2143)
+    """
+    sides = tuple(map(max, zip(asked, margin, strict=True)))
+    if sides != tuple(asked):
+        warn(
+            "tile",
+            f"{asked} pixels are less than the kernels reach, {margin}: tiles of {sides} are used, "
+            "as smaller ones would be nothing but margin",
+        )
+    bytes_of_a_pixel = LEAST_BYTES + LEAST_BYTES_OF_A_LABEL * n_labels
+    while True:
+        larger = tuple(math.ceil(STEP * side) for side in sides)
+        if _pixels(larger, margin, grid) * bytes_of_a_pixel > GRANTED or sides == grid:
+            break
+        sides = tuple(map(min, zip(larger, grid, strict=True)))
+    if _pixels(sides, margin, grid) >= WORTH * math.prod(grid):
+        return grid
+    counts = [math.ceil(length / side) for length, side in zip(grid, sides, strict=True)]
+    return tuple(math.ceil(length / count) for length, count in zip(grid, counts, strict=True))
+
+
+def _pixels(sides: Sequence[int], margin: Sequence[int], grid: Sequence[int]) -> int:
+    """Return the pixels of a tile with its margin."""
+    parts = zip(sides, margin, grid, strict=True)
+    return math.prod(min(length, side + 2 * wide) for side, wide, length in parts)
+
+
+def check_memory(job: Job, memory: float | None, whose: str) -> None:
+    """Refuse tiles that do not fit into this memory."""
+    sides = [2 * block for block in job.tiling.block]
+    pixels = _pixels(sides, job.margin, job.tiling.shape)
+    needed = pixels * (LEAST_BYTES + (job.n_labels or 2) * LEAST_BYTES_OF_A_LABEL)
+    if memory and needed > memory:
+        raise ArgumentError(
+            "tile",
+            sides,
+            f"with its margin of {job.margin} pixels it needs {needed / 2**30:.1f} GiB at least, "
+            f"and {whose} {memory / 2**30:.1f} GiB; give a smaller one, or, where the margin is "
+            "most of it, smaller standard deviations of positions: scale_sigmas=False "
+            "(--fixed-sigmas) takes the model's as pixels, or give sigma_xy and sigma",
+        )
 
 
 def _layout(
@@ -104,6 +148,12 @@ def _layout(
         for picture in _images(image, channel_axis)
         for known, content in _scores(scores, picture.shape[:-1], kind, axis)
     ]
+    if not fitting and axis is not None and kind != "labels":
+        fitting = [
+            (picture, resized, "scores")
+            for picture in _images(image, channel_axis)
+            if (resized := Resized.of(scores, picture.shape[:-1], axis)) is not None
+        ]
     if len(fitting) == 1:
         return fitting[0]
     shapes = f"shape {scores.shape} with an image of shape {image.shape}"
@@ -147,43 +197,15 @@ def _scores(
     return found
 
 
-def kind_of(scores: Source, content: str, kind: str | None, grid: tuple[int, ...]) -> str:
-    """Return what the scores are, as named or as a few pixels show."""
-    if kind is not None:
-        return check_choice("kind", kind, KINDS)
-    if content == "labels":
-        return "labels"
-    sample = tuple(slice(0, min(side, 32)) for side in grid)
-    if content == "map":
-        return "probabilities"
-    window = (slice(0, scores.shape[0]), *sample)
-    values = read("probabilities", scores, window)
-    known = holds_data(values, getattr(scores, "nodata", None), 0)
-    for _, part in scores.absent(window):
-        known[part[1:]] = False
-    if not known.any():
-        remedy = "say what the scores are: their first pixels are missing"
-        raise ArgumentError("kind", kind, remedy)
-    if sums_to_one(np.nan_to_num(values[:, known], nan=0.0)):
-        return "probabilities"
-    raise ArgumentError(
-        "kind",
-        kind,
-        "scores that do not add up to 1 over the labels; say whether they are 'logits' (the higher "
-        "the likelier), 'energies' (the lower the likelier) or 'probabilities'",
-    )
-
-
-def label_count(scores: Source, content: str, n_labels: int | None) -> int:
-    """Return the number of labels, which integer labels do not tell."""
+def label_count(scores: Source, content: str, n_labels: int | None) -> int | None:
+    """Return the number of labels, as far as shapes tell: not that of hard labels."""
     own = {"scores": scores.shape[0], "map": 2}.get(content)
-    if own is None:
-        if n_labels is None:
-            raise ArgumentError("n_labels", n_labels, "give the number of labels")
-        return check_integer("n_labels", n_labels, at_least=2, at_most=65534)
-    if n_labels is not None and n_labels != own:
+    if n_labels is None:
+        return own
+    check_integer("n_labels", n_labels, at_least=2, at_most=65534)
+    if own is not None and n_labels != own:
         raise ArgumentError("n_labels", n_labels, f"the scores are of {own} labels")
-    return own
+    return n_labels
 
 
 def _mask(mask: Any, grid: tuple[int, ...]) -> Source:
@@ -231,7 +253,13 @@ def settings_of(job: Job, model: Model, gap: float) -> dict[str, Any]:
         **inputs,
         "kind": [job.content, job.kind, job.n_labels],
         "tile": [job.tiling.shape, job.tiling.block],
-        "model": [list(job.kernels), model.label_costs, model.tolerated, job.normalization],
+        "model": [
+            list(job.kernels),
+            model.label_costs,
+            model.tolerated,
+            None if model.prior is None else asdict(model.prior),
+            job.normalization,
+        ],
         "unaries": {key: _plain(value) for key, value in job.settings.items()},
         "image_range": job.image_range,
         "method": [job.method, job.inner, gap],

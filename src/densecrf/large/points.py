@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from densecrf.io.atomic import atomic_writer
 from densecrf.io.errors import FileFormatError
-from densecrf.large.job import Job, Kernel, Local, label_dtype
+from densecrf.large.job import Job, Kernel, Local
 from densecrf.large.outputs import checked_output
-from densecrf.large.planning import kind_of, label_count, scratch_of, settings_of
+from densecrf.large.planning import label_count, scratch_of, settings_of
 from densecrf.large.reach import SLACK
 from densecrf.large.result import LargeResult
 from densecrf.large.run import Progress, Run
@@ -29,6 +29,7 @@ from densecrf.large.sources import Source, open_source, place, read
 from densecrf.large.tiles import Box, Tiling
 from densecrf.presets import Model
 from densecrf.solvers.registry import LP_GAP
+from densecrf.unaries import KINDS
 from densecrf.validation import (
     ArgumentError,
     check_choice,
@@ -109,7 +110,7 @@ def refine_points(
     clip: float = 1e-5,
     normalization: str = "symmetric",
     method: str = "lp",
-    max_iterations: int = 500,
+    max_iterations: int | None = None,
     inner: int = 8,
     client: Any = None,
     threads: int | None = None,
@@ -178,11 +179,11 @@ def refine_points(
         scores,
         None,
         content,
-        kind_of(scores, content, kind, (n,)),
+        None if kind is None else check_choice("kind", kind, KINDS),
         label_count(scores, content, n_labels),
         tuple(whole),
         given,
-        None,
+        (0.0, 255.0),  # features are numbers as they are
         check_choice("normalization", normalization, ("symmetric", "none")),
         check_choice("method", method, ("lp", "mf5")),
         check_integer("inner", inner, at_least=1, at_most=19),
@@ -192,22 +193,23 @@ def refine_points(
     )
     wanted = LP_GAP if gap is None else check_gap(gap)
     model = Model(1, 0, 1, 1, 0, label_costs=None)
-    job.store.begin({**settings_of(job, model, wanted), "points": where.identity})
-    job, order = _sorted(job)
-    run = Run(job, client, progress)
-    run.check_client()
-    run.prepare(model)
-    limit = check_integer("max_iterations", max_iterations, at_least=1)
-    result = run.linear_program(wanted, limit) if method == "lp" else run.mean_field()
-    labels = np.empty(n, label_dtype(job.n_labels))
-    for box in job.tiling.blocks((slice(0, n),)):
-        labels[order[box]] = run.block(box)
-    if path is not None:
-        with atomic_writer(path) as file:
-            np.save(file, labels)
+    if max_iterations is not None:
+        check_integer("max_iterations", max_iterations, at_least=1)
+    with job.store.locked():
+        job.store.begin({**settings_of(job, model, wanted), "points": where.identity})
+        job, order = _sorted(job)
+        run = Run(job, client, progress)
+        run.check_client()
+        result = run.solve(model, wanted, max_iterations)
+        labels = np.empty(n, run.dtype)
+        for box in job.tiling.blocks((slice(0, n),)):
+            labels[order[box]] = run.block(box)
+        if path is not None:
+            with atomic_writer(path) as file:
+                np.save(file, labels)
+        job.store.remove()
     result.labels = labels
     result.seconds = time.perf_counter() - started
-    job.store.remove()
     return result
 
 

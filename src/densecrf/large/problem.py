@@ -62,10 +62,12 @@ class TileProblem(Problem):
         outside = np.ones(crf.n, bool)
         outside[core] = False
         self._margin = np.flatnonzero(outside)
+        self._unary = self.unary.take(self._margin, 1)
+        self._y: FloatArray | None = None
 
     def hold(self, y: FloatArray) -> None:
-        """Hold the margin's marginals."""
-        self._y, self._unary = (each.take(self._margin, 1) for each in (y, self.unary))
+        """Hold the margin's marginals, which are otherwise iterated as far as they are seen."""
+        self._y = y.take(self._margin, 1)
 
     def _extents(self, nodes: FloatArray, offsets: FloatArray | None) -> FloatArray:
         found = super()._extents(nodes, offsets)
@@ -96,12 +98,9 @@ class TileProblem(Problem):
         of_margin = core().lower_bound(self._unary, r.take(self._margin, 1), 1.0, self.threads)
         out = super().descend(v, r, step, previous, in_place=in_place)
         self.bounds.append(out[1] - float(of_margin))
-        out[0][:, self._margin] = self._y
+        if self._y is not None:
+            out[0][:, self._margin] = self._y
         return out
-
-    def best_constant(self) -> tuple[int, float]:
-        """Return nothing worth having: constants are compared for the whole image."""
-        return 0, float("inf")
 
 
 class Unrounded(Incumbent):

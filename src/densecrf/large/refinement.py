@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.large.job import Kernel, label_dtype
+from densecrf.large.job import Kernel
 from densecrf.large.outputs import checked_output, open_output, write_output
 from densecrf.large.planning import plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.run import Progress, Run
-from densecrf.presets import Model, get_model
+from densecrf.large.store import DamagedFileError
+from densecrf.presets import Model
 from densecrf.solvers.registry import LP_GAP
-from densecrf.validation import check_gap, check_integer, check_threads
+from densecrf.specification import Specification
+from densecrf.validation import check_gap, check_integer, check_threads, warn
 
 __all__ = ["refine"]
 
@@ -25,7 +27,6 @@ def refine(
     *,
     out: Any = None,
     tile: Any = 2048,
-    margin: Any = None,
     gap: float | None = None,
     mask: Any = None,
     model: str | Model = "default",
@@ -36,7 +37,7 @@ def refine(
     sigma_color: Any = None,
     bilateral_weight: float | None = None,
     kernels: Sequence[Kernel] | None = None,
-    scale_sigmas: bool | float = False,
+    scale_sigmas: bool | float | None = None,
     normalization: str = "symmetric",
     kind: str | None = None,
     axis: int | None = None,
@@ -48,7 +49,7 @@ def refine(
     image_range: tuple[float, float] | None = None,
     missing_chunks: str = "error",
     method: str = "lp",
-    max_iterations: int = 500,
+    max_iterations: int | None = None,
     inner: int = 8,
     client: Any = None,
     threads: int | None = None,
@@ -75,37 +76,36 @@ def refine(
         Working files are in the folder ``OUT.parts`` beside it until then. Without it, labels are
         returned in memory.
     tile : int or sequence of int
-        Sides of a tile in pixels; memory is proportional to a tile with its margin.
-    margin : int or sequence of int, optional
-        By default as many pixels as the kernels reach (4 standard deviations), which is what makes
-        all sums those of the whole image; less is refused.
+        Least sides of a tile in pixels; memory is proportional to a tile with its margin, which is
+        as wide as the kernels reach (4 standard deviations). Tiles are larger where that costs
+        less: what fits into a GiB is not cut, nor is an image that is hardly more than a tile and
+        its margin. An image that is not cut is solved by `densecrf.refine`.
     gap : float, optional
         Relative gap at which to stop; that of `densecrf.solve` by default.
     mask : path-like or array, optional
         Which pixels belong to the model. The others have no part in the energy, and are labelled
         255 (65535 with 255 labels or more); tiles without any are skipped. A coarse mask,
         reduced by a factor of 2 or more, will do. Pixels of a raster's nodata value are outside.
-    model, strength, sigma, weight, sigma_xy, sigma_color, bilateral_weight
-        As for `densecrf.refine`.
+    model, strength, sigma, weight, sigma_xy, sigma_color, bilateral_weight, scale_sigmas
+        As for `densecrf.refine`. Where the standard deviations follow the size of the image, as
+        the default model's do, the margin is as wide as the image, which is not cut: give
+        ``scale_sigmas=False``, or numbers in pixels, for one that does not fit into memory.
     kernels : sequence of Kernel, optional
         Own kernels in the place of the model's two.
-    scale_sigmas : bool or float
-        As for `densecrf.refine`, but False by default: standard deviations are in pixels.
     normalization : {"symmetric", "none"}
         As for `densecrf.DenseCRF`.
     kind, axis, channel_axis, n_labels, void, confidence, clip, image_range
-        As for `densecrf.refine`; nothing is scanned beforehand, so that images of other dtypes
-        than uint8 need `image_range`, and scores that are not probabilities their `kind`.
+        As for `densecrf.refine`.
     missing_chunks : {"error", "fill"}
         What it means that image or scores lack a chunk (of Zarr, HDF5, or a sparse GeoTIFF) with
         pixels of the model: an error, or the fill value, as these formats say. Of a mask, the fill
         value: what a coarse mask leaves out is outside.
     method : {"lp", "mf5"}
         The certified linear program, or five iterations of mean field.
-    max_iterations : int
-        Most iterations of each tile.
+    max_iterations : int, optional
+        Most iterations of each tile; 500 by default.
     inner : int
-        Iterations of a tile before its neighbours' are read again, 1 to 19.
+        Most iterations of a tile before its neighbours' are read again, 1 to 19.
     client : dask.distributed.Client, optional
         Whose workers run the tiles; by default this process, one tile after the other, each with
         all threads. Inputs must then be paths, or Zarr, Dask or xarray arrays, and inputs, `out`
@@ -134,24 +134,15 @@ def refine(
     """
     started = time.perf_counter()
     path = checked_output(out, image, probs, mask)
-    chosen = get_model(
-        model,
+    specification = Specification(
+        model=model,
+        strength=strength,
         sigma=sigma,
         weight=weight,
         sigma_xy=sigma_xy,
         sigma_color=sigma_color,
         bilateral_weight=bilateral_weight,
         confidence=confidence,
-    )
-    job = plan(
-        image,
-        probs,
-        folder=scratch_of(path, scratch),
-        tile=tile,
-        margin=margin,
-        mask=mask,
-        model=chosen.scaled(strength),
-        kernels=kernels,
         scale_sigmas=scale_sigmas,
         kind=kind,
         axis=axis,
@@ -160,22 +151,41 @@ def refine(
         void=void,
         clip=clip,
         image_range=image_range,
+    )
+    job, parameters = plan(
+        image,
+        probs,
+        specification,
+        folder=scratch_of(path, scratch),
+        tile=tile,
+        mask=mask,
+        kernels=kernels,
         missing_chunks=missing_chunks,
         normalization=normalization,
         method=method,
         inner=inner,
         threads=check_threads(1 if client is not None and threads is None else threads),
     )
+    wanted = LP_GAP if gap is None else check_gap(gap)
+    if max_iterations is not None:
+        check_integer("max_iterations", max_iterations, at_least=1)
     run = Run(job, client, progress)
     run.check_client()
-    gap = LP_GAP if gap is None else check_gap(gap)
-    job.store.begin(settings_of(job, chosen, gap))
-    run.prepare(chosen.scaled(strength))
-    limit = check_integer("max_iterations", max_iterations, at_least=1)
-    result = run.linear_program(gap, limit) if method == "lp" else run.mean_field()
-    _write(run, result, path, image)
+    # What `densecrf.refine` has no words for is declared here, tile by tile.
+    own = job.mask is not None or kernels is not None or normalization != "symmetric"
+    given = (parameters, wanted, max_iterations, None if own else specification)
+    with job.store.locked():
+        job.store.begin(settings_of(job, parameters, wanted))
+        try:
+            result = run.solve(*given)
+        except DamagedFileError as error:
+            warn("out", f"{error}; the run starts again")
+            job.store.clear()
+            run = Run(job, client, progress)
+            result = run.solve(*given)
+        _write(run, result, path, image)
+        job.store.remove()
     result.seconds = time.perf_counter() - started
-    job.store.remove()
     return result
 
 
@@ -183,12 +193,12 @@ def _write(run: Run, result: LargeResult, path: Path | None, image: Any) -> None
     tiling = run.job.tiling
     if path is None:
         whole = tuple(slice(0, side) for side in tiling.shape)
-        labels = np.empty(tiling.shape, label_dtype(run.job.n_labels))
+        labels = np.empty(tiling.shape, run.dtype)
         for box in tiling.blocks(whole):
             labels[box] = run.block(box)
         result.labels = labels
         return
     like = str(image) if isinstance(image, (str, Path)) else None
     raster = like is not None and like.lower().endswith((".tif", ".tiff", ".vrt"))
-    write_output(path, tiling, run.block, run.job.n_labels, like if raster else None)
+    write_output(path, tiling, run.block, run.dtype, like if raster else None)
     result.labels = open_output(path)

@@ -6,9 +6,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.result import relative_gap
+from densecrf.result import Result, relative_gap
 
-__all__ = ["LargeResult"]
+__all__ = ["LargeResult", "label_dtype"]
+
+
+def label_dtype(n_labels: int) -> np.dtype[Any]:
+    """Return the smallest dtype that holds all labels and the value of pixels without one."""
+    return np.dtype(np.uint8 if n_labels < 255 else np.uint16)
 
 
 @dataclass(eq=False, repr=False)
@@ -58,6 +63,32 @@ class LargeResult:
     gap_map: npt.NDArray[np.float64] | None = None
     tiles: list[dict[str, Any]] = field(default_factory=list)
     trace: list[dict[str, Any]] = field(default_factory=list)
+
+    @staticmethod
+    def of(result: Result) -> "LargeResult":
+        """Return the outcome of an image that was solved in one piece."""
+        labels = result.labels.astype(label_dtype(len(result.marginals)))
+        sums = {"energy": result.energy, "bound": result.lower_bound}
+        gap = result.gap
+        trace = zip(result.trace.energy, result.trace.lower_bound, strict=True)
+        return LargeResult(
+            labels=labels,
+            energy=result.energy,
+            lower_bound=result.lower_bound,
+            method=result.method,
+            converged=result.converged,
+            message=result.message,
+            seconds=result.seconds,
+            iterations=result.iterations,
+            best_constant=result.best_constant,
+            proven_share=float(result.proven.mean()),
+            gap_map=None if gap is None else np.full((1,) * labels.ndim, gap),
+            tiles=[{"box": [[0, side] for side in labels.shape], **sums}],
+            trace=[
+                {"iterations": i, "energy": energy, "bound": bound}
+                for i, (energy, bound) in enumerate(trace)
+            ],
+        )
 
     @property
     def gap(self) -> float | None:

@@ -19,26 +19,32 @@ import numpy as np
 
 from densecrf.certificates import Share, Sizes
 from densecrf.compatibility import BorderStatistics
+from densecrf.kernels import black_and_white, check_opaque
 from densecrf.large import visits
-from densecrf.large.job import Job, label_dtype
+from densecrf.large.job import Job
 from densecrf.large.pace import Pace
-from densecrf.large.result import LargeResult
-from densecrf.large.sources import read
+from densecrf.large.planning import check_memory
+from densecrf.large.result import LargeResult, label_dtype
+from densecrf.large.sources import Source, raster_range, read
 from densecrf.large.tiles import Box
+from densecrf.large.views import Opaque
 from densecrf.large.visits import REACHES, Before, Plan
 from densecrf.parallel import run
-from densecrf.presets import Model
-from densecrf.validation import ArgumentError
+from densecrf.presets import Model, check_label_count
+from densecrf.solvers.lp import DOMINANT
+from densecrf.specification import Specification
+from densecrf.unaries import settled
+from densecrf.validation import ArgumentError, check_finite, physical_memory
 
 __all__ = ["Progress", "Run"]
 
 MEAN_FIELD = 5  # iterations of mf5
+MOST_ITERATIONS = 500  # of lp
 MOST_TILES, TASKS = (
     32,
     16,
 )  # tiles of a task at most; tasks of a worker's thread in a round at least
 MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
-LEAST_BYTES, LEAST_BYTES_OF_A_LABEL = 100, 16  # of a pixel: lattices; marginals, potentials, costs
 
 Progress = Callable[[str, int, int], None]
 Visit = Callable[..., dict[str, Any]]
@@ -52,6 +58,7 @@ class Run:
         self.job, self.client, self.progress = job, client, progress
         self.labels: str | None = None  # the stage of the best ones
         self.constant: int | None = None  # the only label, where that is better
+        self.whole: Any = None  # the labels, where one tile holds the image
 
     def check_client(self) -> None:
         """Refuse inputs that workers cannot open."""
@@ -66,34 +73,25 @@ class Run:
                     "Zarr, Dask or xarray array",
                 )
 
-        if self.client is not None:
-            self._check_memory()
-
-    def _check_memory(self) -> None:
-        """Refuse tiles that no worker can hold."""
-        job = self.job
-        sides = zip(job.tiling.shape, job.tiling.block, job.margin, strict=True)
-        pixels = math.prod(min(side, 2 * block + 2 * margin) for side, block, margin in sides)
-        needed = pixels * (LEAST_BYTES + job.n_labels * LEAST_BYTES_OF_A_LABEL)
+        if self.client is None:
+            check_memory(job, physical_memory(), "this machine has")
+            return
         workers = self.client.scheduler_info()["workers"].values()
         limits = [each["memory_limit"] / each["nthreads"] for each in workers]
-        if limits and needed > max(limits) > 0:
-            raise ArgumentError(
-                "tile",
-                [2 * block for block in job.tiling.block],
-                f"with its margin it needs {needed / 2**30:.1f} GiB at least, and workers have "
-                f"{max(limits) / 2**30:.1f} GiB for each thread; give a smaller one",
-            )
+        check_memory(job, max(limits, default=None), "workers have for each thread")
 
-    def stage(self, name: str, task: Visit, turn: int, arguments: Any = ()) -> Records:
-        """Run what is left of a stage; return the records of all its tiles."""
+    def stage(
+        self, name: str, task: Visit, turn: int, arguments: Any = (), only: int | None = None
+    ) -> Records:
+        """Run what is left of a stage; return the records of all its tiles, or of one."""
         count = len(self.job.tiling.tiles(turn))
-        found = {i: self.job.store.record(name, i) for i in range(count)}
-        missing = [i for i in range(count) if found[i] is None]
+        asked = range(count) if only is None else [only]
+        found = {i: self.job.store.record(name, i) for i in asked}
+        missing = [i for i in asked if found[i] is None]
         size = self._tiles_in_a_task(len(missing))
         some = [missing[first : first + size] for first in range(0, len(missing), size)]
         given = [(task, self.job, name, tiles, arguments) for tiles in some]
-        done = count - len(missing)
+        done = count - len(missing) if only is None else 0
         for ended in run(visits.several, given, client=self.client, batch=1, name=name):
             records = ended.result()
             found |= dict(zip(some[ended.number], records, strict=True))
@@ -109,15 +107,41 @@ class Run:
         threads: int = max(1, sum(self.client.nthreads().values()))
         return max(1, min(MOST_TILES, count // (TASKS * threads)))
 
+    def read(self) -> None:
+        """Settle what the input is: kind, number of labels, black and white, as `refine` does."""
+        job = self.job
+        records = self.stage("scan", visits.scan, 0)
+        rows = None if job.content == "labels" else 1 if job.content == "map" else job.n_labels
+        parts = [np.array(each["scores"], job.scores.dtype) for each in records if each["scores"]]
+        if not any(part.size for part in parts):
+            what = "mask" if job.mask is not None else "probabilities"
+            raise ArgumentError(what, ..., "no pixel is inside, or none holds data")
+        if rows is None:
+            values = np.unique(np.concatenate(parts))
+        else:
+            values = np.concatenate([part.reshape(rows, -1) for part in parts], 1)
+            values = values if job.content == "scores" else values[0]
+        kind = settled(job.content, values, job.kind)
+        job = replace(job, kind=kind)
+        job = replace(job, n_labels=len(job.energies(values, strict=True)))
+        if job.image is not None and job.image_range is None:
+            job = _with_range(job, [each["image"] for each in records if each["image"]])
+        self.job = job
+
     def prepare(self, model: Model) -> None:
-        """Compute row masses, the constants' energies, and label costs."""
+        """Compute the labels' shares, row masses, the constants' energies, and label costs."""
+        if model.prior is not None:
+            check_label_count("prior", model.prior.frequencies, self.job.n_labels)
+            records = self.stage("shares", visits.shares, 0)
+            known = sum(record["known"] for record in records)
+            sums = np.sum([record["sums"] for record in records], 0)
+            share = sums / known if known else np.full(len(sums), 1 / len(sums))
+            offsets = model.prior.energies(share).astype(np.float32)
+            self.job = replace(self.job, offsets=tuple(offsets.tolist()))
         records = self.stage("masses", visits.masses, 0)
         self.pixels = sum(record["pixels"] for record in records)
-        if not self.pixels:
-            raise ArgumentError("mask", ..., "no pixel is inside")
         self.constants = np.sum([record["unary"] for record in records], 0)
-        if self.job.content == "labels" and not self.constants.any():
-            raise ArgumentError("probabilities", ..., "every pixel is void; nothing is known")
+        self.gain = float(self.constants.min()) - sum(record["least"] for record in records)
         costs = model.label_costs
         if costs == "image" and self.job.kernels:
             records = self.stage("prices", visits.prices, 0)
@@ -127,24 +151,66 @@ class Run:
             costs = BorderStatistics(1, pixels, paid).label_costs(model.tolerated)
         if costs == "image" or not self.job.kernels:
             costs = None
-        if costs is not None and len(costs) != self.job.n_labels:
-            raise ArgumentError(
-                "model",
-                ...,
-                f"has costs for {len(costs)} labels, but there are {self.job.n_labels}",
-            )
+        if costs is not None:
+            check_label_count("label_costs", costs, self.job.n_labels)
         self.job = self.job.with_costs(costs)
+
+    def solve(
+        self,
+        model: Model,
+        gap: float,
+        limit: int | None,
+        specification: Specification | None = None,
+    ) -> LargeResult:
+        """Solve an image by tiles, or in memory where one tile holds it.
+
+        Parameters
+        ----------
+        model : Model
+            The model.
+        gap : float
+            The asked gap.
+        limit : int or None
+            Most iterations.
+        specification : Specification or None
+            What `densecrf.refine` is called with for an image that one tile holds.
+        """
+        method = self.job.method
+        alone = len(self.job.tiling.tiles(0)) == 1
+        asked = {"gap": gap if method == "lp" else None, "max_iterations": limit}
+        if alone and specification is not None:
+            return self._alone(visits.refine_whole, specification, asked)
+        self.read()
+        self.prepare(model)
+        if alone:
+            return self._alone(visits.solve_whole, asked)
+        if method == "mf5":
+            return self.mean_field()
+        return self.linear_program(gap, limit or MOST_ITERATIONS)
+
+    def _alone(self, task: Callable[..., LargeResult], *given: Any) -> LargeResult:
+        """Run the only task of an image that one tile holds."""
+        (ended,) = run(task, [(self.job, *given)], client=self.client, name="refine")
+        result = cast("LargeResult", ended.result())
+        self.whole = result.labels
+        if self.progress is not None:
+            self.progress("refine", 1, 1)
+        return result
 
     # --- methods --------------------------------------------------------------------------------
 
     def linear_program(self, gap: float, limit: int) -> LargeResult:
         """Iterate `lp` in rounds over all tiles until the gap is proven."""
-        before, turn, pace = None, 0, Pace(self.job.inner, gap, limit)
+        before, turn, pace = None, 0, Pace(self.job.inner, gap, limit, float(self.constants.min()))
         bound = -math.inf
         while True:
-            name, plan = f"iterates-{turn}", pace.plan()
+            name, plan = f"iterates-{turn}", pace.plan() if turn else self._first(pace)
             records = self.stage(name, visits.iterate, turn, (turn, before, plan))
             self._keep(turn, plan, pace.take(plan, records))
+            if self.job.n_labels > 2 and sum(each.get("mass", 0.0) for each in records) > (
+                DOMINANT * self.gain
+            ):
+                pace.smooth_alone()
             last = pace.done >= limit
             if last or pace.promises(gap) or pace.changes(plan):
                 now = _before(name, records, plan.cells, plan.cells)
@@ -154,12 +220,25 @@ class Run:
                 result.trace = pace.trace
                 result.converged = proven <= gap
                 if result.converged or last:
+                    result.proven_share = self._proven(turn, result)
                     reason = "within" if result.converged else "at the last iteration, above"
                     result.message = f"gap {proven:.2e} is {reason} the asked {gap:g}"
                     return result
                 pace.correct(result.energy, bound)
             before = _before(name, records, plan.cells, pace.cells)
             turn += 1
+
+    def _first(self, pace: Pace) -> Plan:
+        """Return the plan of the first round: as many iterations as a tile in the middle takes."""
+        count = len(self.job.tiling.tiles(0))
+        plan = pace.pilot()
+        for i in range(count):  # those before it have no pixels
+            (record,) = self.stage(
+                "iterates-0", visits.iterate, 0, (0, None, plan), (count // 2 + i) % count
+            )
+            if record["bounds"]:
+                return pace.plan()._replace(inner=len(record["bounds"]))
+        raise ArgumentError("mask", ..., "no pixel is inside")
 
     def mean_field(self) -> LargeResult:
         """Make the iterations of mean field, and evaluate the energy.
@@ -211,10 +290,10 @@ class Run:
         self.constant = label if constant < whole.energy else None
         energy = min(constant, whole.energy)
         whole = replace(whole, energy=energy)
-        bound, share, gap_map = None, 0.0, None
+        bound, gap_map = None, None
         if known is not None:
             bound = whole.certified(known)
-            share = self._proven(turn, whole.slack, records) / n
+            self.slack = whole.slack
             gap_map = self._map(turn, records, energy)
         boxes = [[[p.start, p.stop] for p in box] for box in job.tiling.tiles(turn)]
         return LargeResult(
@@ -227,19 +306,18 @@ class Run:
             seconds=0.0,
             iterations=iterations,
             best_constant=(label, constant),
-            proven_share=share,
             gap_map=gap_map,
             tiles=[{"box": box, **each} for box, each in zip(boxes, records, strict=True)],
         )
 
-    def _proven(self, turn: int, slack: float, records: Records) -> int:
-        """Count the pixels whose other labels are all ruled out."""
+    def _proven(self, turn: int, result: LargeResult) -> float:
+        """Return the share of the pixels whose other labels are all ruled out."""
         count = 0
-        for box, record in zip(self.job.tiling.tiles(turn), records, strict=True):
-            if record.get("apart", 0.0) > slack:
+        for box, record in zip(self.job.tiling.tiles(turn), result.tiles, strict=True):
+            if record.get("apart", 0.0) > self.slack:
                 apart = self.job.store.read(f"certificate-{turn}", box)
-                count += int((apart > slack).sum())
-        return count
+                count += int((apart > self.slack).sum())
+        return count / float(self.pixels)
 
     def _map(self, turn: int, records: Records, energy: float) -> Any:
         tiles = self.job.tiling.tiles(turn)
@@ -247,13 +325,20 @@ class Run:
         shares = [each["energy"] - each["bound"] for each in records]
         return np.reshape(shares, sides) / max(1.0, abs(energy))
 
+    @property
+    def dtype(self) -> Any:
+        """Of the labels."""
+        return label_dtype(self.job.n_labels) if self.whole is None else self.whole.dtype
+
     def block(self, box: Box) -> Any:
         """Return the labels of a block of the output."""
+        if self.whole is not None:
+            return self.whole[box]
         if self.constant is None:
             labels = visits.labels_of(self.job, cast("str", self.labels), box)
         else:
             labels = np.full([part.stop - part.start for part in box], self.constant)
-        labels = labels.astype(label_dtype(self.job.n_labels))
+        labels = labels.astype(self.dtype)
         if self.job.mask is not None:
             held = read("mask", self.job.mask, box).reshape(labels.shape).astype(bool)
             labels[~held] = np.iinfo(labels.dtype).max
@@ -265,6 +350,18 @@ def _share(record: dict[str, float], cost: float) -> Share:
     pairs, flow = 2 * cost * record["mass"], cost * record["mass"]
     sizes = Sizes(0, record["size"], pairs, record.get("bound_size", 0.0), flow)
     return Share(record["energy"], record.get("bound"), sizes)
+
+
+def _with_range(job: Job, pixels: list[Any]) -> Job:
+    """Return the run with black and white, and without an alpha channel, by extreme pixels."""
+    image = cast("Source", job.image)
+    values = np.concatenate([np.array(each, image.dtype) for each in pixels], 1)
+    if job.opaque:
+        check_opaque(values[3], image.shape)
+        image, values = Opaque(image), values[:3]
+    low, high = check_finite("image", values)
+    found = raster_range(image, values) or black_and_white(low, high, image.dtype, None)
+    return replace(job, image=image, image_range=found or (0.0, 255.0))
 
 
 def _before(name: str, records: Records, cells: float, following: float) -> Before:

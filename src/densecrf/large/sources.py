@@ -7,18 +7,35 @@ import hashlib
 import os
 import warnings
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.io.arrays import map_npy
 from densecrf.io.errors import FileFormatError
+from densecrf.io.images import read_image, read_labels, white_of
+from densecrf.io.opening import kind_of_file
+from densecrf.io.unaries import read_known
 from densecrf.large.chunks import Absent, absent_in_array, absent_in_hdf5, absent_in_raster
 from densecrf.large.tiles import Box
 from densecrf.validation import ArgumentError
 
-__all__ = ["Source", "needs", "open_raster", "open_source", "place", "read"]
+PHOTOS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+ARCHIVES = (".npz", ".unary", ".c_unary")
+
+__all__ = [
+    "Source",
+    "needs",
+    "open_raster",
+    "open_source",
+    "place",
+    "raster_range",
+    "read",
+    "whole",
+]
 
 
 class Source(Protocol):
@@ -110,6 +127,48 @@ class _Memmap:
 
 
 @dataclass(frozen=True)
+class _Whole:
+    """A file of a format that has no windows: a photograph, an archive of arrays."""
+
+    path: str
+    role: str
+    native: bool = False
+    portable: bool = field(default=True, init=False)
+
+    @property
+    def identity(self) -> str:
+        return f"{_stamp(self.path)} {self.native}"
+
+    def _values(self) -> npt.NDArray[Any]:
+        return _read_whole(self.path, self.role, self.native, _stamp(self.path))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._values().shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._values().dtype
+
+    def read(self, box: Box) -> npt.NDArray[Any]:
+        return np.array(self._values()[box])
+
+    def absent(self, box: Box) -> Absent:  # noqa: ARG002
+        return []
+
+
+@lru_cache(maxsize=2)
+def _read_whole(path: str, role: str, native: bool, stamp: str) -> npt.NDArray[Any]:
+    """Read a file by the readers of images in memory; `stamp` tells a changed file from before."""
+    del stamp
+    if path.lower().endswith(ARCHIVES):
+        return read_known(path)[0]
+    if role == "image":
+        return read_image(path, native=native)
+    return read_labels(path)
+
+
+@dataclass(frozen=True)
 class _Zarr:
     """A Zarr array in a folder; of an OME-Zarr image its full resolution."""
 
@@ -158,9 +217,12 @@ class _Raster:
 
     @staticmethod
     def of(path: str) -> "_Raster":
-        with open_raster(path) as raster:
-            sides = (raster.height, raster.width, raster.count)
-            return _Raster(path, sides, np.dtype(raster.dtypes[0]), raster.nodata)
+        try:
+            with open_raster(path) as raster:
+                sides = (raster.height, raster.width, raster.count)
+                return _Raster(path, sides, np.dtype(raster.dtypes[0]), raster.nodata)
+        except needs("rasterio", path).errors.RasterioError as error:
+            raise FileFormatError(path, f"cannot be read ({error})") from error
 
     @property
     def identity(self) -> str:
@@ -263,7 +325,14 @@ def read(name: str, source: Source, box: Box) -> npt.NDArray[Any]:
         raise OSError(f"{name}: {place(source)} {reason}") from error
 
 
-def open_source(name: str, given: Any) -> Source:
+def whole(name: str, source: Any) -> npt.NDArray[Any]:
+    """Read all of what a view shows, in the order of its own axes."""
+    while hasattr(source, "source"):
+        source = source.source
+    return read(name, source, tuple(slice(0, side) for side in source.shape))
+
+
+def open_source(name: str, given: Any, *, native: bool = True) -> Source:
     """Return a source for a path or an array.
 
     Parameters
@@ -273,9 +342,11 @@ def open_source(name: str, given: Any) -> Source:
     given : path-like or array
         ``.npy``, ``.zarr``, ``.tif`` (and what else rasterio reads), ``.nii``, ``.h5:dataset``;
         or anything with shape, dtype and slices.
+    native : bool
+        Whether 16-bit photographs keep their values, which are on the scale 0 to 255 otherwise.
     """
     if isinstance(given, (str, os.PathLike)):
-        return _from_path(name, os.fspath(given))
+        return _from_path(name, os.fspath(given), native)
     if isinstance(given, np.memmap) and isinstance(given.filename, (str, os.PathLike)):
         if given.flags.c_contiguous and type(given.base) is not np.memmap:
             return _Memmap(os.fspath(given.filename), given.dtype, given.shape, int(given.offset))
@@ -288,23 +359,38 @@ def open_source(name: str, given: Any) -> Source:
     raise ArgumentError(name, ..., f"{type(given).__name__} is no path and has no shape")
 
 
-def _from_path(name: str, path: str) -> Source:
+def _from_path(name: str, path: str, native: bool) -> Source:
     file, colon, inner = path.partition(".h5:")
     if colon:
-        return _Dataset(f"{file}.h5", inner)
+        return _checked(_Dataset(f"{file}.h5", inner), f"{file}.h5")
     if not Path(path).exists():
         raise FileNotFoundError(2, f"{name}: no such file", path)
     lower = path.rstrip("/").lower()
+    if Path(path).is_dir():
+        return _checked(_Zarr(path), path)
+    kind = kind_of_file(path)
+    if kind is not None:  # opening a pipe would wait for ever
+        raise FileFormatError(path, f"is {kind}, not a file")
     if lower.endswith(".npy"):
-        array = np.load(path, mmap_mode="r")
-        return _Memmap(
-            path, array.dtype, array.shape, array.offset, "C" if array.flags.c_contiguous else "F"
-        )
-    if lower.endswith(".zarr") or Path(path).is_dir():
-        return _Zarr(path)
+        shape, fortran, dtype, offset = map_npy(path)
+        return _Memmap(path, dtype, shape, offset, "F" if fortran else "C")
+    if lower.endswith((*PHOTOS, *ARCHIVES)):
+        return _checked(_Whole(path, name, native), path)
     if lower.endswith((".nii", ".nii.gz")):
-        return _Volume(path)
+        return _checked(_Volume(path), path)
     return _Raster.of(path)
+
+
+def _checked(source: Source, path: str) -> Source:
+    """Return a source whose shape can be read; each library has its own errors otherwise."""
+    try:
+        if source.shape and source.dtype.kind in "fiub":
+            return source
+    except (MemoryError, ImportError, ArgumentError):
+        raise
+    except Exception as error:
+        raise FileFormatError(path, f"cannot be read ({error})") from error
+    raise FileFormatError(path, f"holds values of type {source.dtype}; numbers are needed")
 
 
 def open_raster(path: Any, mode: str = "r", **profile: Any) -> Any:
@@ -313,6 +399,15 @@ def open_raster(path: Any, mode: str = "r", **profile: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
         return rasterio.open(path, mode, **profile)
+
+
+def raster_range(source: Any, values: npt.NDArray[Any]) -> tuple[float, float] | None:
+    """Return black and white of a raster of 16 bits with these values, as of other photographs."""
+    while hasattr(source, "source"):
+        source = source.source
+    if not isinstance(source, _Raster) or values.dtype != np.uint16:
+        return None
+    return 0.0, float(white_of(source.path, values))
 
 
 def needs(module: str, path: str) -> Any:

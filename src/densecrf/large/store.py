@@ -2,13 +2,17 @@
 
 Every file appears whole or not at all, and tasks write nothing that another task of their stage
 reads: a task may run twice, or die, and the files are the same. A stage is finished when all of its
-records are there.
+records are there. Rows of arrays have checksums; a file that was damaged meanwhile is noticed when
+it is read. One run at a time works in a folder.
 """
 
+import errno
 import json
 import re
 import shutil
-from contextlib import suppress
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +26,7 @@ from densecrf.large.tiles import Box, Tiling, channels, common, inside, shape_of
 from densecrf.records import RecordStore
 from densecrf.validation import ArgumentError
 
-__all__ = ["IncompatibleRunError", "Store"]
+__all__ = ["BusyError", "DamagedFileError", "IncompatibleRunError", "Store"]
 
 MANIFEST = "manifest.json"
 PARTS = ("arrays", "records")
@@ -33,6 +37,14 @@ HEADER = re.compile(
 
 class IncompatibleRunError(ValueError):
     """The folder holds the working files of a run with other settings or inputs."""
+
+
+class BusyError(OSError):
+    """Another run works in the folder."""
+
+
+class DamagedFileError(OSError):
+    """A working file is not what was written."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,28 @@ class Store:
 
     folder: Path
     tiling: Tiling
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs out of the folder, where `filelock` is installed."""
+        try:
+            from filelock import FileLock, Timeout
+        except ModuleNotFoundError:
+            yield
+            return
+        place = self.folder.with_name(self.folder.name + ".lock")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            remedy = f"another run works in {self.folder}; wait for its end, or give another out"
+            raise BusyError(errno.EBUSY, f"out: {remedy}") from None
+        try:
+            yield
+        finally:
+            place.unlink(missing_ok=True)
+            lock.release()
 
     def begin(self, settings: dict[str, Any]) -> None:
         """Start or go on with a run; another run's files are refused."""
@@ -68,10 +102,14 @@ class Store:
                 "that folder to start anew, or repeat the call that began it"
             )
 
-    def remove(self) -> None:
-        """Remove the working files, and their folder where nothing else is in it."""
+    def clear(self) -> None:
+        """Remove arrays and records: the run starts again."""
         for part in PARTS:
             shutil.rmtree(self.folder / part, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove the working files, and their folder where nothing else is in it."""
+        self.clear()
         (self.folder / MANIFEST).unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
@@ -104,6 +142,7 @@ class Store:
             part = np.ascontiguousarray(values[channels(inside(block, box))])
             with atomic_writer(self._file(stage, block), durable=False) as file:
                 npy.write_array(file, part, allow_pickle=False)
+                file.write(_checksums(part).tobytes())
 
     def read(self, stage: str, box: Box, picked: slice = slice(None)) -> npt.NDArray[Any]:
         """Read some channels of a box from the blocks that it touches."""
@@ -123,8 +162,14 @@ class Store:
         return self.folder / "arrays" / stage / f"{name}.npy"
 
 
-def _cut_short(path: Path) -> OSError:
-    return OSError(f"{path}: is cut short; remove the run's folder and run again")
+def _checksums(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+    """Return a checksum of each row of an array (channels, rows, ...)."""
+    rows = values.reshape(-1, *values.shape[2:])
+    return np.array([zlib.crc32(row) for row in rows], np.uint32)
+
+
+def _damaged(path: Path) -> DamagedFileError:
+    return DamagedFileError(f"{path}: is not what was written")
 
 
 def _header(path: Path, file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -136,10 +181,10 @@ def _header(path: Path, file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     try:
         npy.read_magic(file)
     except ValueError as error:
-        raise _cut_short(path) from error
+        raise _damaged(path) from error
     found = HEADER.match(file.read(int.from_bytes(file.read(2), "little")))
     if found is None:
-        raise _cut_short(path)
+        raise _damaged(path)
     return tuple(map(int, found[2].split(b","))), np.dtype(found[1].decode())
 
 
@@ -153,12 +198,17 @@ def _rows(path: Path, box: Box, wanted: slice) -> npt.NDArray[Any]:
         rows = box[0]
         picked = range(*wanted.indices(shape[0]))
         out = np.empty((len(picked), *shape_of(box)), dtype)
-        count = (rows.stop - rows.start) * row
+        height = rows.stop - rows.start
+        file.seek(start + dtype.itemsize * shape[0] * plane)
+        sums = np.frombuffer(file.read(), np.uint32)
+        if len(sums) != shape[0] * shape[1]:
+            raise _damaged(path)
         for i, channel in enumerate(picked):
             file.seek(start + dtype.itemsize * (channel * plane + rows.start * row))
-            values = np.frombuffer(file.read(dtype.itemsize * count), dtype)
-            if len(values) != count:
-                raise _cut_short(path)
-            block = values.reshape(rows.stop - rows.start, *shape[2:])
+            values = np.frombuffer(file.read(dtype.itemsize * height * row), dtype)
+            block = values.reshape(height, *shape[2:])
+            first = channel * shape[1] + rows.start
+            if (_checksums(block[None]) != sums[first : first + height]).any():
+                raise _damaged(path)
             out[i] = block[channels(box[1:])]
     return out

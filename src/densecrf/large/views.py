@@ -9,8 +9,9 @@ import numpy.typing as npt
 from densecrf.large.chunks import Absent
 from densecrf.large.sources import Source
 from densecrf.large.tiles import Box
+from densecrf.resample import resize_window
 
-__all__ = ["Band", "Coarse", "Grey", "Moved", "Valid", "holds_data"]
+__all__ = ["Band", "Coarse", "Grey", "Moved", "Opaque", "Resized", "Valid", "holds_data"]
 
 
 def holds_data(
@@ -141,6 +142,73 @@ class Band(Moved):
     def absent(self, box: Box) -> Absent:
         """Return the missing chunks of a window."""
         return [(name, part[:-1]) for name, part in self.source.absent((*box, slice(0, 1)))]
+
+
+class Opaque(Moved):
+    """An image without its alpha channel."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source, tuple(range(len(source.shape))))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return (*self.source.shape[:-1], 3)
+
+    def read(self, box: Box) -> npt.NDArray[Any]:
+        """Return a window."""
+        return self.source.read(box)
+
+
+@dataclass(frozen=True)
+class Resized:
+    """Scores (labels, *grid) of a lower resolution, brought to the size of a plane image."""
+
+    source: Source
+    shape: tuple[int, ...]
+    nodata: None = None
+
+    @staticmethod
+    def of(scores: Source, grid: tuple[int, ...], axis: int) -> "Resized | None":
+        """Return the scores resized, where `densecrf.refine` would do so."""
+        axes = tuple(range(len(scores.shape)))
+        which = axis % len(axes)
+        moved = Moved(scores, (which, *axes[:which], *axes[which + 1 :]))
+        plane = len(grid) == 2 and len(axes) == 3 and moved.shape[0] > 1
+        return (
+            Resized(moved, (moved.shape[0], *grid))
+            if plane and moved.shape[:0:-1] != grid
+            else None
+        )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of interpolated values."""
+        return np.dtype(np.float64 if self.source.dtype == np.float64 else np.float32)
+
+    @property
+    def identity(self) -> str:
+        """The source's, and the size."""
+        return f"{self.source.identity} {self.shape}"
+
+    @property
+    def portable(self) -> bool:
+        """Whether a worker can open it."""
+        return self.source.portable
+
+    def read(self, box: Box) -> npt.NDArray[Any]:
+        """Return a window."""
+        labels, *places = box
+
+        def window(part: Box) -> npt.NDArray[Any]:
+            return self.source.read((labels, *part))
+
+        return resize_window(window, self.source.shape[1:], self.shape[1:], tuple(places))
+
+    def absent(self, box: Box) -> Absent:
+        """Return the missing chunks, each as all of the window: where it counts is not known."""
+        whole = (box[0], *(slice(0, side) for side in self.source.shape[1:]))
+        return [(name, box) for name, _ in self.source.absent(whole)]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ whatever the tiles: records of all tiles add up to the energy and the bound of t
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,16 +15,20 @@ import numpy.typing as npt
 from densecrf.certificates import Potentials
 from densecrf.compatibility import BorderStatistics, border_statistics
 from densecrf.filters.base import SMALLEST_MASS
-from densecrf.large.job import Job, Local, label_dtype
+from densecrf.label_prior import share_sums
+from densecrf.large.job import Job, Local
 from densecrf.large.problem import TileProblem, Unrounded, in_whole_cells
+from densecrf.large.result import LargeResult, label_dtype
+from densecrf.large.sources import Source, raster_range, whole
 from densecrf.large.tiles import Box
 from densecrf.problem import Problem
 from densecrf.projections import compressed
-from densecrf.rounding import icm
-from densecrf.solvers.lp import multipliers, primal_dual
-from densecrf.validation import FloatArray, IntArray
+from densecrf.refinement import refine
+from densecrf.rounding import SWEEPS, Incumbent, icm
+from densecrf.solvers.lp import lp_start, multipliers, primal_dual
+from densecrf.specification import KEYWORDS, Specification
+from densecrf.validation import ArgumentError, FloatArray, IntArray, check_finite
 
-SWEEPS = 3  # of iterated conditional modes for each rounding
 REACHES = 3  # margins of five iterations of mean field at once: what is left out is below 1e-6
 SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is kept exactly
 
@@ -37,7 +41,11 @@ __all__ = [
     "labels_of",
     "masses",
     "prices",
+    "refine_whole",
+    "scan",
     "several",
+    "shares",
+    "solve_whole",
     "stored_rows",
 ]
 
@@ -86,6 +94,58 @@ def several(
     ]
 
 
+def scan(job: Job, task: int) -> dict[str, Any]:
+    """Record the pixels with the extreme values of a tile, and the values of its hard labels.
+
+    How the input is read depends on its least and largest values and sums: the extremes of all
+    tiles are read as the whole would be.
+    """
+    local = job.local(job.tiling.tiles(0)[task], 0)
+    record: dict[str, Any] = {"image": [], "scores": []}
+    if len(local.pixels):
+        if job.image is not None:
+            record["image"] = _extreme("image", local, job.pixels_of_image(local).T).tolist()
+        values, known = job.values(local)
+        values = values[..., known]
+        found = (
+            np.unique(values)
+            if job.content == "labels"
+            else _extreme("probabilities", local, np.atleast_2d(values))
+        )
+        record["scores"] = found.tolist()
+    return job.store.finish("scan", task, record)
+
+
+def _extreme(name: str, local: Local, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the pixels of an array (channels, n) that have the extremes of its numbers and sums.
+
+    One with a fraction is among them, if there is any. Numbers that are not finite are refused.
+    """
+    if not values.size:
+        return values
+    try:
+        check_finite(name, values)
+    except ArgumentError as error:
+        corner = tuple(part.start for part in local.box)
+        raise ArgumentError(name, ..., f"in the tile at {corner}: {error.remedy}") from error
+    picked = [int(each) for row in values for each in (row.argmin(), row.argmax())]
+    sums = [values.sum(0, dtype=np.float64)]
+    if values.dtype.kind == "f":
+        fractions = values != np.rint(values)
+        picked.append(int(fractions.any(0).argmax()))
+        with np.errstate(over="ignore"):
+            sums.append(np.exp(-values.astype(np.float32)).sum(0))
+    picked += [int(each) for total in sums for each in (total.argmin(), total.argmax())]
+    return values[:, np.unique(picked)]
+
+
+def shares(job: Job, task: int) -> dict[str, Any]:
+    """Record the sums of the labels' probabilities."""
+    local = job.local(job.tiling.tiles(0)[task], 0)
+    sums, known = share_sums(job.unary(local)[:, local.core])
+    return job.store.finish("shares", task, {"sums": sums.tolist(), "known": known})
+
+
 def masses(job: Job, task: int) -> dict[str, Any]:
     r"""Store :math:`1 / \sqrt{m_a}` of each kernel and the self terms; record the unaries' sums."""
     local = job.local(job.tiling.tiles(0)[task])
@@ -95,17 +155,15 @@ def masses(job: Job, task: int) -> dict[str, Any]:
     if len(local.core):
         for row, kernel, each in zip(scales, job.kernels, job.filters(local), strict=True):
             if symmetric:
-                mass = np.maximum(each.mass[local.core], np.float32(SMALLEST_MASS))
-                row[:] = 1 / np.sqrt(mass)
+                mass = each.row_sums()[local.core].astype(np.float32)
+                row[:] = 1 / np.sqrt(np.maximum(mass, np.float32(SMALLEST_MASS)))
             own += kernel.weight * row**2 * each.diagonal()[local.core]
     rows = np.concatenate([scales, own] if symmetric else [own])
     job.store.write("masses", local.box, local.scatter(rows))
-    unary = job.unary(local)[:, local.core]
-    return job.store.finish(
-        "masses",
-        task,
-        {"pixels": len(local.core), "unary": unary.sum(1, dtype=np.float64).tolist()},
-    )
+    unary = job.unary(job.local(local.box, 0))
+    record = {"pixels": len(local.core), "unary": unary.sum(1, dtype=np.float64).tolist()}
+    record["least"] = float(unary.min(0).sum(dtype=np.float64))
+    return job.store.finish("masses", task, record)
 
 
 def prices(job: Job, task: int) -> dict[str, Any]:
@@ -135,6 +193,8 @@ class Plan(NamedTuple):
     roundings : tuple of (int, float)
         Labels to try: those of the largest marginals after one label's were raised, and by how
         much.
+    near : float
+        Relative gap of a tile with its margin at which its first iterations end, or 0.
     """
 
     cells: float = 1.0
@@ -142,6 +202,7 @@ class Plan(NamedTuple):
     smooth: bool = False
     update: bool = False
     roundings: tuple[tuple[int, float], ...] = ()
+    near: float = 0.0
 
 
 def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -> dict[str, Any]:
@@ -153,20 +214,30 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -
     several = job.method == "mf5" and plan.inner > 1
     local = job.local(job.tiling.tiles(turn)[task], REACHES if several else 1)
     stage, core = f"iterates-{turn}", local.core
-    record: dict[str, Any] = {"bounds": [0.0] * plan.inner, "energy": 0.0}
+    record: dict[str, Any] = {"bounds": [], "energy": 0.0}
     y, z = (np.zeros((rows, 0), np.float32) for rows in stored_rows(job))
     labels = np.zeros((1, 0), np.int64)
     if len(core):
-        problem = TileProblem(job.crf(local), core, plan.cells, job.threads)
-        marginals, given = problem.unary_marginals(), None
+        crf = job.crf(local)
+        problem = TileProblem(crf, core, plan.cells, job.threads)
+        record["mass"] = float(problem.mass[core].sum(dtype=np.float64))
         if before is not None:
             marginals, given = _state(job, local, before)
+        elif job.method == "lp":
+            marginals, given = lp_start(Problem(crf, job.threads)).y, None
+        else:
+            marginals, given = problem.unary_marginals(), None
         if job.method == "lp":
-            y, z = _linear_program(problem, marginals, given, plan)
+            if given is None:
+                y, z, best = _from_the_start(problem, marginals, plan)
+            else:
+                y, z = _linear_program(problem, marginals, given, plan)
+                best = _best_rounding(problem, y, plan.roundings)
+            best, _ = icm(problem, best, SWEEPS)
+            labels = best[None, core]
+            record["energy"], _ = energy_share(problem, best, core, np.float32)
             record["bounds"] = problem.bounds
             record["undecided"] = (y * (1 - y))[:, core].sum(1, dtype=np.float64).tolist()
-            if plan.roundings:
-                labels, record["energy"] = _rounded(problem, y, plan.roundings)
         else:
             y, z = marginals, marginals[:0, core]
             for _ in range(plan.inner):
@@ -177,16 +248,15 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -
             record["low"], record["high"] = (each.tolist() for each in (z.min(1), z.max(1)))
     if not several:  # which nobody reads
         job.store.write(stage, local.box, local.scatter(np.concatenate([y, z])))
-    if plan.roundings or job.method != "lp":
-        kept = labels.astype(label_dtype(job.n_labels))
-        job.store.write(f"labels-{turn}", local.box, local.scatter(kept))
+    kept = labels.astype(label_dtype(job.n_labels))
+    job.store.write(f"labels-{turn}", local.box, local.scatter(kept))
     return job.store.finish(stage, task, record)
 
 
-def _rounded(
+def _best_rounding(
     problem: TileProblem, y: FloatArray, wanted: tuple[tuple[int, float], ...]
-) -> tuple[IntArray, float]:
-    """Return the core's labels of the best rounding, polished, and its share of their energy.
+) -> IntArray:
+    """Return the labels of the best rounding.
 
     The margin's are those of the largest marginals, whatever is tried inside.
     """
@@ -195,27 +265,44 @@ def _rounded(
         labels = plain.copy()
         labels[problem.core] = problem.raised_argmax(y, label, np.float32(bias))[problem.core]
         candidates.append(labels)
-    best = candidates[int(np.argmin(problem.estimates(candidates)))]
-    labels, _ = icm(problem, best, SWEEPS)
-    energy, _ = energy_share(problem, labels, problem.core, np.float32)
-    return labels[None, problem.core], energy
+    best: IntArray = candidates[int(np.argmin(problem.estimates(candidates)))]
+    return best
+
+
+def _from_the_start(
+    problem: TileProblem, y: FloatArray, plan: Plan
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Iterate tile and margin as `lp` does; of one tile, until their own gap is near enough.
+
+    Returns the tile's marginals, the core's potentials, and the tile's labels.
+    """
+    incumbent, previous, dual = Incumbent(problem), y, None
+    steps = primal_dual(problem, incumbent, None, y, cells=problem.cells, to_the_end=True)
+    for step in islice(steps, plan.inner):
+        previous, y = y, step.y
+        dual = cast("Potentials", step.duals[0])
+        gap = incumbent.energy - cast("float", step.bound)
+        if gap <= plan.near * max(1.0, abs(incumbent.energy)):
+            break
+    assert dual is not None
+    z = dual.scores + problem.nodes(y - previous)
+    return y, z[:, problem.core], incumbent.labels
 
 
 def _linear_program(
-    problem: TileProblem, y: FloatArray, z: FloatArray | None, plan: Plan
+    problem: TileProblem, y: FloatArray, z: FloatArray, plan: Plan
 ) -> tuple[FloatArray, FloatArray]:
     """Iterate the core from marginals and potentials; returns the tile's, and the core's."""
     problem.hold(y)
     cells, none = problem.cells, Unrounded(problem)
-    if plan.smooth and z is not None:
+    if plan.smooth:
         z = problem.update_multipliers(z, y, 0.0, 0.0) if plan.update else z
         settings: Any = {"cells": cells, "accuracy": 1.0, "least_inner": plan.inner + 1}
         for step in islice(multipliers(problem, none, z * cells, y, **settings), plan.inner):
             y = step.y
         return y, z[:, problem.core]
     previous = y
-    levels = None if z is None else z * cells
-    steps = primal_dual(problem, none, levels, y, cells=cells, to_the_end=True)
+    steps = primal_dual(problem, none, z * cells, y, cells=cells, to_the_end=True)
     for step in islice(steps, plan.inner):
         previous, y = y, step.y
         dual: Any = step.duals[0]
@@ -293,6 +380,36 @@ def energy_share(
     pairs = float((mu.astype(precision) @ own[:, core] * received).sum(dtype=np.float64))
     unary = problem.unary[labels[core], core].astype(np.float64)
     return float(unary.sum()) + 0.5 * pairs, float(abs(unary).sum())
+
+
+def refine_whole(job: Job, specification: Specification, asked: dict[str, Any]) -> LargeResult:
+    """Solve an image that one tile holds by `densecrf.refine`."""
+    (box,) = job.tiling.tiles(0)
+    local = job.local(box)
+    image, scores = cast("Source", job.image), job.scores
+    bands = slice(0, image.shape[-1])
+    named = (slice(0, scores.shape[0]),) if job.content == "scores" else ()
+    job.check_complete("image", image, local, (), (bands,))
+    job.check_complete("probabilities", scores, local, named, ())
+    keywords = {name: getattr(specification, name) for name in KEYWORDS}
+    native = specification.image_range is not None
+    pixels, known = whole("image", image, native=native), whole("probabilities", scores)
+    if not native:
+        keywords["image_range"] = raster_range(image, pixels)
+    keywords["kind"] = specification.kind or job.kind
+    limits = {**asked, "method": job.method, "threads": job.threads or None}
+    return LargeResult.of(refine(pixels, known, **keywords, **limits))
+
+
+def solve_whole(job: Job, asked: dict[str, Any]) -> LargeResult:
+    """Solve an image that one tile holds in memory, with a mask or kernels of its own."""
+    (box,) = job.tiling.tiles(0)
+    local = job.local(box)
+    found = job.crf(local).solve(job.method, threads=job.threads or None, **asked)
+    result = LargeResult.of(found)
+    fill = np.iinfo(result.labels.dtype).max
+    result.labels = local.scatter(result.labels[None], fill)[0]
+    return result
 
 
 def labels_of(job: Job, stage: str, box: Box) -> npt.NDArray[Any]:
