@@ -1,11 +1,14 @@
 """Inputs of all kinds, and inputs and stores that fail: a clear error, nothing finished is lost."""
 
 import errno
+import os
 
 import numpy as np
 import pytest
 
+from densecrf.io import read_image
 from densecrf.large import outputs, refine, store
+from densecrf.refinement import build
 from large_scenes import MODEL, crowd
 
 OPTIONS = {"tile": 30, "model": MODEL, "gap": 5e-3}
@@ -136,8 +139,8 @@ def test_hdf5_and_nifti(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda image, p: (image, p[:, :30]), r"probabilities.*does not fit"),
-        (lambda image, p: (image.astype(np.float32), p), "image_range"),
+        (lambda image, p: (image, p.swapaxes(1, 2)), r"probabilities.*does not fit"),
+        (lambda image, p: (image.astype(np.uint16) * 40, p), "image_range"),
         (lambda image, p: (image, p * 3), "kind"),
         (lambda image, p: (image, np.where(p > 0.9, np.nan, p)), "probabilities"),
         (lambda _, p: ("missing.npy", p), r"missing\.npy"),
@@ -152,7 +155,7 @@ def test_what_does_not_fit_is_said(scene, change, message):
 def test_options_that_make_no_sense(tmp_path, scene):
     image, p, _ = scene
     np.save(tmp_path / "p.npy", p)
-    wrong = [{"margin": 3}, {"tile": 1}, {"inner": 40}, {"gap": 2}, {"method": "qp"}]
+    wrong = [{"tile": 1}, {"inner": 40}, {"gap": 2}, {"method": "qp"}]
     wrong += [{"out": tmp_path / "labels.png"}, {"mask": np.zeros((3, 3))}, {"threads": -1}]
     wrong += [{"mask": np.zeros(image.shape[:2])}, {"n_labels": 7}, {"channel_axis": 9}]
     for options in wrong:
@@ -168,7 +171,7 @@ def test_a_store_that_disappears_and_comes_back(tmp_path, scene):
     out = tmp_path / "labels.npy"
 
     def vanish(stage, done, count):
-        if (stage, done) == ("iterates-1", 1):
+        if (stage, done) == ("iterates-0", 2):
             (tmp_path / "p.npy").rename(tmp_path / "away.npy")
 
     call = {**OPTIONS, "axis": 0, "out": out}
@@ -178,7 +181,7 @@ def test_a_store_that_disappears_and_comes_back(tmp_path, scene):
     (tmp_path / "away.npy").rename(tmp_path / "p.npy")
     made = []
     refine(image, tmp_path / "p.npy", **call, progress=lambda stage, *_: made.append(stage))
-    assert "iterates-0" not in made
+    assert "masses" not in made
     np.testing.assert_array_equal(np.load(out), expected)
 
 
@@ -206,13 +209,77 @@ def test_a_full_disk_leaves_no_half_written_block(tmp_path, scene, monkeypatch):
     np.testing.assert_array_equal(np.load(out), expected)
 
 
-def test_a_damaged_block_is_named(tmp_path, scene):
-    image, p, _ = scene
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda data: data[:-100],
+        lambda data: bytes(len(data)),
+        lambda data: data[:128] + bytes(128) + data[256:],
+    ],
+    ids=["cut short", "zeros", "some zeros"],
+)
+@pytest.mark.parametrize("stage", ["masses", "iterates-0", "labels-0"])
+def test_a_damaged_block_is_made_again(tmp_path, scene, stage, damaged):
+    image, p, expected = scene
+    done = []
 
-    def damage(stage, done, count):
-        if stage == "iterates-0" and done == count:
+    def damage(at, count, of):
+        if at == ("masses" if stage == "masses" else "iterates-0") and count == of and not done:
             for path in (tmp_path / "labels.npy.parts" / "arrays" / stage).iterdir():
-                path.write_bytes(path.read_bytes()[:-100])
+                path.write_bytes(damaged(path.read_bytes()))
+                done.append(path)
 
-    with pytest.raises(OSError, match="cut short"):
+    with pytest.warns(UserWarning, match=r"labels\.npy\.parts.*is not what was written"):
         refine(image, p, axis=0, out=tmp_path / "labels.npy", **OPTIONS, progress=damage)
+    np.testing.assert_array_equal(np.load(tmp_path / "labels.npy"), expected)
+
+
+def test_a_second_run_for_the_same_output_is_refused(tmp_path, scene):
+    image, p, expected = scene
+    call = {**OPTIONS, "axis": 0, "out": tmp_path / "labels.npy"}
+    refused = []
+
+    def again(*_):
+        if not refused:
+            with pytest.raises(
+                OSError, match=r"another run works in .*labels\.npy\.parts"
+            ) as error:
+                refine(image, p, **call)
+            refused.append(error)
+
+    refine(image, p, **call, progress=again)
+    assert refused
+    np.testing.assert_array_equal(np.load(tmp_path / "labels.npy"), expected)
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.npy"]
+
+
+def test_files_that_are_none(tmp_path, scene):
+    image, p, _ = scene
+    np.save(tmp_path / "p.npy", p)
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "p.npy").read_bytes()[:-8])
+    (tmp_path / "words.npy").write_text("words")
+    (tmp_path / "words.npz").write_text("words")
+    (tmp_path / "group.zarr").mkdir()
+    os.mkfifo(tmp_path / "pipe.npy")
+    for name in ("cut.npy", "words.npy", "words.npz", "group.zarr", "pipe.npy"):
+        with pytest.raises(ValueError, match=name):
+            refine(image, tmp_path / name, axis=0, **OPTIONS)
+
+
+@pytest.mark.parametrize("tile", [30, 500])
+def test_photographs_are_read_as_in_memory(tmp_path, scene, tile):
+    image, p, _ = scene
+    pillow = pytest.importorskip("PIL.Image")
+    picture = pillow.fromarray(image)
+    picture.save(tmp_path / "image.png")
+    picture.quantize(16).save(tmp_path / "palette.png")
+    pillow.fromarray(image[..., 0].astype(np.uint16) * 16).save(tmp_path / "deep.png")
+    pillow.fromarray(image[..., 0].astype(np.uint16) * 16).save(tmp_path / "deep.tif")
+    for name in ("image.png", "palette.png", "deep.png", "deep.tif"):
+        found = refine(tmp_path / name, p, axis=0, **{**OPTIONS, "tile": tile})
+        crf = build(read_image(tmp_path / name), p, axis=0, model=MODEL)
+        assert found.energy == pytest.approx(crf.energy(found.labels), rel=1e-7)
+    whole = (tmp_path / "image.png").read_bytes()
+    (tmp_path / "cut.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"cut\.png.*truncated"):
+        refine(tmp_path / "cut.png", p, axis=0, **{**OPTIONS, "tile": tile})

@@ -113,17 +113,22 @@ class TestSides:
 
     def test_a_tile_smaller_than_the_reach_is_enlarged_with_a_word(self, monkeypatch):
         monkeypatch.setattr(planning, "GRANTED", 0)
-        with pytest.warns(UserWarning, match=r"tile.*less than the kernels reach.*\(400, 400\)"):
+        with pytest.warns(UserWarning, match=r"tile.*kernels reach.*tiles are \(400, 400\)"):
             sides = planning.worthwhile_sides((64, 64), (4000, 4000), (400, 400), 3)
         assert sides == (400, 400)
 
     def test_where_the_margin_is_most_of_the_image_it_is_not_cut(self, monkeypatch):
         monkeypatch.setattr(planning, "GRANTED", 0)
-        assert planning.worthwhile_sides((500, 500), (1400, 1400), (300, 300), 3) == (1400, 1400)
+        with pytest.warns(UserWarning, match="the image is not cut"):
+            sides = planning.worthwhile_sides((500, 500), (1400, 1400), (300, 300), 3)
+        assert sides == (1400, 1400)
 
-    def test_the_default_model_of_an_image_beyond_memory_is_refused(self, tmp_path):
+    def test_the_default_model_of_an_image_beyond_memory_is_refused(self):
         shape = (150_000, 150_000)
         image = np.broadcast_to(np.zeros(3, np.uint8), (*shape, 3))
         known = np.broadcast_to(np.uint8(0), shape)
-        with pytest.raises(ValueError, match=r"tile.*margin.*GiB.*scale_sigmas=False"):
+        with (
+            pytest.warns(UserWarning, match="not cut"),
+            pytest.raises(ValueError, match=r"tile.*margin.*GiB.*scale_sigmas=False"),
+        ):
             refine(image, known, n_labels=3)

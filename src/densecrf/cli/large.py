@@ -16,20 +16,23 @@ from densecrf.cli.options import (
     solver_option,
 )
 from densecrf.cli.outputs import check_outputs, done_before, label_file, run_settings
-from densecrf.cli.progress import progress_bar
+from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import (
     console,
+    describe,
     percent,
     print_done_before,
+    print_failures,
     print_json,
+    print_notes,
     print_table,
     require,
     solved_columns,
 )
-from densecrf.hard_labels import VOID
 from densecrf.io import write_json
 from densecrf.io.errors import TooManyPixelsError
 from densecrf.large.outputs import SUFFIXES
+from densecrf.large.sources import file_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,49 +127,58 @@ def segment_large(
     known = cast("str", sources.probs or sources.labels)
     labels = label_file(out, SUFFIXES) or out / f"{Path(image).stem}.tif"
     record_path = labels.with_name(labels.name + ".json")
-    inputs = [Path(image), Path(known)]
+    inputs = [Path(file_of(each)) for each in (image, known)]
     check_outputs([(path, Path(image)) for path in (labels, record_path)], inputs, "choose another")
     if labels.suffix.lower() != ".npy":
         require(str(labels), "zarr" if labels.suffix.lower() == ".zarr" else "rasterio")
-    # Files by size and time, as they are large.
-    stamps = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in inputs}
-    settings = run_settings(model, solver, inputs=stamps, tile=tile)
-    most: dict[str, Any] = (
-        {} if solver.max_iterations is None else {"max_iterations": solver.max_iterations}
-    )
-    record = None if force else done_before([labels], record_path, settings)
-    if record is None:
-        with (
-            connected(scheduler) as client,
-            progress_bar("tiles", not (quiet or as_json)) as advance,
-        ):
-            result = large.refine(
-                image,
-                known,
-                out=labels,
-                tile=tile or SIDE,
-                gap=solver.gap,
-                **{**model.model_keywords(), "scale_sigmas": model.scale_sigmas or False},
-                kind="labels" if sources.labels else model.kind,
-                axis=model.axis,
-                n_labels=model.n_labels,
-                void=VOID if model.void == "auto" else list(model.void),
-                image_range=model.image_range,
-                missing_chunks="fill" if fill_missing else "error",
-                method=solver.method,
-                **most,
-                threads=solver.threads,
-                client=client,
-                progress=lambda stage, done, count: advance(done, count, stage),
-            )
-        record = {**result.to_dict(), "files": {"labels": str(labels)}}
-        write_json(record_path, {**record, "settings": settings})
-    else:
-        record["skipped"] = True
+    name, failures, results = Path(image).stem, dict[str, str](), list[dict[str, Any]]()
+    try:
+        # Files by size and time, as they are large.
+        stamps = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in inputs}
+        settings = run_settings(model, solver, inputs=stamps, tile=tile)
+        record = None if force else done_before([labels], record_path, settings)
+        if record is None:
+            with (
+                connected(scheduler) as client,
+                progress_bar("tiles", not (quiet or as_json)) as advance,
+                collecting_warnings() as collect,
+                collect() as collected,
+            ):
+                result = large.refine(
+                    image,
+                    known,
+                    out=labels,
+                    tile=tile or SIDE,
+                    gap=solver.gap,
+                    **model.model_keywords(),
+                    kind="labels" if sources.labels else model.kind,
+                    axis=None if sources.labels else model.axis,
+                    n_labels=model.n_labels,
+                    void=model.void if model.void == "auto" else list(model.void),
+                    image_range=model.image_range,
+                    missing_chunks="fill" if fill_missing else "error",
+                    method=solver.method,
+                    max_iterations=solver.max_iterations,
+                    threads=solver.threads,
+                    client=client,
+                    progress=lambda stage, done, count: advance(done, count, stage),
+                )
+            told = {"warnings": collected, "files": {"labels": str(labels)}}
+            record = {**result.to_dict(), **told}
+            write_json(record_path, {**record, "settings": settings})
+        else:
+            record["skipped"] = True
+        results.append({"name": name, **record})
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        failures[name] = describe(error)
     if as_json:
-        print_json({"results": [{"name": Path(image).stem, **record}], "failures": {}})
-    elif not quiet:
-        _print(image, record)
+        print_json({"results": results, "failures": failures})
+    elif results and not quiet:
+        _print(image, results[0])
+        print_notes(name, results[0]["warnings"])
+    print_failures(failures, 0)
+    if failures:
+        raise typer.Exit(1)
 
 
 @contextmanager

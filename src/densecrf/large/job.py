@@ -145,6 +145,8 @@ class Job:
         Whether the image has a fourth channel that must be opaque alpha.
     offsets : tuple of float or None
         What the model's prior adds to the unaries, by label.
+    found : ndarray or None
+        All values of hard labels, ascending: whether some mean "could be anything" depends on all.
     """
 
     folder: Path
@@ -166,6 +168,7 @@ class Job:
     missing_chunks: str = "error"
     opaque: bool = False
     offsets: tuple[float, ...] | None = None
+    found: npt.NDArray[Any] | None = None
 
     @property
     def store(self) -> Store:
@@ -282,20 +285,15 @@ class Job:
         nodata = getattr(self.scores, "nodata", None)
         return values, holds_data(values, nodata, tuple(range(len(named))))
 
-    def energies(self, values: npt.NDArray[Any], *, strict: bool = False) -> FloatArray:
-        """Return the energies of some pixels, which may all be void unless `strict`."""
+    def energies(self, values: npt.NDArray[Any]) -> FloatArray:
+        """Return the energies of some pixels, as they are among all of the image."""
         if values.size == 0:
             return np.zeros((self.n_labels, values.shape[-1]), np.float32)
-        if self.content == "labels" and not strict:
-            return self.energies(np.append(values, self._some_label()), strict=True)[:, :-1]
+        if self.found is not None and values is not self.found:
+            return self.energies(self.found)[:, np.searchsorted(self.found, values)]
         low, high = check_finite("probabilities", values)
         reading = Reading(self.content, values, None, "")  # type: ignore[arg-type]
         return energies(reading, low, high, kind=self.kind, n_labels=self.n_labels, **self.settings)
-
-    def _some_label(self) -> int:
-        """Return a label that is not void."""
-        void = {} if self.settings["void"] is None else set(np.atleast_1d(self.settings["void"]))
-        return next(label for label in range(len(void) + 1) if label not in void)
 
     def crf(self, local: Local) -> DenseCRF:
         """Return the model of tile and margin, normalised as in the whole image."""

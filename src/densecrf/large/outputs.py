@@ -16,7 +16,7 @@ from numpy.lib import format as npy
 from densecrf.io.atomic import atomic_writer
 from densecrf.io.opening import identities, kind_of_file
 from densecrf.large.ome import ARRAY, check_image, image_of, list_label, write_labels
-from densecrf.large.sources import Source, needs, open_raster, open_source
+from densecrf.large.sources import Source, file_of, needs, open_raster, open_source
 from densecrf.large.tiles import Box, Tiling
 from densecrf.validation import ArgumentError
 
@@ -64,8 +64,7 @@ def checked_output(out: Any, *inputs: Any) -> Path | None:
 def _file_of(given: Any) -> Path | None:
     """Return the file or folder that an input is read from, as far as it says so."""
     if isinstance(given, (str, os.PathLike)):
-        name, colon, _ = os.fspath(given).partition(".h5:")
-        return Path(name + ".h5" if colon else name)
+        return Path(file_of(os.fspath(given)))
     for own in (given, getattr(given, "store", None)):
         for place in ("filename", "root", "path"):
             if isinstance(found := getattr(own, place, None), (str, os.PathLike)) and found:

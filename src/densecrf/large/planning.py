@@ -98,22 +98,21 @@ def worthwhile_sides(
     >>> worthwhile_sides((2048, 2048), (30_000, 30_000), (300, 300), 3)
     (2143, 2143)
     """
-    sides = tuple(map(max, zip(asked, margin, strict=True)))
-    if sides != tuple(asked):
-        warn(
-            "tile",
-            f"{asked} pixels are less than the kernels reach, {margin}: tiles of {sides} are used, "
-            "as smaller ones would be nothing but margin",
-        )
+    sides = tuple(map(min, zip(asked, grid, strict=True)))
     bytes_of_a_pixel = LEAST_BYTES + LEAST_BYTES_OF_A_LABEL * n_labels
-    while True:
+    while sides != grid:
         larger = tuple(math.ceil(STEP * side) for side in sides)
-        if _pixels(larger, margin, grid) * bytes_of_a_pixel > GRANTED or sides == grid:
+        if _pixels(larger, margin, grid) * bytes_of_a_pixel > GRANTED:
             break
         sides = tuple(map(min, zip(larger, grid, strict=True)))
-    if _pixels(sides, margin, grid) >= WORTH * math.prod(grid):
-        return grid
-    counts = [math.ceil(length / side) for length, side in zip(grid, sides, strict=True)]
+    found = tuple(map(max, zip(sides, margin, strict=True)))
+    if _pixels(found, margin, grid) >= WORTH * math.prod(grid):
+        found = grid
+    if found != sides:
+        how = "the image is not cut" if found == grid else f"tiles are {found}"
+        remedy = f"of {sides} pixels and a margin of {margin}, as far as the kernels reach, would "
+        warn("tile", f"{remedy}be mostly margin: {how}")
+    counts = [math.ceil(length / side) for length, side in zip(grid, found, strict=True)]
     return tuple(math.ceil(length / count) for length, count in zip(grid, counts, strict=True))
 
 

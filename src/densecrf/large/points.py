@@ -105,7 +105,7 @@ def refine_points(
     gap: float | None = None,
     kind: str | None = None,
     n_labels: int | None = None,
-    void: Any = 255,
+    void: Any = "auto",
     confidence: float = 1.0,
     clip: float = 1e-5,
     normalization: str = "symmetric",

@@ -43,7 +43,7 @@ def refine(
     axis: int | None = None,
     channel_axis: int | None = None,
     n_labels: int | None = None,
-    void: Any = 255,
+    void: Any = "auto",
     confidence: float | None = None,
     clip: float = 1e-5,
     image_range: tuple[float, float] | None = None,

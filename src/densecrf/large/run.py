@@ -121,9 +121,9 @@ class Run:
         else:
             values = np.concatenate([part.reshape(rows, -1) for part in parts], 1)
             values = values if job.content == "scores" else values[0]
-        kind = settled(job.content, values, job.kind)
-        job = replace(job, kind=kind)
-        job = replace(job, n_labels=len(job.energies(values, strict=True)))
+        found = values if job.content == "labels" else None
+        job = replace(job, kind=settled(job.content, values, job.kind), found=found)
+        job = replace(job, n_labels=len(job.energies(values)))
         if job.image is not None and job.image_range is None:
             job = _with_range(job, [each["image"] for each in records if each["image"]])
         self.job = job

@@ -6,6 +6,7 @@ A source can be sent to a worker, where it opens its file again: data never trav
 import hashlib
 import os
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.io.arrays import map_npy
-from densecrf.io.errors import FileFormatError
+from densecrf.io.errors import FileFormatError, TooManyPixelsError
 from densecrf.io.images import read_image, read_labels, white_of
 from densecrf.io.opening import kind_of_file
 from densecrf.io.unaries import read_known
@@ -25,6 +26,7 @@ from densecrf.validation import ArgumentError
 
 PHOTOS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 ARCHIVES = (".npz", ".unary", ".c_unary")
+TIFF = (".tif", ".tiff")
 
 __all__ = [
     "Source",
@@ -136,6 +138,11 @@ class _Whole:
     portable: bool = field(default=True, init=False)
 
     @property
+    def kind(self) -> str | None:
+        """What an archive says that it holds."""
+        return read_known(self.path)[1] if self.path.lower().endswith(ARCHIVES) else None
+
+    @property
     def identity(self) -> str:
         return f"{_stamp(self.path)} {self.native}"
 
@@ -213,14 +220,21 @@ class _Raster:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nodata: float | None
+    bands: tuple[int, ...]
     portable: bool = field(default=True, init=False)
 
     @staticmethod
-    def of(path: str) -> "_Raster":
+    def of(path: str, role: str) -> "_Raster":
         try:
             with open_raster(path) as raster:
-                sides = (raster.height, raster.width, raster.count)
-                return _Raster(path, sides, np.dtype(raster.dtypes[0]), raster.nodata)
+                bands = [
+                    i
+                    for i, meaning in enumerate(raster.colorinterp, 1)
+                    if role != "image" or meaning.name != "alpha"
+                ]
+                sides = (raster.height, raster.width, len(bands))
+                dtype = np.dtype(raster.dtypes[0])
+                return _Raster(path, sides, dtype, raster.nodata, tuple(bands))
         except needs("rasterio", path).errors.RasterioError as error:
             raise FileFormatError(path, f"cannot be read ({error})") from error
 
@@ -232,8 +246,7 @@ class _Raster:
         rows, columns, bands = box
         window = ((rows.start, rows.stop), (columns.start, columns.stop))
         with open_raster(self.path) as raster:
-            numbers = list(range(*bands.indices(self.shape[2])))
-            values = raster.read([number + 1 for number in numbers], window=window)
+            values = raster.read(list(self.bands[bands]), window=window)
         return np.moveaxis(np.asarray(values), 0, -1)
 
     def absent(self, box: Box) -> Absent:
@@ -325,10 +338,13 @@ def read(name: str, source: Source, box: Box) -> npt.NDArray[Any]:
         raise OSError(f"{name}: {place(source)} {reason}") from error
 
 
-def whole(name: str, source: Any) -> npt.NDArray[Any]:
-    """Read all of what a view shows, in the order of its own axes."""
+def whole(name: str, source: Any, *, native: bool = True) -> npt.NDArray[Any]:
+    """Read all of what a view shows, in the order of its own axes; `native` as by `open_source`."""
     while hasattr(source, "source"):
         source = source.source
+    if name == "image" and isinstance(source, _Raster) and source.path.lower().endswith(TIFF):
+        with suppress(TooManyPixelsError):
+            return read_image(source.path, native=native)
     return read(name, source, tuple(slice(0, side) for side in source.shape))
 
 
@@ -359,6 +375,12 @@ def open_source(name: str, given: Any, *, native: bool = True) -> Source:
     raise ArgumentError(name, ..., f"{type(given).__name__} is no path and has no shape")
 
 
+def file_of(path: str) -> str:
+    """Return the file of a path, which may name a data set in it."""
+    file, colon, _ = path.partition(".h5:")
+    return f"{file}.h5" if colon else path
+
+
 def _from_path(name: str, path: str, native: bool) -> Source:
     file, colon, inner = path.partition(".h5:")
     if colon:
@@ -378,7 +400,7 @@ def _from_path(name: str, path: str, native: bool) -> Source:
         return _checked(_Whole(path, name, native), path)
     if lower.endswith((".nii", ".nii.gz")):
         return _checked(_Volume(path), path)
-    return _Raster.of(path)
+    return _Raster.of(path, name)
 
 
 def _checked(source: Source, path: str) -> Source:

@@ -282,7 +282,7 @@ def _from_the_start(
         previous, y = y, step.y
         dual = cast("Potentials", step.duals[0])
         gap = incumbent.energy - cast("float", step.bound)
-        if gap <= plan.near * max(1.0, abs(incumbent.energy)):
+        if plan.near and gap <= plan.near * max(1.0, abs(incumbent.energy)):
             break
     assert dual is not None
     z = dual.scores + problem.nodes(y - previous)
