@@ -1,6 +1,7 @@
 """``densecrf segment`` on images that are cut into tiles."""
 
 import json
+import os
 
 import dask
 import distributed
@@ -10,9 +11,16 @@ from PIL import Image
 
 from command_line import densecrf, said, write_examples
 from densecrf.cli import large
+from densecrf.large import planning
 from large_scenes import crowd
 
 MODEL = ("--weight", "3", "--sigma", "2", "--sigma-xy", "5", "--sigma-color", "20")
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Cut small images, too."""
+    monkeypatch.setattr(planning, "worthwhile_sides", lambda asked, *_: asked)
 
 
 @pytest.fixture
@@ -77,8 +85,8 @@ def test_missing_chunks(tmp_path, inputs):
     given = ("segment", inputs[0], "--probs", path, *options, *MODEL)
     result = densecrf(*given)
     assert result.exit_code
-    assert "is missing" in str(result.exception)
-    assert "--fill-missing" in str(result.exception)
+    assert "is missing" in said(result)
+    assert "--fill-missing" in said(result)
     assert densecrf(*given, "--fill-missing").exit_code == 0
 
 
@@ -104,3 +112,42 @@ def test_a_folder_on_a_cluster(tmp_path):
     densecrf(*arguments, "--out", tmp_path / "here")
     for name in ("a.png", "c.png"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+
+
+@pytest.mark.parametrize("tile", [64, 500])
+def test_the_energy_is_that_of_segment(tmp_path, inputs, tile):
+    assert densecrf("segment", *inputs, "--out", str(tmp_path / "memory.png")).exit_code == 0
+    out = tmp_path / "tiles.npy"
+    assert densecrf("segment", *inputs, "--out", str(out), "--tile", str(tile)).exit_code == 0
+    memory, tiles = (
+        json.loads((tmp_path / name).read_text()) for name in ("memory.json", "tiles.npy.json")
+    )
+    assert tiles["energy"] == pytest.approx(memory["energy"], rel=1e-3)
+    assert tiles["best_constant"]["energy"] == pytest.approx(memory["best_constant"]["energy"])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("words.npy", "not a NumPy array file"),
+        ("words.npz", "broken or truncated archive"),
+        ("nan.npy", "not finite"),
+        ("sigmoids.npy", "--kind"),
+        ("other.npy", "does not fit"),
+        ("missing.npy", "No such file"),
+        ("pipe.npy", "a named pipe"),
+    ],
+)
+def test_bad_input_is_named_without_a_traceback(tmp_path, inputs, name, message):
+    p = np.load(inputs[2])
+    (tmp_path / "words.npy").write_text("words")
+    (tmp_path / "words.npz").write_text("words")
+    np.save(tmp_path / "nan.npy", np.where(p > 0.99, np.nan, p))
+    np.save(tmp_path / "sigmoids.npy", 0.7 * p)
+    np.save(tmp_path / "other.npy", p.swapaxes(1, 2))
+    os.mkfifo(tmp_path / "pipe.npy")
+    options = ("--out", str(tmp_path / "labels.npy"), "--tile", "64", *MODEL)
+    result = densecrf("segment", inputs[0], "--probs", str(tmp_path / name), *options)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert message in said(result)
