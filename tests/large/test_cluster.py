@@ -128,9 +128,7 @@ def test_tiles_that_no_worker_can_hold_are_refused(tmp_path, cluster):
     np.lib.format.open_memmap(tmp_path / "image.npy", "w+", np.uint8, (*shape, 3))
     np.lib.format.open_memmap(tmp_path / "p.npy", "w+", np.uint8, shape)
     inputs = (tmp_path / "image.npy", tmp_path / "p.npy")
-    with pytest.raises(
-        ValueError, match=r"tile.*needs 2\..* GiB at least, and workers have .*1\.0 GiB"
-    ):
+    with pytest.raises(ValueError, match=r"tile.*needs 2\..* GiB.*workers have.*1\.0 GiB"):
         refine(*inputs, n_labels=3, tile=4000, client=cluster)
 
 

@@ -15,27 +15,14 @@ from densecrf.large.tiles import Tiling, around, flat
 from densecrf.large.visits import Before
 from densecrf.presets import Model
 from densecrf.problem import Problem
+from densecrf.specification import Specification
 from large_scenes import MODEL, in_memory, scene
 
 
-def job_of(folder, image, p, tile, **changed):
-    settings = {
-        "folder": folder,
-        "tile": tile,
-        "mask": None,
-        "model": lambda _: MODEL,
-        "kind": None,
-        "axis": 0,
-        "channel_axis": None,
-        "n_labels": None,
-        "unaries": {"void": 255, "clip": 1e-5},
-        "image_range": (0, 255),
-        "normalization": "symmetric",
-        "method": "lp",
-        "inner": 5,
-        "threads": 1,
-    }
-    job, _ = plan(image, p, **{**settings, **changed})
+def job_of(folder, image, p, tile, model=MODEL, **changed):
+    specification = Specification(model=model, axis=0, image_range=(0, 255))
+    options = {"folder": folder, "tile": tile, "inner": 5, "threads": 1, **changed}
+    job, _ = plan(image, p, specification, **options)
     return replace(job, kind="probabilities")
 
 
@@ -171,7 +158,7 @@ def test_positions_far_from_the_origin_are_exact(tmp_path):
     shape = (4, 300_000)
     image = np.zeros((*shape, 3), np.uint8)
     p = np.full((2, *shape), 0.5, np.float32)
-    job = job_of(tmp_path, image, p, (4, 64), model=lambda _: Model(0.7, 1, 0.7, 9, 1))
+    job = job_of(tmp_path, image, p, (4, 64), model=Model(0.7, 1, 0.7, 9, 1))
     far = 299_000
     near = job.local((slice(0, 4), slice(far, far + 60)))
     features = job.features(near)[0]
