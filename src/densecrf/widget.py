@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import traitlets
 
-from densecrf.app.document import Document, Label, Settings, default_labels
-from densecrf.app.energy import Energies, Question
+from densecrf.app.document import Document, Label, ModelSettings, default_labels
+from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.live import Live
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import MAX_LABELS, Stroke
@@ -92,7 +92,7 @@ class Scribble(anywidget.AnyWidget):
             _shape=list(picture.shape),
             _labels=[asdict(label) for label in labels],
         )
-        self._document = Document("image", picture.shape, labels, Settings(preset="file"))
+        self._document = Document("image", picture.shape, labels, ModelSettings(preset="file"))
         self._last: bytes | None = None
         self._live = Live(Energies(picture, None, chosen), self._from_solver)
         self.on_msg(self._heard)
@@ -129,7 +129,7 @@ class Scribble(anywidget.AnyWidget):
             raise ArgumentError("strokes", ..., f"label {most} of {len(self._document.labels)}")
         self._document.replace_strokes(strokes)
         if self._live is not None:
-            self._live.ask(Question.of(self._document))
+            self._live.ask(Snapshot.of(self._document))
 
     def _from_solver(self, message: dict[str, Any] | bytes) -> None:
         if isinstance(message, bytes):

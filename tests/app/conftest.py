@@ -59,7 +59,7 @@ def client(folder):
 
     from browser_tab import ORIGIN, PORT, TOKEN
     from densecrf.app.server import make_app
-    from densecrf.app.store import Store
+    from densecrf.app.store import ImageFolder
 
-    with TestClient(make_app(Store(folder), TOKEN, PORT), base_url=ORIGIN) as client:
+    with TestClient(make_app(ImageFolder(folder), TOKEN, PORT), base_url=ORIGIN) as client:
         yield client

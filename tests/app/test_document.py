@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densecrf.app.document import Document, Label, Settings, default_labels
+from densecrf.app.document import Document, Label, ModelSettings, default_labels
 from densecrf.app.strokes import VOID, rasterise
 
 SHAPE = (16, 24)
@@ -67,7 +67,7 @@ def test_labels_and_settings_change():
     assert document.labels[-1] == Label("sky", "#00ff7f")
     assert document.labels[-1].rgb == (0, 255, 127)
     assert document.apply(edit("settings", settings={"strength": 2.0, "preset": "deeplab"}))
-    assert document.settings == Settings("deeplab", 2.0)
+    assert document.settings == ModelSettings("deeplab", 2.0)
     assert not document.apply(edit("settings", settings={"strength": 2.0}))
     assert document.revision == 2
 

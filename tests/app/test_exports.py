@@ -19,7 +19,7 @@ from densecrf import Result
 from densecrf.app import pictures, rooms
 from densecrf.app.exports import coco, run_lengths
 from densecrf.app.server import make_app
-from densecrf.app.store import Store
+from densecrf.app.store import ImageFolder
 from densecrf.app.strokes import VOID
 from densecrf.io import read_labels
 
@@ -82,7 +82,7 @@ def test_all_exports_agree_and_the_result_can_be_repeated(drawn, folder, tmp_pat
 )
 def test_no_name_of_an_image_is_code_in_an_export(folder, tmp_path, name):
     (folder / "first.png").rename(folder / name)
-    app = make_app(Store(folder), TOKEN, PORT)
+    app = make_app(ImageFolder(folder), TOKEN, PORT)
     with TestClient(app, base_url=ORIGIN) as client:
         (listed,) = {each["name"] for each in client.get(own("images")).json()} - {"second.png"}
         with connected(client) as socket:
@@ -161,7 +161,7 @@ def test_a_volume_is_drawn_on_by_slices_and_solved_as_a_whole(tmp_path, name):
     else:
         pages = [Image.fromarray(np.clip(page / 5, 0, 255).astype(np.uint8)) for page in array]
         pages[0].save(tmp_path / name, save_all=True, append_images=pages[1:])
-    app = make_app(Store(tmp_path), TOKEN, PORT)
+    app = make_app(ImageFolder(tmp_path), TOKEN, PORT)
     with TestClient(app, base_url=ORIGIN) as client:
         with connected(client) as socket:
             socket.send_json({"type": "open", "image": name})
@@ -195,7 +195,7 @@ def test_strokes_correct_the_output_of_a_network(folder, tmp_path):
     logits[1, 48:] += 2
     scores = np.exp(logits) / np.exp(logits).sum(0)
     np.save(tmp_path / "probs.npy", scores)
-    app = make_app(Store(folder / "first.png", tmp_path / "probs.npy"), TOKEN, PORT)
+    app = make_app(ImageFolder(folder / "first.png", tmp_path / "probs.npy"), TOKEN, PORT)
     with TestClient(app, base_url=ORIGIN) as client:
         with connected(client) as socket:
             tab = Tab(socket)

@@ -20,7 +20,7 @@ from densecrf.app import server as module
 from densecrf.app import strokes
 from densecrf.app.run import check_host
 from densecrf.app.server import make_app
-from densecrf.app.store import STATE, Store
+from densecrf.app.store import STATE, ImageFolder
 from densecrf.io import read_labels
 
 # --- Who may talk to it --------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def test_a_request_without_a_path_is_refused(folder, path):
 
     headers = [(b"host", HOST.encode())]
     scope = {"type": "http", "method": "OPTIONS", "path": path, "headers": headers}
-    asyncio.run(make_app(Store(folder), TOKEN, PORT)(scope, receive, send))
+    asyncio.run(make_app(ImageFolder(folder), TOKEN, PORT)(scope, receive, send))
     assert sent[0]["status"] == 403
 
 
@@ -54,7 +54,7 @@ def test_a_request_without_a_path_is_refused(folder, path):
 def test_a_folder_whose_name_is_not_utf_8_is_served(folder):
     other = os.fsdecode(os.fsencode(folder) + b"\xe9")
     folder.rename(other)
-    with TestClient(make_app(Store(Path(other)), TOKEN, PORT), base_url=ORIGIN) as client:
+    with TestClient(make_app(ImageFolder(Path(other)), TOKEN, PORT), base_url=ORIGIN) as client:
         assert client.get(own("config")).status_code == 200
         assert client.get(own("image?name=first.png")).status_code == 200
 
@@ -247,7 +247,7 @@ def test_labels_are_written_beside_the_strokes_after_a_pause(client, folder):
 
 
 def test_two_servers_on_one_folder_keep_each_others_strokes(client, folder):
-    other = TestClient(make_app(Store(folder), TOKEN, PORT), base_url=ORIGIN)
+    other = TestClient(make_app(ImageFolder(folder), TOKEN, PORT), base_url=ORIGIN)
     with other, connected(client) as here, connected(other) as there:
         one, two = Tab(here), Tab(there)
         one.draw(STROKES[0])

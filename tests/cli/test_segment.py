@@ -250,7 +250,7 @@ def test_one_label_everywhere_is_remarked(folder):
     weak = np.array([0.34, 0.33, 0.33])[:, None, None]
     np.save(folder / "weak.npy", np.broadcast_to(weak, (L, H, W)))
     result = densecrf("segment", "images/a.png", "--probs", "weak.npy", "--method", "mf5")
-    assert "label 0 everywhere: the weights are too strong for what is known; lower" in said(result)
+    assert "label 0 everywhere: the weights are too strong for these unaries; lower" in said(result)
     assert "--bilateral-weight and --weight" in said(result)
 
 

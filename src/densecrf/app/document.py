@@ -10,7 +10,7 @@ from densecrf.io import Palette
 from densecrf.plotting import label_colors
 from densecrf.presets import PRESETS
 
-__all__ = ["Document", "Label", "Settings", "default_labels"]
+__all__ = ["Document", "Label", "ModelSettings", "default_labels"]
 
 FORMAT, VERSION = "densecrf.strokes", 1
 SLIDERS = ("strength", "color", "reach")
@@ -46,7 +46,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ModelSettings:
     """The model: a preset (or ``file``, the one given at the start) and factors of its numbers.
 
     Attributes
@@ -56,7 +56,7 @@ class Settings:
     strength : float
         Factor of both weights.
     color : float
-        Colour sensitivity: what the colours' standard deviation is divided by.
+        Colour sensitivity: the divisor of the colours' standard deviation.
     reach : float
         Factor of the bilateral kernel's standard deviation of positions.
     compare : bool
@@ -69,7 +69,7 @@ class Settings:
     reach: float = 1.0
     compare: bool = False
 
-    def changed(self, value: Any) -> "Settings":
+    def changed(self, value: Any) -> "ModelSettings":
         """Return the settings with the numbers that came as JSON, or raise ValueError."""
         if not isinstance(value, dict):
             raise ValueError("settings are a JSON object")
@@ -94,12 +94,12 @@ def default_labels(count: int = 4) -> list[Label]:
 
 @dataclass
 class Document:
-    """What belongs to one image; every edit is one `apply`."""
+    """The strokes, labels and settings of one image; every edit is one `apply`."""
 
     name: str
     shape: tuple[int, ...]  # (H, W), or (depth, H, W)
     labels: list[Label] = field(default_factory=default_labels)
-    settings: Settings = field(default_factory=Settings)
+    settings: ModelSettings = field(default_factory=ModelSettings)
     strokes: list[Stroke] = field(default_factory=list)
     undone: list[Stroke] = field(default_factory=list)
     applied: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_IDS))
@@ -209,7 +209,7 @@ class Document:
                 name,
                 shape,
                 [Label.parse(label) for label in value["labels"]],
-                Settings().changed(value["settings"]),
+                ModelSettings().changed(value["settings"]),
                 [Stroke.parse(stroke) for stroke in value["strokes"]],
                 [Stroke.parse(stroke) for stroke in value["undone"]],
                 deque(map(str, value.get("applied", [])), maxlen=KEPT_IDS),

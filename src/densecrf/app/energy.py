@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.app.document import Document, Settings
+from densecrf.app.document import Document, ModelSettings
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import VOID, Canvas, Raster, Stroke
 from densecrf.cached import cached_property
@@ -16,10 +16,10 @@ from densecrf.model import DenseCRF
 from densecrf.presets import PRESETS, Model
 from densecrf.scribbles import scribble_unary
 
-__all__ = ["Energies", "Question", "chosen_model"]
+__all__ = ["Energies", "Snapshot", "chosen_model"]
 
 
-def chosen_model(settings: Settings, file: Model | None, enlarged: int = 1) -> Model:
+def chosen_model(settings: ModelSettings, file: Model | None, enlarged: int = 1) -> Model:
     """Return the model that the sliders make of a preset, or of the model given at the start.
 
     For an image `enlarged` by a factor its standard deviations of positions grow, where they do
@@ -39,15 +39,15 @@ def chosen_model(settings: Settings, file: Model | None, enlarged: int = 1) -> M
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is to be solved: a document at one moment."""
+class Snapshot:
+    """A document at one moment, to be solved."""
 
     revision: int
     strokes: tuple[Stroke, ...]
     canvas: Canvas
     n_labels: int
-    settings: Settings
-    factor: int = 1  # by which it is larger than what is drawn on
+    settings: ModelSettings
+    factor: int = 1  # of its size to that of the document
 
     @cached_property
     def raster(self) -> Raster:
@@ -55,17 +55,17 @@ class Question:
         return self.canvas.raster(self.strokes)
 
     @classmethod
-    def of(cls, document: Document) -> "Question":
+    def of(cls, document: Document) -> "Snapshot":
         """Return a document as it is now."""
         strokes, count = tuple(document.strokes), len(document.labels)
         return cls(document.revision, strokes, document.canvas, count, document.settings)
 
     @classmethod
-    def enlarged(cls, document: Document, factor: int, shape: tuple[int, int]) -> "Question":
+    def enlarged(cls, document: Document, factor: int, shape: tuple[int, int]) -> "Snapshot":
         """Return a document as it is now, its strokes drawn on an image that is larger."""
-        question = cls.of(document)
-        strokes = tuple(stroke.enlarged(factor) for stroke in question.strokes)
-        return replace(question, strokes=strokes, canvas=Canvas(shape), factor=factor)
+        snapshot = cls.of(document)
+        strokes = tuple(stroke.enlarged(factor) for stroke in snapshot.strokes)
+        return replace(snapshot, strokes=strokes, canvas=Canvas(shape), factor=factor)
 
 
 class Energies:
@@ -90,14 +90,14 @@ class Energies:
         self.picture, self.unary, self.file = picture, unary, file
         self._kept: tuple[Model, DenseCRF] | None = None
 
-    def labels(self, question: Question) -> list[int]:
+    def labels(self, snapshot: Snapshot) -> list[int]:
         """Return the labels that the answer may have."""
-        model = chosen_model(question.settings, self.file, question.factor)
+        model = chosen_model(snapshot.settings, self.file, snapshot.factor)
         if self.unary is not None or model.label_costs is not None:
-            return list(range(question.n_labels if self.unary is None else len(self.unary)))
-        return [int(label) for label in np.unique(question.raster) if label != VOID]
+            return list(range(snapshot.n_labels if self.unary is None else len(self.unary)))
+        return [int(label) for label in np.unique(snapshot.raster) if label != VOID]
 
-    def problem(self, question: Question) -> tuple[DenseCRF, list[int]]:
+    def problem(self, snapshot: Snapshot) -> tuple[DenseCRF, list[int]]:
         """Return the energy over the labels that have strokes, and those labels.
 
         Raises
@@ -105,18 +105,18 @@ class Energies:
         ValueError
             Where there are too few strokes.
         """
-        labels = self.labels(question)
+        labels = self.labels(snapshot)
         number = np.full(256, VOID, np.uint8)
         number[labels] = np.arange(len(labels))
-        return self._energy(question, number[question.raster], len(labels)), labels
+        return self._energy(snapshot, number[snapshot.raster], len(labels)), labels
 
-    def reproducible(self, question: Question) -> DenseCRF:
+    def reproducible(self, snapshot: Snapshot) -> DenseCRF:
         """Return the energy over all labels up to the last with strokes, as a command makes it."""
-        labels = self.labels(question)
-        return self._energy(question, question.raster, max(labels, default=0) + 1)
+        labels = self.labels(snapshot)
+        return self._energy(snapshot, snapshot.raster, max(labels, default=0) + 1)
 
-    def _energy(self, question: Question, raster: Raster, count: int) -> DenseCRF:
-        model = chosen_model(question.settings, self.file, question.factor)
+    def _energy(self, snapshot: Snapshot, raster: Raster, count: int) -> DenseCRF:
+        model = chosen_model(snapshot.settings, self.file, snapshot.factor)
         if self.unary is None:
             unary: Any = scribble_unary(self.picture.pixels, raster, count, void=VOID)
         else:

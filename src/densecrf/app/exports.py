@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from densecrf import __version__
 from densecrf.app.document import Document
-from densecrf.app.energy import Question, chosen_model
+from densecrf.app.energy import Snapshot, chosen_model
 from densecrf.app.live import GAP
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import VOID
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "Export", "coco", "run_lengths"]
 
-#: What can be exported: the end of the file name, and the media type.
+#: Kinds of exports: the end of the file name, and the media type.
 KINDS = {
     "labels": ("labels.png", "image/png"),
     "overlay": ("overlay.png", "image/png"),
@@ -50,10 +50,10 @@ class Export:
     Parameters
     ----------
     document : Document
-        What was drawn.
+        The strokes, labels and settings.
     picture : Picture
         The image or volume, at full size where it could be solved so.
-    question : Question
+    snapshot : Snapshot
         The strokes on that picture.
     result : Result, optional
         The answer from the strokes alone; strokes can be exported without one.
@@ -67,14 +67,14 @@ class Export:
         self,
         document: Document,
         picture: Picture,
-        question: Question,
+        snapshot: Snapshot,
         result: Result | None,
         file: Model | None = None,
         probs: Path | None = None,
     ) -> None:
         self.document, self.picture, self.result, self.probs = document, picture, result, probs
-        self.question = question
-        self.model = chosen_model(document.settings, file, question.factor)
+        self.snapshot = snapshot
+        self.model = chosen_model(document.settings, file, snapshot.factor)
         self.palette = document.palette
         self.stem = Path(document.name).stem
 
@@ -120,7 +120,7 @@ class Export:
         elif kind == "result":
             self._solved().save(path)
         elif kind == "raster":
-            self._write_labels(path, self.question.raster)
+            self._write_labels(path, self.snapshot.raster)
         else:
             write_model(path, self.model)
         return path

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.app.energy import Energies, Question
+from densecrf.app.energy import Energies, Snapshot
 from densecrf.model import DenseCRF
 from densecrf.result import Result
 
 __all__ = ["GAP", "Live", "frame"]
 
-GAP = 1e-3  # what an answer is certified to
+GAP = 1e-3  # of a certified answer
 #: Fewer roundings than by default: warm starts are near the end, and each costs filter calls.
 ROUND_EVERY = 8
-#: What it is proven to afterwards, while nothing new is drawn: most pixels are then proven singly.
+#: Gaps afterwards, while nothing new is drawn: most pixels are then proven singly.
 DEEPER = (1e-4, 1e-5, 0.0)
 LONGEST = 60.0  # seconds for all of that
 PAUSE = 1.5  # seconds without a stroke before it begins: it would hold up the next preview
@@ -32,7 +32,7 @@ Emit = Callable[[dict[str, Any] | bytes], None]
 
 
 class Superseded(Exception):  # noqa: N818 - it is no error
-    """Raised out of a solve whose question is not the newest any more."""
+    """Raised out of a solve whose snapshot is not the newest any more."""
 
 
 def frame(head: dict[str, Any], *planes: npt.NDArray[np.uint8]) -> bytes:
@@ -48,7 +48,7 @@ class Live:
     Parameters
     ----------
     energies : Energies
-        Makes the energy of a question.
+        Makes the energy of a snapshot.
     emit : callable
         Takes messages for the page, from any thread.
     """
@@ -57,17 +57,17 @@ class Live:
         self.energies, self.emit = energies, emit
         self.result: tuple[int, Result, list[int]] | None = None
         self._changed = threading.Condition()
-        self._wanted: Question | None = None
+        self._wanted: Snapshot | None = None
         self._closed = False
         self._warm: dict[int, npt.NDArray[np.float32]] = {}
         self._thread = threading.Thread(target=self._run, name="densecrf-live", daemon=True)
         self._thread.start()
         atexit.register(self.close)  # a thread that is in native code cannot outlive Python
 
-    def ask(self, question: Question) -> None:
-        """Solve this next; what is being solved is given up."""
+    def ask(self, snapshot: Snapshot) -> None:
+        """Solve this next; the present solve is given up."""
         with self._changed:
-            self._wanted = question
+            self._wanted = snapshot
             self._changed.notify()
 
     def close(self) -> None:
@@ -85,27 +85,27 @@ class Live:
         revision, result, labels = self.result
         return revision, np.asarray(labels, np.uint8)[result.labels]
 
-    def settled(self, question: Question, energies: Energies | None = None) -> Result:
+    def settled(self, snapshot: Snapshot, energies: Energies | None = None) -> Result:
         """Return the answer from the strokes alone, without a warm start: it can be repeated.
 
         Parameters
         ----------
-        question : Question
-            What to solve.
+        snapshot : Snapshot
+            The strokes and settings.
         energies : Energies, optional
-            Those of the image at full size, where that is not what is drawn on.
+            Those of the image at full size, where the document has a reduced one.
 
         Raises
         ------
         ValueError
             Where there is nothing to solve yet.
         """
-        crf = (energies or self.energies).reproducible(question)
+        crf = (energies or self.energies).reproducible(snapshot)
         result = crf.solve("lp", gap=GAP)
         if energies is not None:
             return result
         labels = list(range(crf.n_labels))
-        self._show(question, "certified", result, labels, time.perf_counter())
+        self._show(snapshot, "certified", result, labels, time.perf_counter())
         return result
 
     def _run(self) -> None:
@@ -114,57 +114,57 @@ class Live:
                 self._changed.wait_for(lambda: self._closed or self._wanted is not None)
                 if self._closed:
                     return
-                question, self._wanted = self._wanted, None
-            assert question is not None
+                snapshot, self._wanted = self._wanted, None
+            assert snapshot is not None
             try:
                 with suppress(Superseded):
-                    self._answer(question)
+                    self._answer(snapshot)
             except (ValueError, MemoryError) as error:
-                self._say(question, str(error) or "out of memory")
+                self._say(snapshot, str(error) or "out of memory")
             except Exception as error:  # the thread must live on
-                self._say(question, f"internal error, please report it: {error!r}")
+                self._say(snapshot, f"internal error, please report it: {error!r}")
 
-    def _say(self, question: Question, text: str) -> None:
+    def _say(self, snapshot: Snapshot, text: str) -> None:
         self.emit(
-            {"type": "message", "level": "error", "text": text, "revision": question.revision}
+            {"type": "message", "level": "error", "text": text, "revision": snapshot.revision}
         )
 
     def _check(self) -> None:
         if self._wanted is not None or self._closed:
             raise Superseded
 
-    def _answer(self, question: Question) -> None:
+    def _answer(self, snapshot: Snapshot) -> None:
         started = time.perf_counter()
-        if len(self.energies.labels(question)) < 2:
-            self.emit({"type": "waiting", "revision": question.revision})
+        if len(self.energies.labels(snapshot)) < 2:
+            self.emit({"type": "waiting", "revision": snapshot.revision})
             return
-        crf, labels = self.energies.problem(question)
+        crf, labels = self.energies.problem(snapshot)
         self._check()
         preview = crf.solve("mf5")
-        self._show(question, "preview", preview, labels, started)
+        self._show(snapshot, "preview", preview, labels, started)
         self._check()
         constant = preview.best_constant[1] < preview.energy
         init = self._warm_start(labels, crf.shape)
         if init is None and not constant:
             init = preview.marginals
-        follow = _Follow(self, question, labels, started)
+        follow = _Follow(self, snapshot, labels, started)
         result = crf.solve("lp", init=init, gap=GAP, callback=follow, round_every=ROUND_EVERY)
         self._keep_warm(labels, result.marginals)
-        self._show(question, "certified", result, labels, started)
+        self._show(snapshot, "certified", result, labels, started)
         self._check()
-        if question.settings.compare:
+        if snapshot.settings.compare:
             compared = crf.solve("mf", time_limit=20, callback=lambda _: self._check())
-            self._show(question, "meanfield", compared, labels, started)
-        self._deepen(question, crf, result, labels, started)
+            self._show(snapshot, "meanfield", compared, labels, started)
+        self._deepen(snapshot, crf, result, labels, started)
 
     def _deepen(
-        self, question: Question, crf: DenseCRF, result: Result, labels: list[int], started: float
+        self, snapshot: Snapshot, crf: DenseCRF, result: Result, labels: list[int], started: float
     ) -> None:
         """Close the gap further, until the user draws or the answer is optimal."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._wanted is not None, PAUSE)
         self._check()
-        self.emit({"type": "rest", "revision": question.revision})
+        self.emit({"type": "rest", "revision": snapshot.revision})
         deadline = time.perf_counter() + LONGEST
         for gap in DEEPER:
             left = deadline - time.perf_counter()
@@ -178,7 +178,7 @@ class Live:
                 callback=lambda _: self._check(),
             )
             self._keep_warm(labels, result.marginals)
-            self._show(question, "certified", result, labels, started)
+            self._show(snapshot, "certified", result, labels, started)
 
     def _warm_start(
         self, labels: list[int], shape: tuple[int, ...]
@@ -194,16 +194,16 @@ class Live:
         self._warm = dict(zip(labels, np.array(marginals).reshape(-1, *shape), strict=True))
 
     def _show(
-        self, question: Question, stage: str, result: Result, labels: list[int], started: float
+        self, snapshot: Snapshot, stage: str, result: Result, labels: list[int], started: float
     ) -> None:
         """Send a label map with its numbers, and the pixels that are proven where that is known."""
         if stage == "certified":
-            self.result = question.revision, result, labels
+            self.result = snapshot.revision, result, labels
         proven = result.proven if stage == "certified" else None
         head = {
             "type": "answer",
             "stage": stage,
-            "revision": question.revision,
+            "revision": snapshot.revision,
             "energy": _finite(result.energy),
             "bound": result.lower_bound,
             "gap": result.gap,
@@ -224,8 +224,8 @@ class Live:
 class _Follow:
     """The callback of the certified solve: streams numbers and label maps, and gives way."""
 
-    def __init__(self, live: Live, question: Question, labels: list[int], started: float) -> None:
-        self.live, self.question, self.started = live, question, started
+    def __init__(self, live: Live, snapshot: Snapshot, labels: list[int], started: float) -> None:
+        self.live, self.snapshot, self.started = live, snapshot, started
         self.labels = np.asarray(labels, np.uint8)
         self._numbers_at = self._labels_at = 0.0
         self._sent: Any = None
@@ -247,7 +247,7 @@ class _Follow:
     def _numbers(self, kind: str, outcome: Any, now: float) -> dict[str, Any]:
         return {
             "type": kind,
-            "revision": self.question.revision,
+            "revision": self.snapshot.revision,
             "energy": _finite(outcome.energy),
             "bound": outcome.lower_bound,
             "gap": outcome.gap,

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.app.document import Document, Label, default_labels
-from densecrf.app.energy import Energies, Question
+from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.exports import Export
 from densecrf.app.live import Live
 from densecrf.app.pictures import Picture
-from densecrf.app.store import ChangedElsewhere, Store
+from densecrf.app.store import ChangedElsewhere, ImageFolder
 from densecrf.presets import Model
 from densecrf.validation import physical_memory
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "Room", "Rooms"]
 
-LOOK_AGAIN = 2.0  # seconds until a save is tried again, or what another server saved is looked for
+LOOK_AGAIN = 2.0  # seconds until a save is tried again, or another server's is looked for
 IDLE_ROOMS = 3  # images without a tab that stay open
 BYTES_A_PIXEL, BYTES_A_LABEL = 300, 60  # of a solve, rounded up: docs/benchmarks.md
 MOST_WAITING = 200  # messages for a tab that does not read them
@@ -63,11 +63,11 @@ class Connection:
 
 
 @dataclass
-class Final:
-    """What is exported of a document: the image, the strokes on it, and their answer."""
+class Exported:
+    """The export of a document: the image, the strokes on it, and their solution."""
 
     picture: Picture
-    question: Question
+    snapshot: Snapshot
     energies: Energies | None = None  # where not those that are drawn on
     result: "Result | None" = None
 
@@ -77,7 +77,7 @@ class Room:
 
     Parameters
     ----------
-    store : Store
+    store : ImageFolder
         Where it is kept.
     name : str
         Its name in the listing.
@@ -91,7 +91,7 @@ class Room:
 
     def __init__(
         self,
-        store: Store,
+        store: ImageFolder,
         name: str,
         picture: Picture,
         unary: npt.NDArray[np.float32] | None,
@@ -104,9 +104,9 @@ class Room:
             self.document.labels = default_labels(len(unary))
         self.connections: set[Connection] = set()
         self.last: bytes | None = None
-        self.settled: Final | None = None
+        self.settled: Exported | None = None
         self._loop = asyncio.get_running_loop()
-        self._kept: tuple[int, list[Label]] | None = None  # what the label PNG on disk is of
+        self._kept: tuple[int, list[Label]] | None = None  # the state of the label PNG on disk
         self._tasks: set[asyncio.Task[None]] = set()
         self._unsaved: list[dict[str, Any]] = []
         self._dirty = asyncio.Event()
@@ -116,7 +116,7 @@ class Room:
 
     def _solve(self) -> None:
         self._asked = self.document.revision
-        self.live.ask(Question.of(self.document))
+        self.live.ask(Snapshot.of(self.document))
 
     def _from_thread(self, message: Message) -> None:
         with suppress(RuntimeError):  # the loop has ended
@@ -203,7 +203,7 @@ class Room:
         self._broadcast({"type": "saved", "ids": [e["id"] for e in edits], "again": again})
 
     async def _merge(self) -> None:
-        """Take over what another server saved, and make the edits that are not saved on top."""
+        """Take over the strokes of another server, and make the unsaved edits on top."""
         self._stamp = self.store.stamp(self.name)
         theirs, notice = await asyncio.to_thread(self.store.load, self.name, self.picture.shape)
         if notice is None:
@@ -242,29 +242,29 @@ class Room:
         """Return the name and bytes of an export, solved from the strokes alone."""
         document = Document.from_json(self.document.to_json(), self.name, self.picture.shape)
         document.revision = self.document.revision
-        if self.settled is None or self.settled.question.revision != document.revision:
+        if self.settled is None or self.settled.snapshot.revision != document.revision:
             self.settled = await asyncio.to_thread(self._final, document)
         final = self.settled
         if needs_result and final.result is None:
             solve = self.live.settled
-            final.result = await asyncio.to_thread(solve, final.question, final.energies)
+            final.result = await asyncio.to_thread(solve, final.snapshot, final.energies)
         probs = self.store.probs(self.name)
-        export = Export(document, final.picture, final.question, final.result, self.file, probs)
+        export = Export(document, final.picture, final.snapshot, final.result, self.file, probs)
         return export.name(kind), await asyncio.to_thread(export.make, kind)
 
-    def _final(self, document: Document) -> "Final":
-        """Return what is exported: of a reduced image, where memory allows, its full size."""
+    def _final(self, document: Document) -> "Exported":
+        """Return the export: of a reduced image, where memory allows, its full size."""
         picture = self.picture
         needed = prod(picture.full) * (BYTES_A_PIXEL + BYTES_A_LABEL * len(document.labels))
         if picture.factor == 1 or picture.depth or needed > (physical_memory() or 2**32) / 2:
-            return Final(picture, Question.of(document))
+            return Exported(picture, Snapshot.of(document))
         full = picture.at_full_size()
-        question = Question.enlarged(document, picture.factor, full.full)
+        snapshot = Snapshot.enlarged(document, picture.factor, full.full)
         energies = Energies(full, self.store.unary(self.name, full.full), self.file)
-        return Final(full, question, energies)
+        return Exported(full, snapshot, energies)
 
     async def close(self) -> None:
-        """Save what is unsaved and end the threads."""
+        """Save unsaved edits and end the threads."""
         self._saving.cancel()
         if self._unsaved:
             with suppress(OSError, ValueError):
@@ -280,7 +280,7 @@ class Room:
 class Rooms:
     """The open images by name; those that no tab shows are closed but for the last few."""
 
-    def __init__(self, store: Store, file: Model | None = None) -> None:
+    def __init__(self, store: ImageFolder, file: Model | None = None) -> None:
         self.store, self.file = store, file
         self._open: dict[str, Room] = {}
         self._opening = asyncio.Lock()

@@ -9,12 +9,12 @@ import uvicorn
 
 from densecrf.app.security import LOOPBACK, new_token
 from densecrf.app.server import make_app
-from densecrf.app.store import Store
+from densecrf.app.store import ImageFolder
 from densecrf.presets import Model
 
 __all__ = ["check_host", "serve"]
 
-PORT = 8650  # the same in each run: what a browser keeps for the page belongs to its port
+PORT = 8650  # the same in each run: a browser keeps the data of a page by its port
 LARGEST_MESSAGE = 4 * 2**20  # bytes from the page: a stroke of many points
 
 
@@ -28,7 +28,7 @@ def check_host(host: str) -> str:
 
 
 def serve(
-    store: Store,
+    store: ImageFolder,
     *,
     host: str = "127.0.0.1",
     port: int | None = None,
@@ -40,7 +40,7 @@ def serve(
 
     Parameters
     ----------
-    store : Store
+    store : ImageFolder
         The images.
     host, port
         A loopback address; without a port, `PORT`, or one that is free.

@@ -36,7 +36,7 @@ class Guard:
     Parameters
     ----------
     app : ASGI application
-        What is protected; it sees paths without the token.
+        The protected one; it sees paths without the token.
     token : str
         The secret.
     port : int

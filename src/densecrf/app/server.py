@@ -21,7 +21,7 @@ from densecrf import __version__
 from densecrf.app.exports import KINDS, NEED_RESULT
 from densecrf.app.rooms import Connection, Room, Rooms
 from densecrf.app.security import Guard
-from densecrf.app.store import MAX_UPLOAD, Store
+from densecrf.app.store import MAX_UPLOAD, ImageFolder
 from densecrf.app.strokes import MAX_LABELS
 from densecrf.presets import PRESETS, Model
 
@@ -31,15 +31,15 @@ STATIC = Path(__file__).with_name("static")
 LONGEST_NAME = 1000
 
 
-def make_app(store: Store, token: str, port: int, file: Model | None = None) -> Guard:
+def make_app(store: ImageFolder, token: str, port: int, file: Model | None = None) -> Guard:
     """Return the application behind its guard.
 
     Parameters
     ----------
-    store : Store
+    store : ImageFolder
         The images.
     token : str
-        What every path begins with.
+        The beginning of every path.
     port : int
         The port that is served.
     file : Model, optional
@@ -71,7 +71,7 @@ def make_app(store: Store, token: str, port: int, file: Model | None = None) -> 
 
 
 class _Ascii(JSONResponse):
-    """JSON in ASCII alone: paths and messages may hold what UTF-8 cannot encode."""
+    """JSON in ASCII alone: UTF-8 cannot encode every path."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content).encode()
@@ -85,7 +85,7 @@ async def _config(request: Request) -> JSONResponse:
     presets = {name: model.about for name, model in PRESETS.items()}
     if request.app.state.file is not None:
         presets["file"] = "the model given at the start"
-    store: Store = request.app.state.store
+    store: ImageFolder = request.app.state.store
     return _Ascii(
         {
             "version": __version__,
@@ -99,7 +99,7 @@ async def _config(request: Request) -> JSONResponse:
 
 
 async def _images(request: Request) -> JSONResponse:
-    store: Store = request.app.state.store
+    store: ImageFolder = request.app.state.store
     listing = await asyncio.to_thread(store.listing)
     return _Ascii([{"name": name, "drawn": store.state_path(name).exists()} for name in listing])
 
@@ -139,7 +139,7 @@ async def _upload(request: Request) -> JSONResponse:
         if len(data) > MAX_UPLOAD:
             text = f"{name}: more than {MAX_UPLOAD >> 20} MiB; shrink it first"
             return _Ascii({"error": text}, status_code=413)
-    store: Store = request.app.state.store
+    store: ImageFolder = request.app.state.store
     return _Ascii({"name": await asyncio.to_thread(store.upload, name, bytes(data))})
 
 
@@ -154,7 +154,7 @@ async def _export(request: Request) -> Response:
 
 
 async def _live(socket: WebSocket) -> None:
-    """Serve one tab: it opens an image, sends edits, and gets what happens to the image."""
+    """Serve one tab: it opens an image, sends edits, and gets all changes of the image."""
     await socket.accept()
     connection = Connection()
     sender = asyncio.create_task(_sending(socket, connection))

@@ -29,7 +29,7 @@ from densecrf.io.images import IMAGE_SUFFIXES
 from densecrf.io.opening import by_numbers, open_regular
 from densecrf.io.unaries import SCORE_SUFFIXES
 
-__all__ = ["STATE", "ChangedElsewhere", "Stamp", "Store"]
+__all__ = ["STATE", "ChangedElsewhere", "ImageFolder", "Stamp"]
 
 PICTURE_SUFFIXES = (*IMAGE_SUFFIXES, ".npy")
 STATE = "densecrf-app"  # the folder of strokes and uploads, inside the one that is opened
@@ -44,7 +44,7 @@ class ChangedElsewhere(Exception):  # noqa: N818 - it is no error
     """Another server has written an image's strokes since they were read or written here."""
 
 
-class Store:
+class ImageFolder:
     """Images below a folder, or one image, and the state beside them.
 
     Parameters
@@ -152,7 +152,7 @@ class Store:
             return Document(name, shape), f"{reason} They are kept as {aside.name}."
 
     def stamp(self, name: str) -> Stamp | None:
-        """Return what tells one written version of an image's strokes from every other."""
+        """Return a stamp that differs between versions of an image's strokes on disk."""
         try:
             found = self.state_path(name).stat()
         except OSError:

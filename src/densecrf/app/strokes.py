@@ -1,7 +1,7 @@
-"""Strokes: what a user draws, checked, and the label raster that they make.
+"""Strokes of a user, checked, and the label raster that they make.
 
-The page rasterises by the same rules (``static/strokes.js``), so that what is seen is what is
-solved.
+The page rasterises by the same rules (``static/strokes.js``), so that the server
+solves for the pixels that the user sees.
 """
 
 import math
@@ -108,7 +108,7 @@ def rasterise(strokes: Iterable[Stroke], shape: tuple[int, ...]) -> Raster:
 
 
 class Canvas:
-    """The raster of a list of strokes that mostly grows: what is drawn stays; any thread may ask.
+    """The raster of a list of strokes that mostly grows: it draws new ones alone, for any thread.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Canvas:
 
 
 def draw(raster: Raster, stroke: Stroke) -> None:
-    """Draw a stroke into a raster (H, W) or its slice of (depth, H, W), over what is there."""
+    """Draw a stroke into a raster (H, W) or its slice of (depth, H, W), over earlier ones."""
     if raster.ndim == 3 and stroke.tool != "clear":
         if stroke.slice < len(raster):
             draw(raster[stroke.slice], stroke)

@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line, or print what is missing; Ctrl-C ends it with 130, imports included."""
+    """Run the command line, or name the missing library; Ctrl-C ends it with 130."""
     try:
         _run()
     except KeyboardInterrupt:
@@ -30,7 +30,7 @@ def _run() -> None:
     # A shell can start a program without them (>&-); then there is no reader.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what cannot be encoded
+    if isinstance(sys.stdout, io.TextIOWrapper):  # for names of files that are not UTF-8
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.batch import Batch, Watch, run_batch
-from densecrf.cli.inputs import Job, Sources, find_jobs, load
+from densecrf.cli.inputs import ImageFiles, Sources, find_images, load, with_sources
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, output, print_failures, print_json
 from densecrf.learning.adaptation import adapted, look_at, unadapted
@@ -31,14 +32,14 @@ Adapt = Annotated[
 
 
 @o.with_model
+@partial(with_sources, without=("scribbles",))
 def adapt(
     images: o.Images,
-    probs: o.Probs = None,
-    labels: o.Labels = None,
+    *,
+    sources: Sources,
     out: Annotated[Path, typer.Option("--out", "-o", help="The model's file.")] = Path(
         "adapted.json"
     ),
-    *,
     model: o.ModelOptions,
     jobs: o.Jobs = 1,
     as_json: o.Json = False,
@@ -55,8 +56,8 @@ def adapt(
 
     densecrf adapt images/ --probs logits/ --axis last --out street.json
     """
-    todo = find_jobs(images, Sources(probs, labels))
-    inputs = [path for job in todo for path in job.files]
+    todo = find_images(images, sources)
+    inputs = [path for image in todo for path in image.paths]
     check_outputs([(out, "the model")], inputs, "choose another --out")
     found, batch = adapt_to(model, todo, jobs=jobs, progress=not (quiet or as_json))
     print_failures(batch.failures, len(batch.results))
@@ -69,8 +70,9 @@ def adapt(
     if as_json:
         print_json({"file": str(out), "label_costs": found.label_costs, **found.provenance})
     else:
-        costs = ", ".join(f"{label}: {cost:.2f}" for label, cost in enumerate(_costs(found)))
-        output.print(f"label costs {costs}")
+        costs = found.label_costs if isinstance(found.label_costs, tuple) else ()
+        listed = ", ".join(f"{label}: {cost:.2f}" for label, cost in enumerate(costs))
+        output.print(f"label costs {listed}")
         console.print(f"Written: {out}; use it by --model {out}")
     if batch.interrupted:
         console.print(f"Interrupted after {len(batch.results)} of {len(todo)} images.")
@@ -79,25 +81,21 @@ def adapt(
         raise typer.Exit(1)
 
 
-def _costs(model: Model) -> Sequence[float]:
-    return model.label_costs if isinstance(model.label_costs, tuple) else ()
-
-
 def adapt_to(
-    options: o.ModelOptions, jobs_found: Sequence[Job], *, jobs: int = 1, progress: bool = False
+    options: o.ModelOptions, images: Sequence[ImageFiles], *, jobs: int = 1, progress: bool = False
 ) -> tuple[Model | None, Batch]:
-    """Return the model with label costs from all images, and what became of each image.
+    """Return the model with label costs from all images, and the batch of all images.
 
     None stands for no model: no image could be used, or they have different numbers of labels.
     """
     start = unadapted(options.chosen)
     potts = replace(options, chosen=start, strength=1.0)
 
-    def work(job: Job, watch: Watch) -> dict[str, Any]:
-        watch.report(f"{job.name}: adapting")
-        return {"found": look_at(load(job, potts).crf)}
+    def work(image: ImageFiles, watch: Watch) -> dict[str, Any]:
+        watch.report(f"{image.name}: adapting")
+        return {"found": look_at(load(image, potts).crf)}
 
-    batch = run_batch(jobs_found, lambda job: job.name, work, jobs=jobs, progress=progress)
+    batch = run_batch(images, lambda image: image.name, work, jobs=jobs, progress=progress)
     found = [result["found"] for result in batch.results.values()]
     if len({len(seen.shares) for seen in found}) != 1:
         return None, batch

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from densecrf.cli.progress import progress_bar
-from densecrf.cli.reports import describe
+from densecrf.cli.reports import ERRORS, describe
 from densecrf.deadline import Interrupted, on_interrupt
 from densecrf.parallel import Finished, run, stop_here
 
@@ -32,23 +32,23 @@ class Watch:
     report: Callable[[str], None]
 
 
-#: What is done to an item.
+#: The work of one item.
 Work = Callable[[Any, Watch], dict[str, Any]]
 
 
 @dataclass
 class Batch:
-    """What became of the items, by name."""
+    """Results and failures of the items, by name."""
 
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
     def add(self, name: str, done: Finished) -> None:
-        """Note what became of an item."""
+        """Note the result or the failure of an item."""
         if done.error is None:
             self.results[name] = done.answer
-        elif isinstance(done.error, (OSError, ValueError, MemoryError, ImportError)):
+        elif isinstance(done.error, ERRORS):
             self.failures[name] = describe(done.error)
         else:  # the others must be done and reported all the same
             self.failures[name] = f"internal error, please report it: {done.error!r}"
@@ -76,7 +76,7 @@ def run_batch(
     Parameters
     ----------
     items : sequence
-        What to work on.
+        The items.
     name : callable
         Gives an item's name.
     work : callable or sequence of callable

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from densecrf.cli.reports import console, describe, fail, require
+from densecrf.cli.reports import console, fail, reporting_errors, require
 from densecrf.presets import read_model
 
 __all__ = ["open_app"]
@@ -47,21 +47,19 @@ def open_app(
     require("densecrf app", "websockets")
     try:
         from densecrf.app.run import check_host, serve
-        from densecrf.app.store import Store
+        from densecrf.app.store import ImageFolder
     except ImportError as error:
         raise fail(f'the app needs {error.name}: pip install "densecrf[app]"') from error
-    try:
+    with reporting_errors():
         check_host(host)
         for path in (target, probs, model):
             if path is not None and not path.exists():
                 raise FileNotFoundError(2, "no such file or folder", str(path))
-        store = Store(target, probs)
-        if target is not None and not store.listing():
+        folder = ImageFolder(target, probs)
+        if target is not None and not folder.listing():
             raise ValueError(f"{target}: no images here")
         file = None if model is None else read_model(model)
-        serve(store, host=host, port=port, browser=browser, file=file, announce=_announce)
-    except (OSError, ValueError) as error:
-        raise fail(describe(error)) from error
+        serve(folder, host=host, port=port, browser=browser, file=file, announce=_announce)
 
 
 def _announce(url: str) -> None:

@@ -11,10 +11,10 @@ import typer
 from densecrf.certificates import CertificateError
 from densecrf.certificates import certify as certify_labels
 from densecrf.cli import options as o
-from densecrf.cli.inputs import Job, Sources, find_job, load, read_labelling
+from densecrf.cli.inputs import ImageFiles, Sources, find_image, load, read_labelling, with_sources
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings, progress_bar
-from densecrf.cli.reports import describe, fail, output, print_json, print_notes
+from densecrf.cli.reports import fail, output, print_json, print_notes, reporting_errors
 from densecrf.hard_labels import FORBIDDEN, read_void, whole_numbers
 from densecrf.model import DenseCRF
 from densecrf.result import Result
@@ -23,8 +23,10 @@ __all__ = ["certify"]
 
 
 @partial(o.with_model, without="confidence")
+@partial(with_sources, without=("labels",))
 def certify(
     image: o.Image,
+    *,
     labels: Annotated[
         Path | None,
         o.input_option(
@@ -32,8 +34,7 @@ def certify(
             "by default."
         ),
     ] = None,
-    probs: o.Probs = None,
-    scribbles: o.Scribbles = None,
+    sources: Sources,
     budget: Annotated[
         int,
         o.solver_option(help="Filter calls to spend on the bound; more make it sharper.", min=1),
@@ -51,14 +52,13 @@ def certify(
             "and bound are computed again in plain NumPy and float64."
         ),
     ] = None,
-    *,
     model: o.ModelOptions,
     as_json: o.Json = False,
 ) -> None:
     """Print how far from the global optimum a labelling is at most, whoever made it.
 
-    Pixels of --labels that are void (255, or --void) are given the labels of lowest energy found
-    for them, all others being kept; what is judged is the labelling so completed.
+    Void pixels of --labels (255, or --void) get the labels of lowest energy found for them, the
+    others keep theirs; the certificate is for the labelling completed in this way.
 
     For example:
 
@@ -66,32 +66,33 @@ def certify(
 
     densecrf certify photo.jpg --probs photo.npy --verify proof.npz
     """
-    if probs is None and scribbles is None:
+    if sources.probs is None and sources.scribbles is None:
         raise typer.BadParameter(
-            "the energy needs --probs (or --scribbles); --labels is what is judged"
+            "the energy needs --probs (or --scribbles); --labels is the labelling to judge"
         )
     if labels is None and verify is None:
         raise typer.BadParameter("--labels is missing: the labelling to judge")
-    job = find_job(image, Sources(probs, None, scribbles))
+    files = find_image(image, sources)
     if verify is not None:
         if save is not None:
             raise typer.BadParameter("--verify checks a certificate, --save makes one: give one")
-        _verify(job, model, labels, verify, as_json)
+        _verify(files, model, labels, verify, as_json)
         return
     assert labels is not None
     if save is not None:
-        check_outputs([(save, image)], [*job.files, labels], "give another name to --save")
-    try:
-        with collecting_warnings() as collect, progress_bar("bound", not as_json) as advance:
-            advance(0, None, image.name)
-            with collect() as collected:
-                crf = load(job, model).crf
-                judged, void = _completed(crf, *_labelling(crf, labels, model))
-                certificate = certify_labels(crf, judged, budget=budget)
-                if save is not None:
-                    certificate.proof.save(save)
-    except (OSError, ValueError, MemoryError, ImportError) as error:
-        raise fail(describe(error)) from error
+        check_outputs([(save, image)], [*files.paths, labels], "give another name to --save")
+    with (
+        reporting_errors(),
+        collecting_warnings() as collect,
+        progress_bar("bound", not as_json) as advance,
+        collect() as collected,
+    ):
+        advance(0, None, image.name)
+        crf = load(files, model).crf
+        judged, void = _completed(crf, *_labelling(crf, labels, model))
+        certificate = certify_labels(crf, judged, budget=budget)
+        if save is not None:
+            certificate.proof.save(save)
     if void:
         collected.append(
             f"{void} void pixels were given the labels of lowest energy found for them"
@@ -101,38 +102,39 @@ def certify(
         names = ("energy", "lower_bound", "gap", "better_energy", "excess", "calls", "seconds")
         numbers = {name: getattr(certificate, name) for name in names}
         numbers["proven_share"] = float(certificate.proven.mean())
-        files = {"image": str(image), "labels": str(labels)}
-        print_json({**files, **numbers, "void_pixels": void, "warnings": collected})
+        names_of = {"image": str(image), "labels": str(labels)}
+        print_json({**names_of, **numbers, "void_pixels": void, "warnings": collected})
     else:
         output.print(str(certificate))
 
 
 def _verify(
-    job: Job, model: o.ModelOptions, labels: Path | None, path: Path, as_json: bool
+    given: ImageFiles, model: o.ModelOptions, labels: Path | None, path: Path, as_json: bool
 ) -> None:
     """Compute a certificate's numbers again; exit with 1 where they are not those it states."""
-    try:
-        with collecting_warnings() as collect, collect() as collected:
-            crf = load(job, model).crf
-            result = Result.load(path)
-            found = result.verify(crf)
-            differ = found.disagreements(result.energy, result.lower_bound, result.possible)
-            if labels is not None:
-                differ += _other_labels(crf, labels, result, model)
-    except (OSError, ValueError, MemoryError, ImportError, CertificateError) as error:
-        raise fail(describe(error)) from error
-    print_notes(job.image.name, collected)
+    with (
+        reporting_errors(CertificateError),
+        collecting_warnings() as collect,
+        collect() as collected,
+    ):
+        crf = load(given, model).crf
+        result = Result.load(path)
+        found = result.verify(crf)
+        differ = found.disagreements(result.energy, result.lower_bound, result.possible)
+        if labels is not None:
+            differ += _other_labels(crf, labels, result, model)
+    print_notes(given.image.name, collected)
     if as_json:
         numbers = {"energy": found.energy, "lower_bound": found.lower_bound, "gap": found.gap}
         stated = {"energy": result.energy, "lower_bound": result.lower_bound, "gap": result.gap}
-        files = {"image": str(job.image), "certificate": str(path)}
+        files = {"image": str(given.image), "certificate": str(path)}
         print_json({**files, **numbers, "stated": stated, "disagreements": differ})
     else:
         lines = (
             f"energy       {found.energy:,.6f}   (stated {result.energy:,.6f})",
             f"lower bound  {found.lower_bound:,.6f}   (stated {result.lower_bound or 0:,.6f})",
             f"certificate  at most {100 * found.gap:.3g} % above the global optimum, "
-            + ("recomputed" if not differ else "recomputed: not what is stated"),
+            + ("recomputed" if not differ else "recomputed: not as stated"),
         )
         output.print("\n".join(lines))
     if differ:
@@ -166,7 +168,7 @@ def _completed(
     """
     count = len(crf.unary)
     if labels.shape != crf.shape or not empty.any() or empty.all():
-        return labels, 0  # the library reports what is wrong with the first and the last
+        return labels, 0  # the library reports the error
     known = np.where(empty, 0, labels)
     crf.check_labels(known)
     other = np.arange(count)[:, None] != known.reshape(1, -1)

@@ -6,20 +6,19 @@ from typing import Annotated
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.inputs import Sources, find_job, load
+from densecrf.cli.inputs import Sources, find_image, load, with_sources
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.panel import write_panel
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import (
     console,
-    describe,
-    fail,
     number,
     output,
     percent,
     print_json,
     print_notes,
     print_table,
+    reporting_errors,
     require,
     solved_columns,
 )
@@ -31,11 +30,11 @@ __all__ = ["compare"]
 
 
 @o.with_model
+@with_sources
 def compare(
     image: o.Image,
-    probs: o.Probs = None,
-    labels: o.Labels = None,
-    scribbles: o.Scribbles = None,
+    *,
+    sources: Sources,
     methods: Annotated[
         str,
         o.solver_option(
@@ -45,7 +44,6 @@ def compare(
     out: Annotated[
         Path | None, o.output_option("--out", "-o", help="Picture of all labellings (.png).")
     ] = None,
-    *,
     model: o.ModelOptions,
     time_limit: o.TimeLimit = 60.0,
     threads: o.Threads = None,
@@ -58,26 +56,24 @@ def compare(
     densecrf compare photo.jpg --probs photo.npy --out methods.png
     """
     chosen = _methods(methods)
-    job = find_job(image, Sources(probs, labels, scribbles))
+    files = find_image(image, sources)
     if out is not None:
         if out.suffix.lower() != ".png":
             raise typer.BadParameter(f"{out}: give a name that ends in .png", param_hint="--out")
         params = None if model.params is None else Path(model.params)
         require("--out", "matplotlib")
-        check_outputs([(out, image)], [*job.files, params], "choose another --out")
+        check_outputs([(out, image)], [*files.paths, params], "choose another --out")
     results: list[Result] = []
-    try:
+    with reporting_errors():
         with collecting_warnings() as collect, progress_bar("methods", not as_json) as advance:
             with collect() as collected:
-                loaded = load(job, model)
+                loaded = load(files, model)
             for method in chosen:
                 advance(len(results), len(chosen), method)
                 results.append(loaded.crf.solve(method, time_limit=time_limit, threads=threads))
         if out is not None:
             titled = [(_title(result), result.labels) for result in results]
             write_panel(out, loaded.image, titled, image.name)
-    except (OSError, ValueError, MemoryError, ImportError) as error:
-        raise fail(describe(error)) from error
     print_notes(image.name, collected)
     if as_json:
         print_json({"image": str(image), "results": [result.to_dict() for result in results]})

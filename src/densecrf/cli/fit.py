@@ -35,7 +35,7 @@ __all__ = ["fit"]
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """What to learn from, and how; fields as the options."""
+    """The images to learn from, and how; fields as the options."""
 
     data: Data
     split: Split = None
@@ -157,7 +157,7 @@ def _learn(
 
 
 def _examples(dataset: Dataset, names: Sequence[str]) -> "tuple[list[Example], dict[str, str]]":
-    """Return what can be learned from, and why the others cannot."""
+    """Return the images that can be learned from, and why the others cannot."""
     from densecrf.learning.examples import Example, checked_truth
 
     examples, failures = [], {}

@@ -1,4 +1,4 @@
-"""``densecrf info``: what this installation is and can do."""
+"""``densecrf info``: version, processor, GPU, methods and presets of this installation."""
 
 import os
 import platform

@@ -1,7 +1,7 @@
-"""Find the images and what belongs to each, and make their models."""
+"""Find the images and their companion files, and make their models."""
 
 import glob
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from densecrf.cli.options import ModelOptions
+from densecrf.cli.options import Labels, ModelOptions, Probs, Scribbles, with_options
 from densecrf.cli.reports import describe
 from densecrf.hard_labels import VOID, whole_numbers
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy
@@ -22,18 +22,27 @@ from densecrf.model import DenseCRF
 from densecrf.refinement import build
 from densecrf.scribbles import scribble_unary
 
-__all__ = ["Job", "Loaded", "Sources", "find_job", "find_jobs", "load", "read_labelling"]
+__all__ = [
+    "ImageFiles",
+    "Loaded",
+    "Sources",
+    "find_image",
+    "find_images",
+    "load",
+    "read_labelling",
+    "with_sources",
+]
 
 LABEL_SUFFIXES = (".png", ".npy", ".tif", ".tiff", ".bmp")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where unaries come from, as given: files, folders or patterns."""
+    """Where unaries come from, as given: files, folders or patterns; fields as the options."""
 
-    probs: str | None = None
-    labels: str | None = None
-    scribbles: str | None = None
+    probs: Probs = None
+    labels: Labels = None
+    scribbles: Scribbles = None
 
     def check(self) -> None:
         """Refuse combinations that make no sense."""
@@ -45,8 +54,15 @@ class Sources:
             )
 
 
+def with_sources(
+    command: Callable[..., None], without: tuple[str, ...] = ()
+) -> Callable[..., None]:
+    """Let a command have these options, but for some, and get the `Sources` as `sources`."""
+    return with_options(command, "sources", Sources, Sources, without)
+
+
 @dataclass(frozen=True)
-class Job:
+class ImageFiles:
     """One image with its companions."""
 
     name: str
@@ -56,7 +72,7 @@ class Job:
     scribbles: Path | None
 
     @property
-    def files(self) -> list[Path]:
+    def paths(self) -> list[Path]:
         """All files that are read."""
         return [p for p in (self.image, self.probs, self.labels, self.scribbles) if p is not None]
 
@@ -69,17 +85,17 @@ class Loaded:
     crf: DenseCRF
 
 
-def find_jobs(
+def find_images(
     images: Sequence[str], sources: Sources, leave_out: Collection[Path] = ()
-) -> list[Job]:
-    """Return a job for each image; what is missing is found when the job is done.
+) -> list[ImageFiles]:
+    """Return the files of each image; those that are missing are found when they are read.
 
     Parameters
     ----------
     images : sequence of str
         Files, folders and patterns.
     sources : Sources
-        What is known of their pixels.
+        Where their unaries come from.
     leave_out : collection of Path
         Images that are not meant, as folders and patterns name them.
     """
@@ -89,7 +105,7 @@ def find_jobs(
         raise typer.BadParameter("no image files, or none but earlier results", param_hint="IMAGE")
     alone = len(found) == 1
     return [
-        Job(
+        ImageFiles(
             name,
             path,
             _companion(sources.probs, "--probs", name, SCORE_SUFFIXES, alone),
@@ -124,12 +140,12 @@ def _expand(images: Sequence[str]) -> list[tuple[Path, str]]:
     return found
 
 
-def find_job(image: Path, sources: Sources) -> Job:
-    """Return the job of the only image that a command takes."""
+def find_image(image: Path, sources: Sources) -> ImageFiles:
+    """Return the files of the only image that a command takes."""
     if not image.is_file():
         raise typer.BadParameter(f"give one file, not {image}", param_hint="IMAGE")
-    (job,) = find_jobs([str(image)], sources)
-    return job
+    (files,) = find_images([str(image)], sources)
+    return files
 
 
 def _companion(
@@ -144,7 +160,7 @@ def _companion(
         for suffix in suffixes:
             if (candidate := path / f"{name}{suffix}").exists():
                 return candidate
-        return path / f"{name}{{{','.join(suffixes)}}}"  # reading it says what is missing
+        return path / f"{name}{{{','.join(suffixes)}}}"  # reading it names the missing file
     if not alone:
         raise typer.BadParameter(
             f"{given} is one file, but there are several images; give a folder, or a pattern with "
@@ -154,7 +170,7 @@ def _companion(
     return path
 
 
-def load(job: Job, options: ModelOptions) -> Loaded:
+def load(files: ImageFiles, options: ModelOptions) -> Loaded:
     """Read an image and its companions, and make the model.
 
     Raises
@@ -162,35 +178,35 @@ def load(job: Job, options: ModelOptions) -> Loaded:
     OSError, ValueError, MemoryError
         With the file or argument, and the reason.
     """
-    for path in job.files:  # what is missing is named before anything is read
+    for path in files.paths:  # a missing one is named before any is read
         open_regular(path).close()
     # Black and white of --image-range are values as stored.
     image = read_image(
-        job.image,
+        files.image,
         page=options.page,
         bands=options.bands,
         native=options.image_range is not None,
     )
     pixels, _ = color_range(image, options.image_range)
-    crf = _model(job, options, image)
+    crf = _model(files, options, image)
     return Loaded(shown_colors(pixels), crf)
 
 
-def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF:
-    strokes = None if job.scribbles is None else read_labelling(job.scribbles, options.palette)
+def _model(files: ImageFiles, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF:
+    strokes = None if files.scribbles is None else read_labelling(files.scribbles, options.palette)
     if strokes is not None and strokes.shape != image.shape[:2]:
         raise FileFormatError(
-            str(job.scribbles), f"has shape {strokes.shape}, the image has {image.shape[:2]}"
+            str(files.scribbles), f"has shape {strokes.shape}, the image has {image.shape[:2]}"
         )
     no_stroke = (-1, VOID) if options.void == "auto" else options.void
     channels = -1 if image.ndim == 3 else None  # four bands of a file are no colours with alpha
-    if job.probs is None and job.labels is None:
+    if files.probs is None and files.labels is None:
         try:
             unary = scribble_unary(
                 image, strokes, options.n_labels, void=no_stroke, image_range=options.image_range
             )
         except ValueError as error:
-            raise ValueError(f"{job.scribbles}: {describe(error)}") from error
+            raise ValueError(f"{files.scribbles}: {describe(error)}") from error
         return build(
             image,
             unary,
@@ -200,7 +216,7 @@ def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF
             channel_axis=channels,
             image_range=options.image_range,
         )
-    given, kind = _known(job, options)
+    given, kind = _known(files, options)
     if strokes is not None:
         strokes = np.where(np.isin(strokes, no_stroke), -1, whole_numbers("seeds", strokes))
     try:
@@ -209,7 +225,7 @@ def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF
             given,
             **options.model_keywords(),
             kind=kind,
-            axis=options.axis if job.labels is None else None,
+            axis=options.axis if files.labels is None else None,
             channel_axis=channels,
             n_labels=options.n_labels,
             void=options.void,
@@ -217,14 +233,14 @@ def _model(job: Job, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF
             image_range=options.image_range,
         )
     except ValueError as error:
-        raise ValueError(f"{job.probs or job.labels}: {describe(error)}") from error
+        raise ValueError(f"{files.probs or files.labels}: {describe(error)}") from error
 
 
-def _known(job: Job, options: ModelOptions) -> tuple[npt.NDArray[Any], str | None]:
-    """Read the probabilities or labels; return them and what they are, where that is known."""
-    if job.labels is not None:
-        return read_labelling(job.labels, options.palette), "labels"
-    path = cast("Path", job.probs)  # a job has one of the two, or scribbles alone
+def _known(files: ImageFiles, options: ModelOptions) -> tuple[npt.NDArray[Any], str | None]:
+    """Read the probabilities or labels; return them and their kind, where that is known."""
+    if files.labels is not None:
+        return read_labelling(files.labels, options.palette), "labels"
+    path = cast("Path", files.probs)  # there is one of the two, or scribbles alone
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise FileFormatError(path, "is an image; for label images use --labels")
     return read_known(path, options.kind)

@@ -25,6 +25,7 @@ __all__ = [
     "require_extras",
     "with_model",
     "with_options",
+    "with_solver",
 ]
 
 #: `typer.Option` in one of the panels of the help.
@@ -34,7 +35,7 @@ input_option, model_option, solver_option, output_option = (
 
 
 def _one_of(name: str, text: str, choices: tuple[str, ...]) -> dict[str, Any]:
-    """Return what `typer.Option` needs to explain, check and complete one of some names."""
+    """Return the arguments of `typer.Option` to explain, check and complete one of some names."""
 
     def known(value: str | None) -> str | None:
         try:
@@ -89,7 +90,7 @@ Kind = Annotated[
     input_option(
         **_one_of(
             "kind",
-            "What --probs holds, where it does not show",
+            "The kind of --probs, where the numbers do not show it",
             tuple(kind for kind in KINDS if kind != "labels"),
         )
     ),
@@ -197,7 +198,7 @@ Overlays = Annotated[
 ]
 Marginals = Annotated[bool, output_option("--marginals", help="Write NAME.npz.")]
 Jobs = Annotated[int, output_option("--jobs", "-j", help="Images at a time.", min=1)]
-Force = Annotated[bool, output_option("--force", help="Do again what is done already.")]
+Force = Annotated[bool, output_option("--force", help="Do again images that are done already.")]
 Json = Annotated[bool, output_option("--json", help="Print JSON on standard output.")]
 Quiet = Annotated[bool, output_option("--quiet", "-q", help="No progress.")]
 
@@ -251,7 +252,7 @@ class ModelOptions:
     params: str | None = None
 
     def model_keywords(self) -> dict[str, Any]:
-        """Return what `densecrf.refine` is told of the model."""
+        """Return the arguments of `densecrf.refine` for the model."""
         scales = {"strength": self.strength, "scale_sigmas": self.scale_sigmas}
         return {**scales, "model": self.chosen, **self.numbers}
 
@@ -357,17 +358,22 @@ def with_options(
     return run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SolveOptions:
-    """What `densecrf.DenseCRF.solve` is told; fields as the options."""
+    """The arguments of `densecrf.DenseCRF.solve`; fields as the options."""
 
-    method: str = "lp"
-    gap: float | None = None
-    time_limit: float | None = None
-    max_iterations: int | None = None
-    threads: int | None = None
-    device: str | None = None
+    method: MethodOption = "lp"
+    gap: Gap = None
+    time_limit: TimeLimit = None
+    max_iterations: MaxIterations = None
+    threads: Threads = None
+    device: Device = None
 
     def keywords(self) -> dict[str, Any]:
         """Return the keyword arguments."""
         return {name: value for name, value in asdict(self).items() if name != "method"}
+
+
+def with_solver(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command have the options of a solver, and get the `SolveOptions` as `solver`."""
+    return with_options(command, "solver", SolveOptions, SolveOptions)

@@ -16,7 +16,7 @@ from densecrf.io.opening import identities, kind_of_file
 __all__ = ["check_outputs", "done_before", "label_file", "read_record", "run_settings"]
 
 LOSSY = {".jpg", ".jpeg", ".jpe", ".jfif", ".jp2", ".j2k", ".jxl", ".webp", ".avif", ".heic"}
-#: What a name of a file ends in, rather than that of a folder.
+#: Suffixes of files, unlike a suffix in the name of a folder.
 OTHER_FORMATS = {
     *LOSSY,
     *IMAGE_SUFFIXES,
@@ -28,7 +28,7 @@ OTHER_FORMATS = {
 def check_outputs(
     outputs: Iterable[tuple[Path, object]], inputs: Iterable[Path | None], remedy: str
 ) -> None:
-    """Refuse to write onto an input, onto one file twice, or onto what is no file.
+    """Refuse to write onto an input, onto one file twice, or onto a folder or device.
 
     Two paths are the same file by their names, whatever the case of the letters, by links, and by
     hard links.
@@ -36,11 +36,11 @@ def check_outputs(
     Parameters
     ----------
     outputs : iterable of (Path, object)
-        Each file to write, and what it is made from.
+        Each file to write, and its source.
     inputs : iterable of Path
         Each file that is read, or may be; None stands for one that was not given.
     remedy : str
-        What to do, after "; ".
+        The remedy, after "; ".
     """
     read = {key: path for path in inputs if path is not None for key in identities(path)}
     written: dict[object, object] = {}
@@ -73,7 +73,7 @@ def label_file(out: Path, suffixes: tuple[str, ...] = (".png",)) -> Path | None:
 
 
 def _obstacle(path: Path) -> str | None:
-    """Return what lies where a file is to be written, unless it is a file or nothing."""
+    """Return why a file cannot be written, or None."""
     try:
         kind = kind_of_file(path)
     except NotADirectoryError:
@@ -102,7 +102,7 @@ def done_before(
 
 
 def read_record(path: Path) -> dict[str, Any] | None:
-    """Return what an earlier run wrote beside its label map; None where it is something else."""
+    """Return the record that an earlier run wrote beside its label map; None for other files."""
     try:
         record = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):

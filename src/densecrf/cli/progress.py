@@ -39,8 +39,8 @@ def progress_bar(unit: str, shown: bool) -> Iterator[Callable[[int, int | None, 
     )
     with bar:
         task = bar.add_task("", total=None)
-        yield lambda done, total, what: bar.update(
-            task, completed=done, total=total, description=what
+        yield lambda done, total, words: bar.update(
+            task, completed=done, total=total, description=words
         )
 
 
@@ -48,8 +48,8 @@ def progress_bar(unit: str, shown: bool) -> Iterator[Callable[[int, int | None, 
 def collecting_warnings() -> Iterator[Callable[[], AbstractContextManager[list[str]]]]:
     """Collect warnings in place of showing them.
 
-    The yielded function returns a context whose value lists those of the calling thread in it. What
-    the library warns of for constant labellings is left out: commands name their own options.
+    The yielded function returns a context whose value lists those of the calling thread in it.
+    Warnings of constant labellings are left out: commands have their own, with their options.
     """
     here = threading.local()
 

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, and a list of failures."""
+"""The output of commands: tables for people, JSON for programs, and a list of failures."""
 
 import json
 import sys
@@ -52,12 +52,17 @@ def fail(message: object, code: int = 1) -> typer.Exit:
     return typer.Exit(code)
 
 
+#: Errors that a user can act on.
+ERRORS = (OSError, ValueError, MemoryError, ImportError)
+
+
 @contextmanager
-def reporting_errors() -> Iterator[None]:
-    """End the command with the reason, where there is one that its user can act on."""
+def reporting_errors(*more: type[Exception]) -> Iterator[None]:
+    """End the command with the reason of an error that its user can act on, or of one of `more`."""
+    errors: tuple[type[Exception], ...] = (*ERRORS, *more)
     try:
         yield
-    except (OSError, ValueError, MemoryError, ImportError) as error:
+    except errors as error:
         raise fail(describe(error)) from error
 
 
@@ -158,7 +163,7 @@ def print_notes(name: str, notes: Iterable[str]) -> None:
 
 
 def print_failures(failures: dict[str, str], done: int) -> None:
-    """List what could not be used, each with its reason."""
+    """List the inputs that could not be used, each with its reason."""
     if not failures:
         return
     total = done + len(failures)

@@ -1,4 +1,4 @@
-"""``densecrf segment``: images and what is known of them, to label maps."""
+"""``densecrf segment``: images with scores, labels or scribbles, to label maps."""
 
 import hashlib
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from densecrf.changes import warning_of_many
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Watch, Work, run_batch
-from densecrf.cli.inputs import Job, Loaded, Sources, find_jobs, load
+from densecrf.cli.inputs import ImageFiles, Loaded, Sources, find_images, load, with_sources
 from densecrf.cli.large import FillMissing, Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs, done_before, label_file, read_record, run_settings
 from densecrf.cli.progress import collecting_warnings
@@ -44,21 +44,16 @@ __all__ = ["segment"]
 
 
 @o.with_model
+@o.with_solver
+@with_sources
 def segment(
     images: o.Images,
-    probs: o.Probs = None,
-    labels: o.Labels = None,
-    scribbles: o.Scribbles = None,
-    out: o.Out = Path("segmented"),
-    method: o.MethodOption = "lp",
     *,
+    sources: Sources,
+    out: o.Out = Path("segmented"),
     model: o.ModelOptions,
     adapt: Adapt = None,
-    gap: o.Gap = None,
-    time_limit: o.TimeLimit = None,
-    max_iterations: o.MaxIterations = None,
-    threads: o.Threads = None,
-    device: o.Device = None,
+    solver: o.SolveOptions,
     overlays: o.Overlays = True,
     marginals: o.Marginals = False,
     tile: Tile = None,
@@ -86,15 +81,14 @@ def segment(
 
     densecrf segment scene.tif --probs scene.zarr --out labels.tif --tile 2048
     """
-    o.require_extras(device, scheduler)
+    o.require_extras(solver.device, scheduler)
     if is_large(images, out, tile):
-        own = o.SolveOptions(method, gap, time_limit, max_iterations, threads, device)
         segment_large(
             images[0],
-            Sources(probs, labels, scribbles),
+            sources,
             out,
             model,
-            own,
+            solver,
             tile=tile,
             scheduler=scheduler,
             fill_missing=fill_missing,
@@ -103,13 +97,14 @@ def segment(
             quiet=quiet,
         )
         return
-    todo = find_jobs(images, Sources(probs, labels, scribbles), _earlier_results(out))
-    devices = listed(device)
+    todo = find_images(images, sources, _earlier_results(out))
+    devices = listed(solver.device)
     jobs = max(jobs, len(devices))
     if scheduler is not None and len(devices) > 1:
-        raise typer.BadParameter(f"--device {device}: with --scheduler, give one for all workers")
-    per_image = threads or (max(1, core().available_threads() // jobs) if jobs > 1 else None)
-    solver = o.SolveOptions(method, gap, time_limit, max_iterations, per_image, device)
+        given = f"--device {solver.device}"
+        raise typer.BadParameter(f"{given}: with --scheduler, give one for all workers")
+    if jobs > 1 and solver.threads is None:
+        solver = replace(solver, threads=max(1, core().available_threads() // jobs))
     if label_file(out) is not None and len(todo) > 1:
         raise typer.BadParameter(
             f"{out} is one file, but there are {len(todo)} images: give a folder"
@@ -132,7 +127,7 @@ def segment(
                 work = [replace(elsewhere, device=place) for place in places]
             batch = run_batch(
                 todo,
-                lambda job: job.name,
+                lambda image: image.name,
                 work,
                 jobs=jobs,
                 progress=not (quiet or as_json),
@@ -182,31 +177,31 @@ class _Segment:
     #: Where it solves: one of those that the solver's options list.
     device: str | None
 
-    def check_outputs(self, jobs: list[Job]) -> None:
-        """Refuse jobs that would write onto an input, or onto each other's files."""
-        outputs = [(path, job.image) for job in jobs for path in self._paths(job.name).values()]
-        inputs = [path for job in jobs for path in job.files]
+    def check_outputs(self, todo: list[ImageFiles]) -> None:
+        """Refuse to write onto an input, or the results of two images onto one file."""
+        outputs = [(path, each.image) for each in todo for path in self._paths(each.name).values()]
+        inputs = [path for each in todo for path in each.paths]
         if self.model.params is not None:
             inputs.append(Path(self.model.params))
         remedy = "choose another --out" + (
-            ", rename one, or run them apart" if len(jobs) > 1 else ""
+            ", rename one, or run them apart" if len(todo) > 1 else ""
         )
         check_outputs(outputs, inputs, remedy)
 
-    def __call__(self, job: Job, watch: Watch) -> dict[str, Any]:
-        """Solve and write, unless the same was done before; return what the table shows."""
-        files = {str(path): _digest(path) for path in job.files}
+    def __call__(self, given: ImageFiles, watch: Watch) -> dict[str, Any]:
+        """Solve and write, unless the same was done before; return the record of the table."""
+        files = {str(path): _digest(path) for path in given.paths}
         settings = run_settings(self.model, self.solver, inputs=files)
-        paths = self._paths(job.name)
+        paths = self._paths(given.name)
         before = None if self.force else done_before(paths.values(), paths["result"], settings)
         if before is not None:
             return {**before, "skipped": True}
-        watch.report(f"{job.name}: reading")
+        watch.report(f"{given.name}: reading")
         with ExitStack() as stack:
             collect = self.collect or stack.enter_context(collecting_warnings())
             collected = stack.enter_context(collect())
-            loaded = load(job, self.model)
-            result = self._solve(job, loaded, watch)
+            loaded = load(given, self.model)
+            result = self._solve(given, loaded, watch)
         # The record comes last: where it is, the other files are whole.
         write_labels(paths["labels"], result.labels, self.model.palette)
         if self.overlays:
@@ -219,10 +214,10 @@ class _Segment:
         write_json(paths["result"], {**record, "files": files, "settings": settings})
         return {**record, "files": files}
 
-    def _solve(self, job: Job, loaded: Loaded, watch: Watch) -> Result:
+    def _solve(self, given: ImageFiles, loaded: Loaded, watch: Watch) -> Result:
         def follow(so_far: Outcome) -> bool:
             proven = "" if so_far.gap is None else f", gap {percent(so_far.gap)}"
-            watch.report(f"{job.name}: iteration {so_far.iterations}{proven}")
+            watch.report(f"{given.name}: iteration {so_far.iterations}{proven}")
             return watch.stop.is_set()
 
         keywords = {**self.solver.keywords(), "device": self.device}
@@ -260,7 +255,7 @@ def _record(result: Result, collected: list[str]) -> dict[str, Any]:
     used = {str(label): int(count) for label, count in zip(labels, counts, strict=True)}
     label, constant = result.best_constant
     changes = result.changes
-    cause = "the weights are too strong for what is known; lower --bilateral-weight and --weight"
+    cause = "the weights are too strong for these unaries; lower --bilateral-weight and --weight"
     if constant < result.energy:
         better = f"{number(constant)}, below the {number(result.energy)} of {result.method}"
         collected = [*collected, f"label {label} everywhere has energy {better}: {cause}"]
@@ -273,7 +268,7 @@ def _record(result: Result, collected: list[str]) -> dict[str, Any]:
 
 
 def _over_all(results: dict[str, dict[str, Any]]) -> list[str]:
-    """Return what is suspicious of all results together."""
+    """Return warnings about all results together."""
     found = [record["changes"] for record in results.values()]
     areas = ([changes[name] for changes in found] for name in ("area_before", "area_after"))
     suspicious = warning_of_many(*areas)

@@ -1,4 +1,4 @@
-"""``densecrf demo``: what it does and what the certificate means, in under a minute."""
+"""``densecrf demo``: two photographs, and the meaning of a certificate, in under a minute."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +10,10 @@ from densecrf.cli.demo.proof import compare as compare_scene
 from densecrf.cli.outputs import check_outputs, label_file
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import (
-    describe,
-    fail,
     output,
     print_json,
     print_table,
+    reporting_errors,
     require,
     solved_columns,
 )
@@ -42,11 +41,9 @@ def demo(
     require("densecrf demo", "skimage", "matplotlib")
     picture = label_file(out) or out / "demo.png"
     check_outputs([(picture, "the photographs")], [], "choose another --out")
-    try:
+    with reporting_errors():
         comparisons = [_solve(scene(), as_json) for scene in (coffee, astronaut)]
         write_picture(picture, comparisons)
-    except (OSError, ValueError, MemoryError, ImportError) as error:
-        raise fail(describe(error)) from error
     if as_json:
         scenes = [_record(done) for done in comparisons]
         print_json({"picture": str(picture), "scenes": scenes})
