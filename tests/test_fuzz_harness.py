@@ -59,6 +59,20 @@ def test_brute_force_finds_a_bound_above_the_optimum(checks, solved):
     assert any("above the optimum" in text for text in found)
 
 
+def test_brute_force_finds_labels_that_are_wrongly_proven(checks, solved):
+    crf, result = solved
+    energies = checks.Energies(crf)
+    table = checks.every_energy(energies)
+    every = np.ones(result.labels.shape, np.int32)
+    wrong = dataclasses.replace(result, labels=1 - result.labels, possible=every)
+    found = list(checks.against_brute_force(energies, wrong, table))
+    assert any("stated as proven" in text for text in found)
+    found = list(
+        checks.against_brute_force(energies, dataclasses.replace(result, possible=0 * every), table)
+    )
+    assert any("ruled out" in text for text in found)
+
+
 def test_torch_bounds_are_judged_by_torch_energies_without_an_allowance(checks):
     pytest.importorskip("torch")
     crf = densecrf.DenseCRF(np.eye(2).reshape(2, 1, 2), [densecrf.Spatial(1.0, 1e4)])

@@ -251,7 +251,7 @@ class Result:
         return read_result(path)
 
     def verify(self, crf: "DenseCRF | None" = None) -> "Verification":
-        """Recompute energy and lower bound by another path, in plain NumPy and float64.
+        """Recompute energy, lower bound and proofs of pixels by another path, in NumPy and float64.
 
         Needs the model and the dual point: a result of ``solve(..., keep_dual=True)`` by a method
         that has a bound. See `densecrf.verification`.

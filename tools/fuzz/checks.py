@@ -157,6 +157,13 @@ def against_brute_force(
     bound = result.lower_bound
     if bound is None:
         return
+    optima = labellings[sums == optimum]
+    used = np.array([len(np.unique(column)) for column in optima.T])
+    if result.possible is not None and (used > result.possible.reshape(-1)).any():
+        yield "an optimal label is stated as ruled out"
+    proven = result.proven.reshape(-1)
+    if (optima[:, proven] != result.labels.reshape(-1)[proven]).any():
+        yield "a label is stated as proven that an optimum does not have"
     if bound > optimum + slack:
         yield f"bound {bound!r} above the optimum {optimum!r}"
     for x in labellings[np.argsort(sums)[:4]]:
