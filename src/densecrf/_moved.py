@@ -38,18 +38,19 @@ class Moved(MetaPathFinder, Loader):
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         """Return what an old path stands for, or None for other paths."""
-        found = find_spec(new) if (new := self._new(fullname)) else None
-        if found is None:
+        new = self._new(fullname)
+        if not new or (found := find_spec(new)) is None:
             return None
-        if fullname in self.paths:
-            _warn(f"{fullname} has moved to {new}; the old path goes with the next release")
         spec = ModuleSpec(fullname, self, origin=found.origin)
         spec.submodule_search_locations = found.submodule_search_locations
         return spec
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module of the new path."""
-        module = import_module(self._new(spec.name))
+        """Return the module of the new path; warn of the moved one, not of its submodules."""
+        new = self._new(spec.name)
+        if spec.name in self.paths:
+            _warn(f"{spec.name} has moved to {new}; the old path goes with the next release")
+        module = import_module(new)
         spec.loader_state = module.__spec__
         return module
 

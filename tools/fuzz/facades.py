@@ -15,6 +15,7 @@ Array = np.ndarray[Any, Any]
 
 HAVE_ORIGINAL = find_spec("pydensecrf") is not None
 CLOSE = 1e-4  # of marginals; a difference in the last bit grows by the factor of the weights
+CLOSE_SUMS = 1e-2  # without normalisation messages are sums over all pixels, in the thousands
 NORMALIZATIONS = (
     "NO_NORMALIZATION",
     "NORMALIZE_BEFORE",
@@ -34,7 +35,8 @@ def run_facade(rng: np.random.Generator) -> list[str]:
     if not np.isfinite(theirs).all():
         return [] if np.isfinite(mine).all() else [f"{words}: not finite, as the original's"]
     difference = np.abs(mine - theirs).max()
-    return [] if difference <= CLOSE else [f"{words}: marginals differ by {difference:.2g}"]
+    allowed = CLOSE_SUMS if "NO_NORMALIZATION" in words else CLOSE
+    return [] if difference <= allowed else [f"{words}: marginals differ by {difference:.2g}"]
 
 
 def _marginals(seed: int, module: Any, utils: Any) -> tuple[str, Array]:
