@@ -327,8 +327,8 @@ WARNED = {
     "one of two axes": (unusual(sdims=(20,)), "only the first 1"),
     "negative sdims": (unusual(sdims=(-20, 20)), "mirrors"),
     "infinite sdims": (unusual(sdims=(np.inf, 20)), "removes"),
-    "three-tuple sxy": (unusual_2d(sxy=(20, 30, 40)), "first 2 count"),
-    "four-tuple srgb": (unusual_2d(srgb=(9, 10, 11, 12)), "first 3 count"),
+    "three-tuple sxy": (unusual_2d(sxy=(20, 30, 40)), "only the first 2"),
+    "four-tuple srgb": (unusual_2d(srgb=(9, 10, 11, 12)), "only the first 3"),
     "negative sxy": (unusual_2d(sxy=-20), "mirrors"),
     "infinite sxy": (unusual_2d(sxy=np.inf), "removes"),
 }

@@ -259,6 +259,22 @@ def test_solve_takes_multiples_of_a_tree_metric_as_weights():
     assert d.solve("lp").gap < 1e-3
 
 
+def test_solve_keeps_small_costs():
+    d = dcrf.DenseCRF2D(W, H, L)
+    d.setUnaryEnergy(UNARY)
+    d.addPairwiseGaussian(sxy=3, compat=np.float32(1e-7) * LINE)
+    np.testing.assert_allclose(d.model().tree.matrix(), 1e-7 * LINE, rtol=1e-5)
+
+
+def test_solve_of_one_label_says_what_is_wrong():
+    d = dcrf.DenseCRF2D(W, H, 1)
+    d.setUnaryEnergy(UNARY[:1])
+    d.addPairwiseGaussian(sxy=3, compat=3)
+    np.testing.assert_array_equal(d.inference(2), 1)
+    with pytest.raises(ValueError, match="at least 2 are needed"):
+        d.solve("lp")
+
+
 def test_solve_takes_multiples_of_any_matrix_as_weights():
     d = dcrf.DenseCRF2D(W, H, L)
     d.setUnaryEnergy(UNARY)

@@ -1,9 +1,9 @@
 """For MONAI: the block ``monai.networks.blocks.CRF``, and an optimiser for scribbles.
 
 `CRF` has the signature and the update of MONAI's block, whose compiled part its wheels lack; here
-it runs on CPU and CUDA, in 2-D and 3-D, with any number of classes and with gradients.
-`ApplyDenseCRFOptimisationd` stands where MONAI Label's two-label graph cut stands, for any number
-of labels. Neither imports MONAI: its ``Compose`` takes any callable.
+it runs on CPU and CUDA, in 1-D to 3-D, with any number of classes and with gradients.
+`ApplyDenseCRFOptimisationd` takes the place of MONAI Label's graph cut, for any number of labels.
+Neither imports MONAI: its ``Compose`` takes any callable.
 """
 
 from __future__ import annotations

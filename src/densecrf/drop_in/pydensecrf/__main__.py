@@ -1,8 +1,8 @@
 """Run a program for pydensecrf, unchanged: ``python -m densecrf.drop_in.pydensecrf script.py``.
 
-As Python itself: ``script.py args``, ``-m module args`` or ``-c code args``. Every ``import
-pydensecrf`` in it, in the modules that it imports and in processes that it starts finds the
-modules of `densecrf.drop_in.pydensecrf`, whether pydensecrf is installed or not.
+The arguments are those of Python: ``script.py args``, ``-m module args`` or ``-c code args``. Every
+``import pydensecrf`` in the program, in its modules and in its child processes finds the modules of
+`densecrf.drop_in.pydensecrf`, whether pydensecrf is installed or not.
 """
 
 import os

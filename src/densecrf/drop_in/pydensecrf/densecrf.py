@@ -1,8 +1,9 @@
 r"""The module ``pydensecrf.densecrf``: same names, same defaults, same numbers.
 
-Mean field here keeps what the original does: the lattice blurs in one direction only and a pixel's
-own term stays in its message. `DenseCRF.solve` leaves that behind: it minimises the declared
-energy of `densecrf.DenseCRF` by any method, and ``"lp"`` says how far from optimal the answer is.
+`DenseCRF.inference` repeats the original's mean field: the lattice blurs in one direction, and a
+pixel's message includes its own term. `DenseCRF.solve` minimises the energy of `densecrf.DenseCRF`,
+with a symmetric filter and without own terms, by any method; ``"lp"`` also bounds its distance from
+the optimum.
 """
 
 from collections.abc import Callable

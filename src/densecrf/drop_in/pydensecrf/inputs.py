@@ -1,4 +1,4 @@
-"""What users hand over: unary terms and images, checked once."""
+"""Unary terms and images: conversion and checks."""
 
 from typing import Any
 

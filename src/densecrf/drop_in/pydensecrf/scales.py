@@ -1,8 +1,8 @@
-"""Standard deviations as the original takes them.
+"""Standard deviations as the original reads them.
 
-The original accepts what `densecrf` refuses: too many numbers (the first count), too few for some
-features (the rest stay as they are), negative and infinite ones. The numbers are the same here,
-with a warning each, since such a call is rarely meant.
+The original accepts standard deviations that `densecrf` refuses: more numbers than are needed (the
+last are ignored), fewer (the last features are not divided), negative and infinite ones. The same
+calls give the same numbers here, with a warning.
 """
 
 from typing import Any
@@ -30,11 +30,11 @@ def scales(name: str, value: Any, count: int, of_what: str, *, also: str = "") -
     name, value
         The argument, one number or a sequence.
     count : int
-        How many are needed.
+        Number of divisors.
     of_what : str
-        Of what, for messages.
+        The features that are divided, for messages.
     also : {"", "fewer", "more"}
-        Whether the original accepts fewer or more numbers than are needed.
+        Whether the original accepts fewer or more numbers than `count`.
     """
     array = as_real_array(name, value)
     given = [value] * count if array.ndim == 0 else list(value) if array.ndim == 1 else []
@@ -59,7 +59,7 @@ def scales(name: str, value: Any, count: int, of_what: str, *, also: str = "") -
 
 
 def single_scales(name: str, value: Any, count: int, of_what: str) -> FloatArray:
-    """Return `scales` in single precision; more than are needed are allowed."""
+    """Return `scales` in single precision; the original ignores further numbers."""
     return np.array(scales(name, value, count, of_what, also="more"), np.float32)
 
 
@@ -68,19 +68,21 @@ def _warn_of_unusual(
 ) -> None:
     remarks = []
     if len(array) > count:
-        remarks.append(f"the first {count} count")
+        remarks.append(f"only the first {count} are used")
     if len(array) < count:
         remarks.append(f"only the first {len(array)} of the {count} {of_what} are divided")
     if (array < 0).any():
         remarks.append("a negative number mirrors the features")
     if np.isinf(array).any():
-        remarks.append("an infinite one removes them")
+        remarks.append("an infinite number removes the features")
     if remarks:
-        warn(name, f"{value!r}: {', '.join(remarks)}, as in pydensecrf; is it meant?")
+        warn(
+            name, f"{value!r}: {', '.join(remarks)}, as in pydensecrf; check that this is intended"
+        )
 
 
 def divided(name: str, values: npt.NDArray[Any], sigma: np.float32) -> FloatArray:
-    """Return the values over a standard deviation, both single, or refuse too small a one."""
+    """Return values over a standard deviation in single precision; it must not be too small."""
     single = np.asarray(values, np.float32)
     largest = float(np.abs(single).max(initial=0.0))
     if not largest <= LARGEST_FEATURE * abs(float(sigma)):
@@ -88,7 +90,7 @@ def divided(name: str, values: npt.NDArray[Any], sigma: np.float32) -> FloatArra
             name,
             float(f"{sigma:.6g}"),
             f"values up to {largest:g} are then more than {LARGEST_FEATURE:g} standard deviations "
-            "from zero, further than can be filtered; give "
+            "from zero, outside the range of the lattice; give "
             f"{largest / LARGEST_FEATURE:.3g} or greater",
         )
     return np.asarray(single / sigma, np.float32)
@@ -104,5 +106,5 @@ def as_whole(name: str, value: Any) -> Any:
 
 
 def usual(sigma: FloatArray) -> bool:
-    """Return whether all are standard deviations that the model's own kernels take."""
+    """Return whether `densecrf.Spatial` and `densecrf.Bilateral` accept these numbers."""
     return bool((np.isfinite(sigma) & (sigma > 0)).all())

@@ -34,7 +34,7 @@ SMALLEST_MASS = 1e-20
 
 
 class KernelType(IntEnum):
-    """What the original could learn of a kernel; for inference all three are the same."""
+    """Parameters of a kernel that the original can learn; they do not change the inference."""
 
     CONST_KERNEL = 0
     DIAG_KERNEL = 1
@@ -42,7 +42,7 @@ class KernelType(IntEnum):
 
 
 class NormalizationType(IntEnum):
-    r"""Where a kernel is divided by its row sums :math:`m`: nowhere, before, after, or both."""
+    r"""Sides on which a kernel is divided by its row sums :math:`m`: none, one or both."""
 
     NO_NORMALIZATION = 0
     NORMALIZE_BEFORE = 1
@@ -143,11 +143,11 @@ def _weighted(
     terms: Sequence[Term], matrices: list[FloatArray], common: FloatArray
 ) -> list[Kernel] | None:
     """Return the kernels with the factors of non-negative multiples as weights, or None."""
-    factors = [float(np.vdot(common, each)) / float(np.vdot(common, common)) for each in matrices]
-    close = 1e-6 * _size(common)
-    pairs = zip(factors, matrices, strict=True)
-    if not all(f >= 0 and np.allclose(each, f * common, 1e-5, close) for f, each in pairs):
-        return None
+    unit = common.astype(np.float64) / (float(np.square(common, dtype=np.float64).sum()) or 1.0)
+    factors = [float(np.vdot(unit, each)) for each in matrices]
+    for factor, each in zip(factors, matrices, strict=True):
+        if factor < 0 or not np.allclose(each, factor * common, 1e-5, 1e-6 * _size(each)):
+            return None
     weighed = zip(terms, factors, strict=True)
     return [replace(cast("Any", term.kernel), weight=factor) for term, factor in weighed]
 

@@ -53,7 +53,7 @@ def unary_from_labels(
     """
     count = check_integer("n_labels", n_labels, at_least=1)
     if count == 1:
-        warn("n_labels", "one label leaves nothing to decide; is it meant?")
+        warn("n_labels", "a single label leaves nothing to decide; check that this is intended")
     if not 0 < gt_prob < 1:
         raise ArgumentError(
             "gt_prob",
@@ -72,7 +72,7 @@ def unary_from_labels(
         warn(
             "labels",
             f"values down to {int(given.min())}: negative ones count from the last label, as in "
-            "pydensecrf; is it meant?",
+            "pydensecrf; check that this is intended",
         )
     out = np.full((count, len(index)), -np.log((1 - gt_prob) / max(count - 1, 1)), np.float32)
     out[index, np.arange(len(index))] = -np.log(gt_prob)
