@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.kernels import color_range, without_alpha
-from densecrf.presets import PRESETS, get_model
+from densecrf.kernels import without_alpha
+from densecrf.presets import PRESETS
 from densecrf.scribbles import scribble_unary
+from densecrf.specification import Specification
 from densecrf.validation import ArgumentError, as_image
 
 if TYPE_CHECKING:
@@ -86,11 +87,11 @@ def solve(
         raise ArgumentError("scribbles", ..., f"{drawn}; draw with at least two labels")
     compact = np.where(strokes == 0, -1, np.searchsorted(present, strokes))
     picture = without_alpha(as_image("image", image), strokes.shape)
-    pixels, _ = color_range(picture, image_range)
-    unary = scribble_unary(pixels, compact, len(present), void=-1, image_range=(0, 255))
-    result = (
-        get_model(preset).scaled(strength).crf(unary, pixels).solve("lp", time_limit=time_limit)
+    unary = scribble_unary(picture, compact, len(present), void=-1, image_range=image_range)
+    specification = Specification(
+        model=preset, strength=strength, kind="energies", axis=0, image_range=image_range
     )
+    result = specification.crf(picture, unary).solve("lp", time_limit=time_limit)
     return result, present.astype(np.int64)[result.labels]
 
 
