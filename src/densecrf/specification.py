@@ -64,6 +64,10 @@ class Specification:
         named = {name: getattr(self, name) for name in (*NUMBERS, "confidence")}
         return {name: value for name, value in named.items() if value is not None}
 
+    def keywords(self) -> dict[str, Any]:
+        """Return the keywords that make it."""
+        return {name: getattr(self, name) for name in KEYWORDS}
+
     def parameters(self, grid: tuple[int, ...]) -> Model:
         """Return the numbers of the energy on a grid of pixels.
 

@@ -14,7 +14,7 @@ from densecrf.cli.inputs import ImageFiles, Sources, find_images, load, with_sou
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, output, print_failures, print_json
 from densecrf.learning.adaptation import adapted, look_at, unadapted
-from densecrf.presets import Model, get_model, write_model
+from densecrf.presets import Model, write_model
 
 __all__ = ["ENOUGH", "Adapt", "adapt", "adapt_to"]
 
@@ -65,7 +65,7 @@ def adapt(
         raise fail("interrupted before the first image was seen; nothing is written", 130)
     if found is None:
         raise fail("no image could be used, or they have different numbers of labels")
-    found = get_model(found, **model.numbers)
+    found = replace(found, **model.specification.numbers)
     write_model(out, found)
     if as_json:
         print_json({"file": str(out), "label_costs": found.label_costs, **found.provenance})
@@ -88,8 +88,10 @@ def adapt_to(
 
     None stands for no model: no image could be used, or they have different numbers of labels.
     """
-    start = unadapted(options.chosen)
-    potts = replace(options, chosen=start, strength=1.0)
+    start = unadapted(options.specification.model)
+    potts = replace(
+        options, specification=replace(options.specification, model=start, strength=1.0)
+    )
 
     def work(image: ImageFiles, watch: Watch) -> dict[str, Any]:
         watch.report(f"{image.name}: adapting")

@@ -146,7 +146,7 @@ def _labelling(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """Read a labelling, and where it is void."""
     labels = whole_numbers(str(path), read_labelling(path, model.palette))
-    labels, void = read_void(labels, crf.n_labels, model.void)
+    labels, void = read_void(labels, crf.n_labels, model.specification.void)
     return labels, np.isin(labels, void)
 
 

@@ -2,7 +2,7 @@
 
 import glob
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,6 @@ from densecrf.io.opening import by_numbers, open_regular
 from densecrf.io.unaries import SCORE_SUFFIXES, read_known
 from densecrf.kernels import color_range
 from densecrf.model import DenseCRF
-from densecrf.refinement import build
 from densecrf.scribbles import scribble_unary
 
 __all__ = [
@@ -185,9 +184,9 @@ def load(files: ImageFiles, options: ModelOptions) -> Loaded:
         files.image,
         page=options.page,
         bands=options.bands,
-        native=options.image_range is not None,
+        native=options.specification.image_range is not None,
     )
-    pixels, _ = color_range(image, options.image_range)
+    pixels, _ = color_range(image, options.specification.image_range)
     crf = _model(files, options, image)
     return Loaded(shown_colors(pixels), crf)
 
@@ -198,40 +197,23 @@ def _model(files: ImageFiles, options: ModelOptions, image: npt.NDArray[Any]) ->
         raise FileFormatError(
             str(files.scribbles), f"has shape {strokes.shape}, the image has {image.shape[:2]}"
         )
-    no_stroke = (-1, VOID) if options.void == "auto" else options.void
-    channels = -1 if image.ndim == 3 else None  # four bands of a file are no colours with alpha
+    # Four bands of a file are no colours with alpha.
+    asked = replace(options.specification, channel_axis=-1 if image.ndim == 3 else None)
+    no_stroke = (-1, VOID) if asked.void == "auto" else asked.void
     if files.probs is None and files.labels is None:
         try:
             unary = scribble_unary(
-                image, strokes, options.n_labels, void=no_stroke, image_range=options.image_range
+                image, strokes, asked.n_labels, void=no_stroke, image_range=asked.image_range
             )
         except ValueError as error:
             raise ValueError(f"{files.scribbles}: {describe(error)}") from error
-        return build(
-            image,
-            unary,
-            **options.model_keywords(),
-            kind="energies",
-            axis=0,
-            channel_axis=channels,
-            image_range=options.image_range,
-        )
+        return replace(asked, kind="energies", axis=0, n_labels=None).crf(image, unary)
     given, kind = _known(files, options)
     if strokes is not None:
         strokes = np.where(np.isin(strokes, no_stroke), -1, whole_numbers("seeds", strokes))
+    asked = replace(asked, kind=kind, axis=asked.axis if files.labels is None else None)
     try:
-        return build(
-            image,
-            given,
-            **options.model_keywords(),
-            kind=kind,
-            axis=options.axis if files.labels is None else None,
-            channel_axis=channels,
-            n_labels=options.n_labels,
-            void=options.void,
-            seeds=strokes,
-            image_range=options.image_range,
-        )
+        return asked.crf(image, given, seeds=strokes)
     except ValueError as error:
         raise ValueError(f"{files.probs or files.labels}: {describe(error)}") from error
 
@@ -243,7 +225,7 @@ def _known(files: ImageFiles, options: ModelOptions) -> tuple[npt.NDArray[Any], 
     path = cast("Path", files.probs)  # there is one of the two, or scribbles alone
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise FileFormatError(path, "is an image; for label images use --labels")
-    return read_known(path, options.kind)
+    return read_known(path, options.specification.kind)
 
 
 def read_labelling(path: Path, palette: str | None) -> npt.NDArray[Any]:

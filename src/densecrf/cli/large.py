@@ -1,6 +1,7 @@
 """``densecrf segment`` for an image larger than memory: tile by tile, here or on a cluster."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -125,6 +126,9 @@ def segment_large(
     if solver.device is not None or solver.time_limit is not None:
         raise typer.BadParameter("--device and --time-limit: not for images cut into tiles")
     known = cast("str", sources.probs or sources.labels)
+    asked = model.specification
+    if sources.labels:
+        asked = replace(asked, kind="labels", axis=None)
     labels = label_file(out, SUFFIXES) or out / f"{Path(image).stem}.tif"
     record_path = labels.with_name(labels.name + ".json")
     inputs = [Path(file_of(each)) for each in (image, known)]
@@ -150,12 +154,7 @@ def segment_large(
                     out=labels,
                     tile=tile or SIDE,
                     gap=solver.gap,
-                    **model.model_keywords(),
-                    kind="labels" if sources.labels else model.kind,
-                    axis=None if sources.labels else model.axis,
-                    n_labels=model.n_labels,
-                    void=model.void if model.void == "auto" else list(model.void),
-                    image_range=model.image_range,
+                    **asked.keywords(),
                     missing_chunks="fill" if fill_missing else "error",
                     method=solver.method,
                     max_iterations=solver.max_iterations,

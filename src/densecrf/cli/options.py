@@ -5,16 +5,17 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from densecrf.cli.reports import describe, require
 from densecrf.io import PALETTES
 from densecrf.io.opening import open_regular
-from densecrf.presets import NUMBERS, PRESETS, Model, get_model, read_model
+from densecrf.presets import PRESETS, read_model
 from densecrf.solvers import METHODS
 from densecrf.solvers.registry import LP_GAP
+from densecrf.specification import Specification
 from densecrf.unaries import KINDS
 from densecrf.validation import check_choice
 
@@ -235,56 +236,41 @@ def _parse_bands(bands: str | None) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How the input is read and which kernels there are; fields as the options."""
+    """The energy, and how the files that it is made from are read; fields as the options."""
 
-    chosen: Model
-    numbers: dict[str, float]
-    kind: str | None = None
-    axis: int | None = None
-    n_labels: int | None = None
-    void: tuple[int, ...] | Literal["auto"] = "auto"
-    image_range: tuple[float, float] | None = None
+    specification: Specification
     palette: str | None = None
     page: int | None = None
     bands: tuple[int, ...] | None = None
-    strength: float = 1.0
-    scale_sigmas: bool | None = None
     params: str | None = None
-
-    def model_keywords(self) -> dict[str, Any]:
-        """Return the arguments of `densecrf.refine` for the model."""
-        scales = {"strength": self.strength, "scale_sigmas": self.scale_sigmas}
-        return {**scales, "model": self.chosen, **self.numbers}
 
     @classmethod
     def of(
         cls,
+        *,
         preset: str,
         params: Path | None,
         axis: str | None,
         void: list[int] | None,
+        palette: str | None,
+        page: int | None,
         bands: str | None,
         **given: Any,
     ) -> "ModelOptions":
         """Return the options of `with_model`."""
-        numbers = {n: x for n in (*NUMBERS, "confidence") if (x := given.pop(n, None)) is not None}
         try:
-            if params is None:
-                chosen = get_model(preset)
-            else:
-                with open_regular(params):
-                    chosen = read_model(params)
+            if params is not None:
+                open_regular(params).close()
+            specification = Specification(
+                model=preset if params is None else read_model(params),
+                axis=_parse_axis(axis),
+                void=tuple(void) if void else "auto",
+                **given,
+            )
         except (OSError, ValueError) as error:
             raise typer.BadParameter(describe(error), param_hint="--model") from error
-        return cls(
-            chosen,
-            numbers,
-            **given,
-            axis=_parse_axis(axis),
-            bands=_parse_bands(bands),
-            void=tuple(void) if void else "auto",
-            params=None if params is None else str(params),
-        )
+        file = None if params is None else str(params)
+        return cls(specification, palette, page, _parse_bands(bands), file)
 
 
 def _declared(

@@ -110,13 +110,14 @@ def segment(
             f"{out} is one file, but there are {len(todo)} images: give a folder"
         )
     with collecting_warnings() as collect:
-        by_image = model.chosen.label_costs == "image"
+        by_image = model.specification.model.label_costs == "image"
         if adapt or (adapt is None and by_image and len(todo) >= ENOUGH):
             shown = not (quiet or as_json)
             found, seen = adapt_to(model, todo, jobs=jobs, progress=shown)
             if seen.interrupted:
                 raise fail("interrupted while the model was adapted; nothing is written", 130)
-            model = model if found is None else replace(model, chosen=found)
+            if found is not None:
+                model = replace(model, specification=replace(model.specification, model=found))
         task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0])
         task.check_outputs(todo)
         elsewhere = replace(task, collect=None)
