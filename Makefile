@@ -28,6 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(PY) -m pip install --quiet
 # The list in pyproject.toml's [build-system], quoted for the shell.
 BUILD_REQUIRES := $(shell sed -n 's/^requires = \[\(.*\)\]$$/\1/p' pyproject.toml | tr ',' ' ')
+CTEST := $(BIN)/ctest --output-on-failure --no-tests=error --parallel $(JOBS)
 INSTALL := $(PIP) --no-build-isolation --editable
 NATIVE := CMakeLists.txt $(shell find native -name '*.[ch]pp')
 SANITIZER_BUILD := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDENSECRF_BUILD_PYTHON=OFF \
@@ -105,7 +106,7 @@ native-test: $(VENV)/.native
 	$(PY) tools/check_isa_symbols.py build/*/editable
 	$(BIN)/cmake -S . -B build/native-asan $(SANITIZER_BUILD) -DDENSECRF_SANITIZE=address,undefined
 	$(BIN)/cmake --build build/native-asan
-	$(BIN)/ctest --test-dir build/native-asan --output-on-failure --no-tests=error
+	$(CTEST) --test-dir build/native-asan
 
 # Without address randomisation where the tool is at hand: older TSan run-times cannot cope with
 # the amount of it that newer kernels use.
@@ -113,7 +114,7 @@ native-tsan: $(VENV)/.tools
 	$(BIN)/cmake -S . -B build/native-tsan $(SANITIZER_BUILD) -DDENSECRF_SANITIZE=thread
 	$(BIN)/cmake --build build/native-tsan
 	$$(setarch -R true 2>/dev/null && echo setarch -R) \
-		$(BIN)/ctest --test-dir build/native-tsan --output-on-failure --no-tests=error
+		$(CTEST) --test-dir build/native-tsan
 
 # With another compiler, and for another processor: cross-compiled, run in an emulator. Plain Release
 # builds, whose warnings are errors.
@@ -122,14 +123,14 @@ PLAIN_BUILD := $(SANITIZER_BUILD) -DCMAKE_BUILD_TYPE=Release
 native-clang: $(VENV)/.tools
 	$(BIN)/cmake -S . -B build/native-clang $(PLAIN_BUILD) -DCMAKE_CXX_COMPILER=clang++
 	$(BIN)/cmake --build build/native-clang
-	$(BIN)/ctest --test-dir build/native-clang --output-on-failure --no-tests=error
+	$(CTEST) --test-dir build/native-clang
 
 native-aarch64: $(VENV)/.tools
 	$(BIN)/cmake -S . -B build/native-aarch64 $(PLAIN_BUILD) -DCMAKE_SYSTEM_NAME=Linux \
 		-DCMAKE_SYSTEM_PROCESSOR=aarch64 -DCMAKE_CXX_COMPILER=aarch64-linux-gnu-g++ \
 		-DCMAKE_CROSSCOMPILING_EMULATOR='qemu-aarch64;-L;/usr/aarch64-linux-gnu'
 	$(BIN)/cmake --build build/native-aarch64
-	$(BIN)/ctest --test-dir build/native-aarch64 --output-on-failure --no-tests=error
+	$(CTEST) --test-dir build/native-aarch64
 
 clean:
 	rm -rf build dist site out .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage htmlcov

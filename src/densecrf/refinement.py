@@ -244,7 +244,8 @@ def refine_many(
 
     An item that fails is yielded as a `Failure`, and the others go on. At most ``2 * workers``
     items are read ahead of the one that is yielded, so that neither input nor output need fit into
-    memory. The iterables are read by the calling thread.
+    memory. The iterables are read by the calling thread. After Ctrl-C no further item begins; those
+    under way are yielded before KeyboardInterrupt is raised.
 
     Parameters
     ----------
