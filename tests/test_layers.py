@@ -1,6 +1,7 @@
 """The layers of the package: no import goes upwards."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,14 @@ def modules():
         yield name.removesuffix(".__init__"), path
 
 
+@cache
+def parsed(path):
+    return ast.parse(path.read_text("utf-8"))
+
+
 def imports(path):
     """Yield (line, module, whether at module level) for each import of the package at run time."""
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = parsed(path)
     for_types = {
         id(inner)
         for node in ast.walk(tree)
@@ -104,8 +110,7 @@ def test_no_import_goes_upwards(name, path):
 def test_relative_imports_and_unused_exceptions_do_not_hide():
     late = set()
     for name, path in modules():
-        source = ast.parse(path.read_text("utf-8"))
-        relative = [n for n in ast.walk(source) if isinstance(n, ast.ImportFrom) and n.level]
+        relative = [n for n in ast.walk(parsed(path)) if isinstance(n, ast.ImportFrom) and n.level]
         assert not relative, f"{name}: relative imports"
         late |= {(room(name), other) for _, other, _ in imports(path)}
     assert set(LATE) <= late
