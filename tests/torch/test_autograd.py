@@ -65,28 +65,30 @@ def test_mean_field_to_compatibility(inputs):
     check_parameters(crf, *inputs, ["costs"])
 
 
-def test_filter_to_features(device, generator):
+@pytest.mark.parametrize("order", ["symmetric", "forward"])
+def test_filter_to_features(order, device, generator):
     features = (2 * torch.rand(12, 3, generator=generator, dtype=torch.float64)).to(device)
     values = torch.randn(2, 12, generator=generator, dtype=torch.float64).to(device)
-    lattice = Lattice.build(features)
+    lattice = Lattice.build(features, order=order)
 
     def function(features, values):
         return filtered(lattice_of(features), values, barycentric(features, lattice))
 
     def lattice_of(features):
-        return Lattice.build(features.detach())
+        return Lattice.build(features.detach(), order=order)
 
     arguments = (features.requires_grad_(), values.requires_grad_())
     assert torch.autograd.gradcheck(function, arguments, eps=1e-7, atol=1e-6)
 
 
-def test_kernels_of_triton_have_the_same_gradients(engine, device, generator):
+@pytest.mark.parametrize("order", ["symmetric", "forward"])
+def test_kernels_of_triton_have_the_same_gradients(order, engine, device, generator):
     features = (2 * torch.rand(40, 3, generator=generator)).to(device)
     values = torch.randn(2, 40, generator=generator).to(device)
 
     def gradients(dtype, engine):
         f, v = (x.to(dtype, copy=True).requires_grad_() for x in (features, values))
-        lattice = Lattice.build(f, engine=engine)
+        lattice = Lattice.build(f, engine=engine, order=order)
         (filtered(lattice, v, barycentric(f, lattice)) ** 2).sum().backward()
         return f.grad, v.grad
 
