@@ -26,11 +26,11 @@ from densecrf.certificates import Costs, Potentials
 from densecrf.large import visits
 from densecrf.large.planning import plan
 from densecrf.large.visits import Before
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.problem import Problem
 from densecrf.refinement import build
 
-MODEL = Model(3, 3, 15, 13, 10)
+MODEL = Parameters(3, 3, 15, 13, 10)
 
 
 def photographs(data: Path, labels: int, scale: int) -> list[tuple[Any, Any]]:

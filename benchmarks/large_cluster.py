@@ -20,12 +20,12 @@ import numpy as np
 import densecrf
 from benchmarks.harness import SHARED
 from benchmarks.large import MODEL, cluster, cpu, line, mosaic
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SMALL = Model(1, 3, 2, 13, 10)  # a reach of 8 pixels, for small tiles
+SMALL = Parameters(1, 3, 2, 13, 10)  # a reach of 8 pixels, for small tiles
 
 
 def overhead(arguments: Any) -> None:
@@ -112,7 +112,7 @@ def many(arguments: Any) -> None:
             method="mf5",
             axis=0,
             threads=1,
-            model=Model(3, 0, 15, 13, 0),
+            model=Parameters(3, 0, 15, 13, 0),
         )
         for number, result in enumerate(found, 1):
             failures += not result

@@ -21,7 +21,8 @@ from densecrf.learning.examples import Example, checked_truth
 from densecrf.learning.fit import fit_examples
 from densecrf.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
 from densecrf.parallel import run
-from densecrf.presets import PRESETS, Model
+from densecrf.parameters import Parameters
+from densecrf.presets import PRESETS
 from experiments import other_methods as other
 
 if TYPE_CHECKING:
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ALTERNATIVES", "Alternative", "Judge", "Judged", "as_fitted"]
 
-USUAL = Model(3, 3, 60, 13, 10)
+USUAL = Parameters(3, 3, 60, 13, 10)
 #: Models that methods without learning may choose from.
-MODELS: dict[str, Model] = {"usual": USUAL, **{n: PRESETS[n] for n in ("tuned", "deeplab", "afa")}}
+MODELS: dict[str, Parameters] = {
+    "usual": USUAL,
+    **{n: PRESETS[n] for n in ("tuned", "deeplab", "afa")},
+}
 #: Pixels on either side of a true border that count as its neighbourhood (the trimap).
 TRIMAP = 5
 
@@ -66,7 +70,7 @@ def solved(
     unary: Any,
     image: Any,
     *,
-    model: Model,
+    model: Parameters,
     method: str = "lp",
     threads: int | None = None,
     device: Any = None,
@@ -238,7 +242,7 @@ class Judge:
         return Judged(alternative.name, setting, confusions, trimaps, seconds)
 
 
-def as_fitted(model: Model) -> Alternative:
+def as_fitted(model: Parameters) -> Alternative:
     """Return a learned model as what is compared."""
     return Alternative("lp, fitted", solved, {"": {"model": model}})
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from densecrf.model import DenseCRF
-from densecrf.presets import PRESETS, Model
+from densecrf.parameters import Parameters
+from densecrf.presets import PRESETS
 from densecrf.validation import check_choice
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ __all__ = [
 
 def _from_the_paper(
     weight: float, sigma: float, bilateral_weight: float, sigma_xy: float, sigma_color: float
-) -> Model:
+) -> Parameters:
     """Convert a row of Table 3: the paper sums over ordered pairs, so our weights are doubled."""
-    return Model(
+    return Parameters(
         sigma,
         2 * weight,
         sigma_xy,
@@ -44,13 +45,13 @@ def _from_the_paper(
 
 
 #: Named parameter sets: the presets, and the paper's cross-validated ones (Appendix C.1).
-PARAMETERS: dict[str, Model] = {
+PARAMETERS: dict[str, Parameters] = {
     "msrc-mf": _from_the_paper(7.467846, 1.0, 4.028773, 35.865959, 11.209644),
     "msrc-dc": _from_the_paper(2.247081, 3.535267, 1.699011, 31.232626, 7.949970),
     "pascal-mf": _from_the_paper(100.0, 1.0, 74.877398, 50.0, 5.454272),
     "pascal-dc": _from_the_paper(0.5, 3.071772, 0.960811, 49.785678, 1.0),
-    "usual": Model(3, 3, 60, 13, 10, about="3/3 and 60/13/10, usual for small images"),
-    "tuned-mf": Model(
+    "usual": Parameters(3, 3, 60, 13, 10, about="3/3 and 60/13/10, usual for small images"),
+    "tuned-mf": Parameters(
         0.643, 1.67, 104, 10.9, 5.74, pixels=213 * 320, about="tuned for mf, MSRC Val, accuracy"
     ),
     "tuned-lp": PRESETS["tuned"],
@@ -58,7 +59,7 @@ PARAMETERS: dict[str, Model] = {
 }
 
 
-def get_parameters(name: str) -> Model:
+def get_parameters(name: str) -> Parameters:
     """Return a parameter set by its name.
 
     Examples
@@ -82,7 +83,7 @@ class Minimised:
         """What distinguishes one energy from another."""
         return {"normalization": self.normalization, "factor": self.factor}
 
-    def model(self, unary: NDArray[Any], image: NDArray[Any], parameters: Model) -> DenseCRF:
+    def model(self, unary: NDArray[Any], image: NDArray[Any], parameters: Parameters) -> DenseCRF:
         """Return the model of an image."""
         scaled = replace(
             parameters,

@@ -23,7 +23,7 @@ from densecrf.io import Dataset, ItemError, Sample
 from densecrf.metrics import confusion_matrix
 from densecrf.parallel import run as run_tasks
 from densecrf.parallel import stop_here
-from densecrf.presets import NUMBERS, Model
+from densecrf.parameters import NUMBERS, Parameters
 from densecrf.solvers import METHODS
 from densecrf.validation import ArgumentError, check_choice, check_integer
 from experiments.outcome import Outcome
@@ -82,7 +82,7 @@ class Plan:
     images: tuple[str, ...]
     methods: tuple[str, ...]
     protocol: Protocol
-    parameters: Model
+    parameters: Parameters
     limits: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     threads: int | None = None
@@ -311,7 +311,7 @@ def _attempt(plan: Plan, store: RecordStore, image: str, methods: list[str]) -> 
 def make_plan(
     dataset: Dataset,
     protocol: str | Protocol = "shared",
-    parameters: Model | None = None,
+    parameters: Parameters | None = None,
     **fields: Any,
 ) -> Plan:
     """Return a plan, by default with the protocol's own parameters, all images and methods."""

@@ -20,7 +20,7 @@ import numpy as np
 from densecrf.io import ItemError
 from densecrf.metrics import METRICS
 from densecrf.parallel import run
-from densecrf.presets import NUMBERS, Model, write_model
+from densecrf.parameters import NUMBERS, Parameters, write_parameters
 from densecrf.validation import ArgumentError, check_choice, check_integer
 from experiments.figures import COLORS, new_figure
 from experiments.runner import Plan, count_pixels, end_if_asked, solve
@@ -47,12 +47,12 @@ RANGES: dict[str, tuple[float, float]] = {
 _HEARTBEAT = 30  # seconds; a worker silent for four of these is taken for dead
 
 
-def ranges_around(preset: Model, factor: float) -> dict[str, tuple[float, float]]:
+def ranges_around(preset: Parameters, factor: float) -> dict[str, tuple[float, float]]:
     """Return ranges that keep every number within a factor of a preset's.
 
     Examples
     --------
-    >>> ranges_around(Model(sigma=3), 2)["sigma"]
+    >>> ranges_around(Parameters(sigma=3), 2)["sigma"]
     (1.5, 6)
     """
     if not 1 < factor < math.inf:
@@ -84,7 +84,7 @@ class Target:
     plan: Plan
     metric: str = "accuracy"
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=lambda: dict(RANGES))
-    start: tuple[Model, ...] = (Model(3, 3, 60, 13, 10), Model())
+    start: tuple[Parameters, ...] = (Parameters(3, 3, 60, 13, 10), Parameters())
     seed: int = 0
     first_batch: int = 8
 
@@ -135,14 +135,14 @@ class Target:
             raise ValueError(f"{dataset.path}: no image can be scored ({why})")
         return replace(self, plan=replace(self.plan, images=images)), failures
 
-    def confusion(self, preset: Model, sample: Sample) -> NDArray[np.int64]:
+    def confusion(self, preset: Parameters, sample: Sample) -> NDArray[np.int64]:
         """Run the method on an image and return its confusion matrix."""
         plan = replace(self.plan, parameters=preset)
         counts = count_pixels(plan, solve(plan, plan.methods[0], sample, {}).result, sample)
         assert counts is not None  # `usable` left such images out
         return counts
 
-    def confusions(self, preset: Model) -> NDArray[np.int64]:
+    def confusions(self, preset: Parameters) -> NDArray[np.int64]:
         """Return ``(N, L, L)``, the confusion matrices of all images with these parameters."""
         samples = (self.plan.dataset.items[name].load() for name in self.plan.images)
         return np.stack([self.confusion(preset, sample) for sample in samples])
@@ -152,9 +152,9 @@ class Target:
 class Tuned:
     """The result of a study."""
 
-    parameters: Model  # of the best trial
+    parameters: Parameters  # of the best trial
     score: float
-    start: Model | None  # the best of the parameters given, where one was finished
+    start: Parameters | None  # the best of the parameters given, where one was finished
     start_score: float | None
     trials: tuple[tuple[int, float | None, str], ...]  # number, score, state
     failures: Mapping[str, str]  # images left out, and why
@@ -162,7 +162,7 @@ class Tuned:
 
     def write(self, path: str | Path, target: Target) -> None:
         """Write the parameters as a file for ``--params``."""
-        write_model(
+        write_parameters(
             path,
             self.parameters,
             score=self.score,
@@ -312,7 +312,7 @@ def _search(path: Path, target: Target, trials: int, worker: int) -> None:
 def _score(trial: Any, target: Target, items: list[Any]) -> float:
     """Score one set of parameters, or prune the trial."""
     numbers = {name: trial.suggest_float(name, *target.ranges[name], log=True) for name in NUMBERS}
-    preset = Model(**numbers)
+    preset = Parameters(**numbers)
     total = np.zeros((len(target.plan.dataset.palette),) * 2, np.int64)
     checkpoint = target.first_batch
     for done, item in enumerate(items, 1):
@@ -335,9 +335,9 @@ def _summary(study: Any, pixels: int, failures: dict[str, str], interrupted: boo
     given = [trial for trial in done if trial.user_attrs.get("given")]
     start = max(given, key=lambda trial: trial.value, default=None)
     return Tuned(
-        Model(**best.params, pixels=pixels, about=f"tuned: {best.value:.4f}"),
+        Parameters(**best.params, pixels=pixels, about=f"tuned: {best.value:.4f}"),
         float(best.value),
-        None if start is None else Model(**start.params),
+        None if start is None else Parameters(**start.params),
         None if start is None else float(start.value),
         tuple((t.number, t.value, t.state.name.lower()) for t in study.get_trials()),
         failures,

@@ -4,10 +4,10 @@ import numpy as np
 
 import densecrf
 from densecrf.compatibility import with_label_costs
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 
 SHAPE = (44, 56)
-MODEL = Model(sigma=2, weight=3, sigma_xy=5, sigma_color=20, bilateral_weight=5)
+MODEL = Parameters(sigma=2, weight=3, sigma_xy=5, sigma_color=20, bilateral_weight=5)
 
 
 def scene(shape, labels=3, seed=0):

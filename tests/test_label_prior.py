@@ -12,10 +12,10 @@ from densecrf.label_prior import (
     prior_from_shares,
     without_label_offsets,
 )
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 
 PRIOR = LabelPrior((0.2, 0.3, 0.5), (0.5, 0.4, 0.3), (0.1, 0.0, -0.1))
-PLAIN = Model(2, 1.0, 8, 30, 2.0)
+PLAIN = Parameters(2, 1.0, 8, 30, 2.0)
 KNOWING = replace(PLAIN, prior=PRIOR)
 
 
@@ -98,8 +98,8 @@ def test_two_labels(tmp_path):
     image, unary = image_and_unary()
     prior = LabelPrior((0.9, 0.1), (0.5, 0.5), (0.0, 0.5))
     file = tmp_path / "two.json"
-    densecrf.presets.write_model(file, replace(PLAIN, prior=prior, label_costs=(1.0, 0.4)))
-    model = densecrf.presets.read_model(file)
+    densecrf.presets.write_parameters(file, replace(PLAIN, prior=prior, label_costs=(1.0, 0.4)))
+    model = densecrf.presets.read_parameters(file)
     assert model.prior == prior
     result = densecrf.refine(image, unary[:2], model=file, kind="energies", axis=0)
     assert model.crf(unary[:2], image).energy(result.labels) == pytest.approx(result.energy)

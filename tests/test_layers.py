@@ -24,6 +24,7 @@ LAYERS = (
     ("io", "plotting", "solvers"),
     ("display", "records"),
     ("model",),
+    ("parameters",),
     ("presets",),
     ("torch", "specification"),
     ("refinement",),

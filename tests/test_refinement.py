@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf import ArgumentError, solvers
+from densecrf import ArgumentError, presets, solvers
 from densecrf.kernels import color_range
-from densecrf.presets import PRESETS, get_model, write_model
+from densecrf.parameters import write_parameters
+from densecrf.presets import PRESETS, get_parameters
 from densecrf.refinement import build
 from densecrf.solvers import registry
 from densecrf.specification import Specification
@@ -110,9 +111,9 @@ def test_presets_are_those_that_people_copy():
         "cam": (3, 3, 50, 5, 10),
     }
     for name, row in rows.items():
-        p = get_model(name)
+        p = get_parameters(name)
         assert (p.sigma, p.weight, p.sigma_xy, p.sigma_color, p.bilateral_weight) == row
-    assert get_model("cam").confidence == 0.7
+    assert get_parameters("cam").confidence == 0.7
 
 
 def test_the_result_has_the_shape_of_the_image():
@@ -217,7 +218,7 @@ def test_many_by_processes():
 
 
 def test_many_images_read_the_model_s_file_once(tmp_path):
-    write_model(tmp_path / "m.json", PRESETS["afa"])
+    write_parameters(tmp_path / "m.json", PRESETS["afa"])
     results = densecrf.refine_many(
         [IMAGE] * 2, [P] * 2, model=str(tmp_path / "m.json"), method="mf5"
     )
@@ -263,3 +264,12 @@ def test_many_images_refuse_wrong_keywords_and_lengths_at_once():
     with pytest.raises(ArgumentError, match="workers=0"):
         densecrf.refine_many([], [], workers=0)
     assert list(densecrf.refine_many([], [])) == []
+
+
+@pytest.mark.parametrize("owner", [densecrf, presets])
+def test_the_former_name_of_parameters_leads_to_them(owner):
+    with pytest.warns(
+        DeprecationWarning, match=r"Model is now densecrf\.parameters\.Param"
+    ) as heard:
+        assert owner.Model is densecrf.Parameters
+    assert [each.filename for each in heard] == [__file__]

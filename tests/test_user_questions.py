@@ -12,7 +12,7 @@ import pytest
 
 import densecrf
 import densecrf.drop_in.pydensecrf.densecrf as dcrf
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 
@@ -92,17 +92,17 @@ REFUSED = {
     ),
     "a tiny spatial sigma": (
         (IMAGE, P),
-        {"model": Model(sigma=1e-8)},
+        {"model": Parameters(sigma=1e-8)},
         r"sigma=1e-08: .*give 1.1e-05 or greater",
     ),
     "a tiny colour sigma": (
         (IMAGE, P),
-        {"model": Model(sigma_color=1e-8)},
+        {"model": Parameters(sigma_color=1e-8)},
         r"sigma_color=1e-08: .*give 0.000\d+ or greater",
     ),
     "a sigma of zero": (
         (IMAGE, P),
-        {"model": Model(sigma_xy=0)},
+        {"model": Parameters(sigma_xy=0)},
         r"sigma_xy=0: must be a finite number greater than 0",
     ),
 }
@@ -147,7 +147,7 @@ def test_label_zero_as_unsure_is_never_an_answer():
 def test_one_label_everywhere_is_explained():
     weak = np.full((L, H, W), 1 / L, np.float32) + 0.01 * (np.arange(L) == 0)[:, None, None]
     weak[:, ::2] = weak[[1, 0, 2]][:, ::2]  # every other row prefers another label
-    strong = Model(weight=300, bilateral_weight=300)
+    strong = Parameters(weight=300, bilateral_weight=300)
     with pytest.warns(UserWarning, match=r"the constant labelling \d has energy .*lower"):
         densecrf.refine(IMAGE, weak / weak.sum(0), model=strong, method="unary")
     result = densecrf.refine(IMAGE, weak / weak.sum(0), model=strong)

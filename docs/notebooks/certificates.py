@@ -63,7 +63,7 @@ for strength in (0.0, 0.25, 0.5, 1.0, 2.0, 4.0):
 
 # %% [markdown]
 # With ground truth for some images, `densecrf.fit` finds the parameters; without, `densecrf.adapt`
-# finds label costs from the network's output alone. Both give a `Model` that `refine(model=...)`,
+# finds label costs from the network's output alone. Both give what `refine(model=...)`,
 # `densecrf segment --model` and the app take.
 
 # %%

@@ -25,12 +25,12 @@ canvas  # in Jupyter, VS Code, Colab or marimo: draw
 
 # %%
 from densecrf.app.strokes import Stroke, rasterise
-from densecrf.presets import get_model
+from densecrf.presets import get_parameters
 from densecrf.scribbles import scribble_unary
 
 drawn = rasterise(map(Stroke.parse, strokes), image.shape[:2])
 unary = scribble_unary(image, drawn)
-result = get_model("default").crf(unary, image).solve()
+result = get_parameters("default").crf(unary, image).solve()
 result
 
 # %%

@@ -11,7 +11,7 @@ from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, output, print_json, reporting_errors, require
 from densecrf.io import write_json, write_text
-from densecrf.presets import read_model
+from densecrf.parameters import read_parameters
 from densecrf.records import RecordStore
 from experiments.commands import options as e
 
@@ -79,7 +79,7 @@ def alternatives(
         )
         more = [judge.adapted()]
         if fitted is not None:
-            more.append(as_fitted(read_model(fitted)))
+            more.append(as_fitted(read_parameters(fitted)))
         elif learn:
             more.append(judge.fitted())
         base = judge.judge(ALTERNATIVES[0])

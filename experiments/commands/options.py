@@ -12,7 +12,7 @@ from densecrf.cli import options as o
 from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, describe, fail, print_json
-from densecrf.presets import read_model
+from densecrf.parameters import read_parameters
 from densecrf.solvers import METHODS
 from experiments.protocols import PARAMETERS, PROTOCOLS, get_parameters, get_protocol
 from experiments.runner import Plan, make_plan
@@ -76,7 +76,7 @@ class PlanOptions:
             protocol = get_protocol(self.protocol)
             label = self.params or protocol.default
             from_file = label not in PARAMETERS and Path(label).is_file()
-            parameters = read_model(label) if from_file else get_parameters(label)
+            parameters = read_parameters(label) if from_file else get_parameters(label)
             dataset = open_dataset(self.data, self.kind, self.classes)
             names = dataset.names(self.split)
             if self.images is not None:

@@ -24,7 +24,7 @@ from densecrf.cli.reports import (
 )
 from densecrf.io import Dataset
 from densecrf.metrics import METRICS, bootstrap
-from densecrf.presets import NUMBERS, read_model
+from densecrf.parameters import NUMBERS, read_parameters
 from densecrf.solvers import METHODS
 from experiments.commands import options as e
 
@@ -79,7 +79,7 @@ class TargetOptions:
                 threads=self.threads,
             )
             target = Target(plan, self.metric, seed=self.seed, first_batch=self.first_batch)
-            given = [read_model(path) for path in self.start or ()]
+            given = [read_parameters(path) for path in self.start or ()]
             if self.within is not None:
                 if not given:
                     raise ValueError("--within needs a --start to stay near")

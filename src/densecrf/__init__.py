@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from densecrf.learning.adaptation import adapt
     from densecrf.learning.fit import fit
     from densecrf.model import DenseCRF
-    from densecrf.presets import Model
+    from densecrf.parameters import Parameters
     from densecrf.refinement import Failure, refine, refine_many
     from densecrf.result import Result, Trace
     from densecrf.solvers import METHODS
@@ -36,7 +36,7 @@ __all__ = [
     "Failure",
     "Features",
     "LabelTree",
-    "Model",
+    "Parameters",
     "Result",
     "Spatial",
     "Trace",
@@ -65,7 +65,7 @@ _DEFINED_IN = {
     "Failure": "densecrf.refinement",
     "Features": "densecrf.kernels",
     "LabelTree": "densecrf.compatibility",
-    "Model": "densecrf.presets",
+    "Parameters": "densecrf.parameters",
     "Result": "densecrf.result",
     "Spatial": "densecrf.kernels",
     "Trace": "densecrf.result",
@@ -98,6 +98,8 @@ def __getattr__(name: str) -> Any:
     """Import the module that defines the public `name` and keep it."""
     if name in _SUBMODULES or f"densecrf.{name}" in MOVED:
         return import_module(f"densecrf.{name}")
+    if name == "Model":  # its former name, for one release
+        return import_module("densecrf.presets").Model
     if name not in _DEFINED_IN:
         raise AttributeError(f"module 'densecrf' has no attribute {name!r}")
     value = getattr(import_module(_DEFINED_IN[name]), name)

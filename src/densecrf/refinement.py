@@ -11,7 +11,7 @@ import numpy as np
 
 from densecrf.model import DenseCRF
 from densecrf.parallel import run
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.specification import KEYWORDS, Specification
 from densecrf.unaries import Kind
 from densecrf.validation import (
@@ -34,7 +34,7 @@ def refine(
     image: Any,
     probabilities: Any,
     *,
-    model: str | Model = "default",
+    model: str | Parameters = "default",
     strength: float = 1.0,
     sigma: Any = None,
     weight: float | None = None,
@@ -74,7 +74,7 @@ def refine(
         What is known of the pixels: probabilities or logits with the label axis first, last or
         behind a batch axis of one, one integer label per pixel, or one foreground probability per
         pixel. Input that can be read in two ways is refused, and both are spelled out.
-    model : str, path-like or Model
+    model : str, path-like or Parameters
         The energy's parameters: the name of a preset (`densecrf.presets.PRESETS`), a file that
         `densecrf.adapt` or `densecrf.fit` made, or the object.
     strength : float

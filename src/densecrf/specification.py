@@ -10,7 +10,8 @@ from typing import Any
 from densecrf.hard_labels import forget, plant
 from densecrf.kernels import color_range, without_alpha
 from densecrf.model import DenseCRF
-from densecrf.presets import NUMBERS, Model, get_model
+from densecrf.parameters import NUMBERS, Parameters
+from densecrf.presets import get_parameters
 from densecrf.unaries import KINDS, energies, read
 from densecrf.validation import check_choice, check_fraction, check_non_negative
 
@@ -52,7 +53,7 @@ class Specification:
 
     def __post_init__(self) -> None:
         """Find the model, and refuse what no image can make right."""
-        object.__setattr__(self, "model", get_model(self.model))
+        object.__setattr__(self, "model", get_parameters(self.model))
         check_non_negative("strength", self.strength)
         check_fraction("clip", self.clip)
         if self.kind is not None:
@@ -68,13 +69,13 @@ class Specification:
         """Return the keywords that make it."""
         return {name: getattr(self, name) for name in KEYWORDS}
 
-    def parameters(self, grid: tuple[int, ...]) -> Model:
+    def parameters(self, grid: tuple[int, ...]) -> Parameters:
         """Return the numbers of the energy on a grid of pixels.
 
         Standard deviations that are given one by one are in pixels, unless `scale_sigmas` says
         otherwise.
         """
-        model: Model = self.model
+        model: Parameters = self.model
         if self.scale_sigmas is None:
             chosen = replace(model.sized(grid), **self.numbers)
         else:

@@ -22,7 +22,8 @@ from densecrf.app.pictures import Picture
 from densecrf.app.strokes import MAX_LABELS, Stroke
 from densecrf.display import png
 from densecrf.kernels import color_range
-from densecrf.presets import Model, get_model
+from densecrf.parameters import Parameters
+from densecrf.presets import get_parameters
 from densecrf.validation import ArgumentError, as_image
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Scribble(anywidget.AnyWidget):
         The image, colours from 0 to 255, or from 0 to 1 where it holds floating-point numbers.
     names : int or sequence of str
         The labels' names, or how many there are.
-    model : str, path-like or Model
+    model : str, path-like or Parameters
         The energy's parameters, as for `densecrf.refine`.
     strokes : sequence of dict
         Strokes to begin with, for example another canvas' `strokes`.
@@ -78,7 +79,7 @@ class Scribble(anywidget.AnyWidget):
         image: Any,
         names: int | Sequence[str] = 4,
         *,
-        model: str | Model = "default",
+        model: str | Parameters = "default",
         strokes: Sequence[dict[str, Any]] = (),
     ) -> None:
         pixels = as_image("image", image)
@@ -86,7 +87,7 @@ class Scribble(anywidget.AnyWidget):
             raise ArgumentError("image", ..., f"shape {pixels.shape}; give (H, W) or (H, W, 3)")
         picture = Picture(Path("image"), color_range(pixels, None)[0], 1, pixels.shape[:2])
         labels = _labels(names)
-        chosen = get_model(model)
+        chosen = get_parameters(model)
         super().__init__(
             _image=png(picture.shown()),
             _shape=list(picture.shape),

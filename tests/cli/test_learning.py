@@ -11,7 +11,7 @@ import pytest
 from command_line import densecrf, probabilities, said
 from densecrf.cli.batch import run_batch
 from densecrf.io import write_image
-from densecrf.presets import NUMBERS, read_model
+from densecrf.parameters import NUMBERS, read_parameters
 from tiny_dataset import make_dataset
 
 
@@ -29,7 +29,7 @@ def test_adapt_writes_a_model_that_segment_reads(folder):
     result = densecrf("adapt", "images", "--probs", "probs", "--out", "m.json", "--json")
     assert result.exit_code == 0, said(result)
     told = json.loads(result.stdout)
-    model = read_model(folder / "m.json")
+    model = read_parameters(folder / "m.json")
     assert told["images"] == 3
     assert list(model.label_costs) == told["label_costs"]
     again = densecrf("adapt", "images", "--probs", "probs", "--out", "n.json")
@@ -56,7 +56,7 @@ def test_adapt_interrupted_keeps_the_images_seen(folder, monkeypatch, seen):
     assert "nterrupted" in said(result)
     assert (folder / "m.json").exists() == (seen > 0)
     if seen:
-        assert read_model(folder / "m.json").provenance["images"] == seen
+        assert read_parameters(folder / "m.json").provenance["images"] == seen
 
 
 def test_adapt_names_what_it_cannot_use(folder):
@@ -145,7 +145,7 @@ def test_fit_names_images_that_it_cannot_learn_from(dataset, tmp_path):
     assert result.exit_code == 1
     assert "b.png" in said(result)
     assert "c.npz" in said(result)
-    assert read_model(tmp_path / "m.json").provenance["images"] == 2
+    assert read_parameters(tmp_path / "m.json").provenance["images"] == 2
 
 
 def test_fit_without_any_truth_is_refused(dataset, tmp_path):

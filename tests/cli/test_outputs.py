@@ -12,7 +12,8 @@ import typer
 from command_line import COLORS, TRUTH, densecrf, probabilities, said
 from densecrf.cli.outputs import check_outputs
 from densecrf.io import write_image, write_labels
-from densecrf.presets import PRESETS, write_model
+from densecrf.parameters import write_parameters
+from densecrf.presets import PRESETS
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -50,7 +51,7 @@ def test_no_command_writes_onto_an_input(same, arguments, message):
 
 
 def test_the_file_of_parameters_is_an_input(folder):
-    write_model("a.json", PRESETS["deeplab"])
+    write_parameters("a.json", PRESETS["deeplab"])
     command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--params", "a.json"]
     result = densecrf(*command, "--out", ".")
     assert result.exit_code == 2

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from command_line import said
 from densecrf.io import write_labels
-from densecrf.presets import PRESETS, write_model
+from densecrf.parameters import write_parameters
+from densecrf.presets import PRESETS
 from experiments import other_methods as other
 from experiments.alternatives import trimap
 from experiments.commands import app
@@ -68,7 +69,7 @@ def test_trimap_leaves_void_out():
 @pytest.mark.slow
 def test_the_command_writes_a_table_and_goes_on(tmp_path):
     data = make_dataset(tmp_path / "tiny")
-    write_model(tmp_path / "fitted.json", PRESETS["deeplab"])
+    write_parameters(tmp_path / "fitted.json", PRESETS["deeplab"])
     arguments = ("--data", data, "--test", "train", "--out", tmp_path / "o", "--json")
     arguments = (*arguments, "--fitted", tmp_path / "fitted.json", "--jobs", "2")
     first = run(*arguments)

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from densecrf.cli.app import app as densecrf_app
 from densecrf.io import write_image
-from densecrf.presets import PRESETS, write_model
+from densecrf.parameters import write_parameters
+from densecrf.presets import PRESETS
 from experiments import speedup
 from experiments.commands import app
 from tiny_dataset import make_dataset
@@ -224,7 +225,7 @@ def contents(folder):
 )
 def test_evaluation_writes_onto_no_input(tiny, tmp_path, arguments, message):
     """Links in the results' folder lead where users would not look."""
-    write_model("mine.json", PRESETS["deeplab"])
+    write_parameters("mine.json", PRESETS["deeplab"])
     Path("mine.png").write_text("image,method,energy,lower_bound\na,mf,3,1\n")
     Path("link").mkdir()
     for name, file in (

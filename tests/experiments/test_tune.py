@@ -12,7 +12,7 @@ import time
 import pytest
 
 from densecrf.io import Dataset, FileFormatError
-from densecrf.presets import Model, read_model, write_model
+from densecrf.parameters import Parameters, read_parameters, write_parameters
 from experiments.runner import make_plan
 from experiments.tune import Target, draw_history, ranges_around, tune
 
@@ -38,7 +38,7 @@ def test_tuning_starts_from_the_presets_and_resumes(tiny, tmp_path):
     again = tune(target, storage, trials=6)
     assert again.trials == longer.trials
     longer.write(tmp_path / "best.json", target)
-    assert read_model(tmp_path / "best.json") == longer.parameters
+    assert read_parameters(tmp_path / "best.json") == longer.parameters
     assert longer.parameters.pixels == 16 * 20
     draw_history(longer, "accuracy")
     with pytest.raises(ValueError, match=r"other settings \(method\)"):
@@ -46,15 +46,15 @@ def test_tuning_starts_from_the_presets_and_resumes(tiny, tmp_path):
 
 
 def test_given_parameters_are_tried_once_and_ranges_stay_near_them(tiny, tmp_path):
-    near = ranges_around(Model(2, 2, 40, 10, 5), 2)
-    target = target_of(tiny, start=(Model(2, 2, 40, 10, 5),) * 2, ranges=near)
+    near = ranges_around(Parameters(2, 2, 40, 10, 5), 2)
+    target = target_of(tiny, start=(Parameters(2, 2, 40, 10, 5),) * 2, ranges=near)
     tuned = tune(target, tmp_path / "t.sqlite", trials=3)
-    assert tuned.start == Model(2, 2, 40, 10, 5)
+    assert tuned.start == Parameters(2, 2, 40, 10, 5)
     assert 1 <= tuned.parameters.sigma <= 4
     study = optuna.load_study(study_name=None, storage=f"sqlite:///{tmp_path / 't.sqlite'}")
     assert [trial.user_attrs.get("given", False) for trial in study.trials] == [True, False, False]
     with pytest.raises(ValueError, match=r"within=1"):
-        ranges_around(Model(), 1)
+        ranges_around(Parameters(), 1)
 
 
 def test_workers_share_one_study(tiny, tmp_path):
@@ -129,11 +129,11 @@ def test_a_killed_search_goes_on(tiny, tmp_path):
 
 def test_parameter_files_are_checked(tmp_path):
     path = tmp_path / "p.json"
-    write_model(path, Model(sigma=2.5), note="why")
-    assert read_model(path).sigma == 2.5
+    write_parameters(path, Parameters(sigma=2.5), note="why")
+    assert read_parameters(path).sigma == 2.5
     path.write_text(json.dumps({"sigma": 1, "weight": 0, "sigma_xy": 3, "sigma_color": 4,
                                 "bilateral_weight": 5}))  # fmt: skip
-    assert read_model(path).bilateral_weight == 5
+    assert read_parameters(path).bilateral_weight == 5
     for text, message in (
         ("{", "not JSON"),
         ("[1]", "one JSON object"),
@@ -145,4 +145,4 @@ def test_parameter_files_are_checked(tmp_path):
         path2 = tmp_path / "bad.json"
         path2.write_text(text)
         with pytest.raises(FileFormatError, match=message):
-            read_model(path2)
+            read_parameters(path2)

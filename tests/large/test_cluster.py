@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from densecrf import parallel, refine_many
 from densecrf.cli.app import app
 from densecrf.large import refine
-from densecrf.presets import read_model
+from densecrf.parameters import read_parameters
 from large_scenes import MODEL, crowd
 from tiny_dataset import make_dataset
 
@@ -215,6 +215,6 @@ def test_the_same_model_is_learned(tmp_path, cluster):
         options = ["--data", str(data), "--out", out, "--folds", "0", "--passes", "2", *more]
         found = CliRunner().invoke(app, ["fit", *options])
         assert found.exit_code == 0, found.output
-    alone, shared = (read_model(tmp_path / f"{name}.json") for name in ("alone", "shared"))
+    alone, shared = (read_parameters(tmp_path / f"{name}.json") for name in ("alone", "shared"))
     assert shared == alone
     assert shared.provenance == alone.provenance

@@ -13,7 +13,7 @@ from densecrf.large.planning import plan
 from densecrf.large.reach import lattice_reach
 from densecrf.large.tiles import Tiling, around, flat
 from densecrf.large.visits import Before
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.problem import Problem
 from densecrf.specification import Specification
 from large_scenes import MODEL, in_memory, scene
@@ -158,7 +158,7 @@ def test_positions_far_from_the_origin_are_exact(tmp_path):
     shape = (4, 300_000)
     image = np.zeros((*shape, 3), np.uint8)
     p = np.full((2, *shape), 0.5, np.float32)
-    job = job_of(tmp_path, image, p, (4, 64), model=Model(0.7, 1, 0.7, 9, 1))
+    job = job_of(tmp_path, image, p, (4, 64), model=Parameters(0.7, 1, 0.7, 9, 1))
     far = 299_000
     near = job.local((slice(0, 4), slice(far, far + 60)))
     features = job.features(near)[0]

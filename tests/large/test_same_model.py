@@ -6,7 +6,7 @@ import pytest
 import densecrf
 from densecrf.label_prior import LabelPrior
 from densecrf.large import planning, refine
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.refinement import build
 from large_scenes import MODEL, crowd
 
@@ -24,8 +24,8 @@ CASES = {
     "default, near": ((IMAGE, P), NEAR),
     "preset": ((IMAGE, P), {"model": "deeplab", "sigma_xy": 5}),
     "scaled": ((IMAGE, P), {"model": "deeplab", "scale_sigmas": 0.07}),
-    "prior": ((IMAGE, P), {"model": Model(2, 3, 5, 20, 5, prior=PRIOR)}),
-    "label costs": ((IMAGE, P), {"model": Model(2, 3, 5, 20, 5, label_costs=(0.5, 1.0, 0.7))}),
+    "prior": ((IMAGE, P), {"model": Parameters(2, 3, 5, 20, 5, prior=PRIOR)}),
+    "label costs": ((IMAGE, P), {"model": Parameters(2, 3, 5, 20, 5, label_costs=(0.5, 1.0, 0.7))}),
     "two labels": ((IMAGE, P[:2] / P[:2].sum(0)), {**NEAR}),
     "strength": ((IMAGE, P), {"model": MODEL, "strength": 0.4}),
     "sigma": ((IMAGE, P), {"model": MODEL, "sigma": (1.5, 3), "weight": 2}),
@@ -64,8 +64,8 @@ WRONG = {
     "labels beyond": ((IMAGE, P.argmax(0)), {"n_labels": 2, "axis": None}),
     "nothing known": ((IMAGE, np.full(IMAGE.shape[:2], 255)), {"n_labels": 3, "axis": None}),
     "one label": ((IMAGE, np.zeros(IMAGE.shape[:2], int)), {"axis": None}),
-    "prior of two labels": ((IMAGE, P), {"model": Model(prior=LabelPrior(*[(0.5, 0.5)] * 3))}),
-    "costs of two labels": ((IMAGE, P), {"model": Model(label_costs=(0.5, 0.5))}),
+    "prior of two labels": ((IMAGE, P), {"model": Parameters(prior=LabelPrior(*[(0.5, 0.5)] * 3))}),
+    "costs of two labels": ((IMAGE, P), {"model": Parameters(label_costs=(0.5, 0.5))}),
 }
 
 

@@ -14,10 +14,10 @@ from densecrf.learning.examples import make_examples, reduced
 from densecrf.learning.fit import fit_examples
 from densecrf.learning.oracle import Oracle
 from densecrf.learning.training_set import Settings, TrainingSet, class_weights
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.records import RecordStore
 
-START = Model(1.0, 1.0, 5.0, 20.0, 1.0)
+START = Parameters(1.0, 1.0, 5.0, 20.0, 1.0)
 
 
 def sample(seed: int, noise: float = 1.5) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -36,7 +36,7 @@ class Case:
     def layer(self):
         if self.label_costs is not None:
             numbers = (1.5, self.spatial, 2.0, 80.0, self.bilateral)
-            model = densecrf.Model(*numbers, label_costs=self.label_costs)
+            model = densecrf.Parameters(*numbers, label_costs=self.label_costs)
             return DenseCRF.from_model(model, shape=self.most)
         return DenseCRF(
             spatial_sigma=1.5,

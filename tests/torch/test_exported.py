@@ -43,7 +43,7 @@ def costly():
     """A layer with costs by label and a prior, as models that were adapted have."""
     prior = LabelPrior((0.2, 0.3, 0.5), (0.4, 0.1, 0.3), (0.0, 0.2, -0.1))
     costs = {"label_costs": (1.0, 0.5, 0.8), "prior": prior}
-    return DenseCRF.from_model(densecrf.Model(1.0, 0.7, 3.0, 60.0, 0.9, **costs), shape=(5, 4))
+    return DenseCRF.from_model(densecrf.Parameters(1.0, 0.7, 3.0, 60.0, 0.9, **costs), shape=(5, 4))
 
 
 COSTS = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 1.5], [2.0, 1.5, 0.0]])

@@ -340,7 +340,7 @@ def test_a_model_with_label_costs_is_the_same_energy_here():
     rng = np.random.default_rng(0)
     image = rng.integers(0, 255, (12, 15, 3)).astype(np.uint8)
     logits = rng.normal(size=(4, 12, 15)).astype(np.float32)
-    model = densecrf.Model(2, 1.0, 8, 30, 2.0, label_costs=(1.0, 0.5, 0.3, 0.8))
+    model = densecrf.Parameters(2, 1.0, 8, 30, 2.0, label_costs=(1.0, 0.5, 0.3, 0.8))
     layer = densecrf.torch.DenseCRF.from_model(model, shape=(12, 15))
     pixels = torch.from_numpy(image.transpose(2, 0, 1).copy())[None].float()
     here = layer.solve(logits=torch.from_numpy(logits)[None], image=pixels)

@@ -5,7 +5,7 @@ import pytest
 
 import densecrf
 from densecrf.certificates import lower_bound
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.problem import Problem
 from densecrf.solvers.registry import REGISTRY
 
@@ -65,7 +65,7 @@ def test_pixels_are_proven_as_on_numpy_arrays(costs, device):
 
 def test_fit_learns_the_same_model(device):
     pytest.importorskip("clarabel")
-    start = Model(1.0, 1.0, 5.0, 20.0, 1.0)
+    start = Parameters(1.0, 1.0, 5.0, 20.0, 1.0)
     samples = [scene(seed) for seed in range(2)]
     settings = {"model": start, "folds": 0, "max_passes": 2}
     plain, ours = (densecrf.fit(samples, device=where, **settings) for where in (None, device))

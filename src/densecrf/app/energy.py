@@ -13,13 +13,14 @@ from densecrf.cached import cached_property
 from densecrf.compatibility import with_label_costs
 from densecrf.hard_labels import plant
 from densecrf.model import DenseCRF
-from densecrf.presets import PRESETS, Model
+from densecrf.parameters import Parameters
+from densecrf.presets import PRESETS
 from densecrf.scribbles import scribble_unary
 
 __all__ = ["Energies", "Snapshot", "chosen_model"]
 
 
-def chosen_model(settings: ModelSettings, file: Model | None, enlarged: int = 1) -> Model:
+def chosen_model(settings: ModelSettings, file: Parameters | None, enlarged: int = 1) -> Parameters:
     """Return the model that the sliders make of a preset, or of the model given at the start.
 
     For an image `enlarged` by a factor its standard deviations of positions grow, where they do
@@ -77,7 +78,7 @@ class Energies:
         The image.
     unary : ndarray, (labels, H, W), optional
         Energies of a network's output, which strokes then correct.
-    file : Model, optional
+    file : Parameters, optional
         The model that the preset ``"file"`` means.
     """
 
@@ -85,10 +86,10 @@ class Energies:
         self,
         picture: Picture,
         unary: npt.NDArray[np.float32] | None = None,
-        file: Model | None = None,
+        file: Parameters | None = None,
     ) -> None:
         self.picture, self.unary, self.file = picture, unary, file
-        self._kept: tuple[Model, DenseCRF] | None = None
+        self._kept: tuple[Parameters, DenseCRF] | None = None
 
     def labels(self, snapshot: Snapshot) -> list[int]:
         """Return the labels that the answer may have."""

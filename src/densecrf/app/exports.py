@@ -19,7 +19,7 @@ from densecrf.app.live import GAP
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import VOID
 from densecrf.io import overlay, write_image, write_labels
-from densecrf.presets import Model, write_model
+from densecrf.parameters import Parameters, write_parameters
 from densecrf.result import Result
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Export:
         The strokes on that picture.
     result : Result, optional
         The answer from the strokes alone; strokes can be exported without one.
-    file : Model, optional
+    file : Parameters, optional
         The model that was given at the start.
     probs : Path, optional
         The network's output that the strokes correct.
@@ -69,7 +69,7 @@ class Export:
         picture: Picture,
         snapshot: Snapshot,
         result: Result | None,
-        file: Model | None = None,
+        file: Parameters | None = None,
         probs: Path | None = None,
     ) -> None:
         self.document, self.picture, self.result, self.probs = document, picture, result, probs
@@ -122,7 +122,7 @@ class Export:
         elif kind == "raster":
             self._write_labels(path, self.snapshot.raster)
         else:
-            write_model(path, self.model)
+            write_parameters(path, self.model)
         return path
 
     def _write_labels(self, path: Path, labels: npt.NDArray[Any]) -> None:
@@ -199,7 +199,7 @@ class Export:
             "import densecrf.scribbles\n\n"
             f"image = {reading.format(image)}\n"
             f"strokes = {drawn.format(strokes)}\n"
-            f"model = densecrf.presets.read_model({model})\n"
+            f"model = densecrf.presets.read_parameters({model})\n"
             f"{source}"
             f'result = crf.solve("lp", gap={GAP!r})\n'
             "print(result)\n"

@@ -21,7 +21,7 @@ from densecrf.app.exports import Export
 from densecrf.app.live import Live
 from densecrf.app.pictures import Picture
 from densecrf.app.store import ChangedElsewhere, ImageFolder
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.validation import physical_memory
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Room:
         Its pixels.
     unary : ndarray, (labels, H, W), optional
         Energies of a network's output.
-    file : Model, optional
+    file : Parameters, optional
         The model given at the start.
     """
 
@@ -95,7 +95,7 @@ class Room:
         name: str,
         picture: Picture,
         unary: npt.NDArray[np.float32] | None,
-        file: Model | None,
+        file: Parameters | None,
     ) -> None:
         self.store, self.name, self.picture, self.file = store, name, picture, file
         self._stamp = store.stamp(name)
@@ -280,7 +280,7 @@ class Room:
 class Rooms:
     """The open images by name; those that no tab shows are closed but for the last few."""
 
-    def __init__(self, store: ImageFolder, file: Model | None = None) -> None:
+    def __init__(self, store: ImageFolder, file: Parameters | None = None) -> None:
         self.store, self.file = store, file
         self._open: dict[str, Room] = {}
         self._opening = asyncio.Lock()

@@ -10,7 +10,7 @@ import uvicorn
 from densecrf.app.security import LOOPBACK, new_token
 from densecrf.app.server import make_app
 from densecrf.app.store import ImageFolder
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 
 __all__ = ["check_host", "serve"]
 
@@ -33,7 +33,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int | None = None,
     browser: bool = True,
-    file: Model | None = None,
+    file: Parameters | None = None,
     announce: Callable[[str], None] = print,
 ) -> None:
     """Serve until Ctrl-C.
@@ -46,7 +46,7 @@ def serve(
         A loopback address; without a port, `PORT`, or one that is free.
     browser : bool
         Whether to open the page.
-    file : Model, optional
+    file : Parameters, optional
         A further model to choose.
     announce : callable
         Prints the address.

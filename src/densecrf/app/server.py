@@ -23,7 +23,8 @@ from densecrf.app.rooms import Connection, Room, Rooms
 from densecrf.app.security import Guard
 from densecrf.app.store import MAX_UPLOAD, ImageFolder
 from densecrf.app.strokes import MAX_LABELS
-from densecrf.presets import PRESETS, Model
+from densecrf.parameters import Parameters
+from densecrf.presets import PRESETS
 
 __all__ = ["make_app"]
 
@@ -31,7 +32,7 @@ STATIC = Path(__file__).with_name("static")
 LONGEST_NAME = 1000
 
 
-def make_app(store: ImageFolder, token: str, port: int, file: Model | None = None) -> Guard:
+def make_app(store: ImageFolder, token: str, port: int, file: Parameters | None = None) -> Guard:
     """Return the application behind its guard.
 
     Parameters
@@ -42,7 +43,7 @@ def make_app(store: ImageFolder, token: str, port: int, file: Model | None = Non
         The beginning of every path.
     port : int
         The port that is served.
-    file : Model, optional
+    file : Parameters, optional
         A further model to choose.
     """
 

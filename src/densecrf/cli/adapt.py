@@ -14,7 +14,7 @@ from densecrf.cli.inputs import ImageFiles, Sources, find_images, load, with_sou
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, output, print_failures, print_json
 from densecrf.learning.adaptation import adapted, look_at, unadapted
-from densecrf.presets import Model, write_model
+from densecrf.parameters import Parameters, write_parameters
 
 __all__ = ["ENOUGH", "Adapt", "adapt", "adapt_to"]
 
@@ -66,7 +66,7 @@ def adapt(
     if found is None:
         raise fail("no image could be used, or they have different numbers of labels")
     found = replace(found, **model.specification.numbers)
-    write_model(out, found)
+    write_parameters(out, found)
     if as_json:
         print_json({"file": str(out), "label_costs": found.label_costs, **found.provenance})
     else:
@@ -83,7 +83,7 @@ def adapt(
 
 def adapt_to(
     options: o.ModelOptions, images: Sequence[ImageFiles], *, jobs: int = 1, progress: bool = False
-) -> tuple[Model | None, Batch]:
+) -> tuple[Parameters | None, Batch]:
     """Return the model with label costs from all images, and the batch of all images.
 
     None stands for no model: no image could be used, or they have different numbers of labels.

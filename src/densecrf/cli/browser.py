@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from densecrf.cli.reports import console, fail, reporting_errors, require
-from densecrf.presets import read_model
+from densecrf.parameters import read_parameters
 
 __all__ = ["open_app"]
 
@@ -58,7 +58,7 @@ def open_app(
         folder = ImageFolder(target, probs)
         if target is not None and not folder.listing():
             raise ValueError(f"{target}: no images here")
-        file = None if model is None else read_model(model)
+        file = None if model is None else read_parameters(model)
         serve(folder, host=host, port=port, browser=browser, file=file, announce=_announce)
 
 

@@ -25,7 +25,8 @@ from densecrf.cli.reports import (
     require,
 )
 from densecrf.io import Dataset, ItemError
-from densecrf.presets import PRESETS, Model, get_model, write_model
+from densecrf.parameters import Parameters, write_parameters
+from densecrf.presets import PRESETS, get_parameters
 
 if TYPE_CHECKING:
     from densecrf.learning.examples import Example
@@ -97,7 +98,7 @@ def fit(
             raise fail(f"{chosen.data}: no image can be learned from")
         progress = not (quiet or as_json)
         model = _learn(chosen, examples, len(dataset.palette), journal, client, progress)
-        write_model(out, model)
+        write_parameters(out, model)
     provenance = dict(model.provenance)
     if as_json:
         print_json({"file": str(out), "failures": failures, **provenance})
@@ -125,7 +126,7 @@ def _learn(
     journal: Path,
     client: Any,
     progress: bool,
-) -> Model:
+) -> Parameters:
     from densecrf.learning.fit import fit_examples
     from densecrf.records import RecordStore
 
@@ -142,7 +143,7 @@ def _learn(
         return fit_examples(
             examples,
             labels,
-            model=get_model(chosen.start),
+            model=get_parameters(chosen.start),
             strength=chosen.strength,
             folds=chosen.folds,
             max_passes=chosen.passes,

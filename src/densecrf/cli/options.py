@@ -12,7 +12,8 @@ import typer
 from densecrf.cli.reports import describe, require
 from densecrf.io import PALETTES
 from densecrf.io.opening import open_regular
-from densecrf.presets import PRESETS, read_model
+from densecrf.parameters import read_parameters
+from densecrf.presets import PRESETS
 from densecrf.solvers import METHODS
 from densecrf.solvers.registry import LP_GAP
 from densecrf.specification import Specification
@@ -262,7 +263,7 @@ class ModelOptions:
             if params is not None:
                 open_regular(params).close()
             specification = Specification(
-                model=preset if params is None else read_model(params),
+                model=preset if params is None else read_parameters(params),
                 axis=_parse_axis(axis),
                 void=tuple(void) if void else "auto",
                 **given,

@@ -14,7 +14,7 @@ from densecrf.large.ome import image_of
 from densecrf.large.sources import Source, open_source
 from densecrf.large.tiles import Tiling
 from densecrf.large.views import Band, Coarse, Grey, Moved, Resized, Valid
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.specification import Specification
 from densecrf.unaries import COLOR_CHANNELS
 from densecrf.validation import ArgumentError, check_choice, check_integer, warn
@@ -42,7 +42,7 @@ def plan(
     inner: int = 8,
     threads: int = 0,
     missing_chunks: str = "error",
-) -> tuple[Job, Model]:
+) -> tuple[Job, Parameters]:
     """Return the run of `densecrf.large.refine`, whose parameters these are, and its numbers."""
     kind, axis, channel_axis = specification.kind, specification.axis, specification.channel_axis
     picture = open_source("image", image, native=specification.image_range is not None)
@@ -222,7 +222,7 @@ def _mask(mask: Any, grid: tuple[int, ...]) -> Source:
 
 
 def _kernels(
-    model: Model, kernels: Sequence[Kernel] | None, axes: int, channels: int
+    model: Parameters, kernels: Sequence[Kernel] | None, axes: int, channels: int
 ) -> tuple[Kernel, ...]:
     """Return the kernels that count: those that were given, or the model's two."""
     if kernels is None:
@@ -241,7 +241,7 @@ def _sides(name: str, given: Any, axes: int) -> tuple[int, ...]:
     return tuple(check_integer(name, side, at_least=2 if name == "tile" else 0) for side in sides)
 
 
-def settings_of(job: Job, model: Model, gap: float) -> dict[str, Any]:
+def settings_of(job: Job, model: Parameters, gap: float) -> dict[str, Any]:
     """Return all that the files of a run depend on."""
     from densecrf import __version__
 

@@ -27,7 +27,7 @@ from densecrf.large.result import LargeResult
 from densecrf.large.run import Progress, Run
 from densecrf.large.sources import Source, open_source, place, read
 from densecrf.large.tiles import Box, Tiling
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.solvers.registry import LP_GAP
 from densecrf.unaries import KINDS
 from densecrf.validation import (
@@ -192,7 +192,7 @@ def refine_points(
         along=_longest(where),
     )
     wanted = LP_GAP if gap is None else check_gap(gap)
-    model = Model(1, 0, 1, 1, 0, label_costs=None)
+    model = Parameters(1, 0, 1, 1, 0, label_costs=None)
     if max_iterations is not None:
         check_integer("max_iterations", max_iterations, at_least=1)
     with job.store.locked():

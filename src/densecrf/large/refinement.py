@@ -13,7 +13,7 @@ from densecrf.large.planning import plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.run import Progress, Run
 from densecrf.large.store import DamagedFileError
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.solvers.registry import LP_GAP
 from densecrf.specification import Specification
 from densecrf.validation import check_gap, check_integer, check_threads, warn
@@ -29,7 +29,7 @@ def refine(
     tile: Any = 2048,
     gap: float | None = None,
     mask: Any = None,
-    model: str | Model = "default",
+    model: str | Parameters = "default",
     strength: float = 1.0,
     sigma: Any = None,
     weight: float | None = None,

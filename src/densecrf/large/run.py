@@ -30,7 +30,7 @@ from densecrf.large.tiles import Box
 from densecrf.large.views import Opaque
 from densecrf.large.visits import REACHES, Before, Plan
 from densecrf.parallel import run
-from densecrf.presets import Model, check_label_count
+from densecrf.parameters import Parameters, check_label_count
 from densecrf.solvers.lp import DOMINANT
 from densecrf.specification import Specification
 from densecrf.unaries import settled
@@ -128,7 +128,7 @@ class Run:
             job = _with_range(job, [each["image"] for each in records if each["image"]])
         self.job = job
 
-    def prepare(self, model: Model) -> None:
+    def prepare(self, model: Parameters) -> None:
         """Compute the labels' shares, row masses, the constants' energies, and label costs."""
         if model.prior is not None:
             check_label_count("prior", model.prior.frequencies, self.job.n_labels)
@@ -157,7 +157,7 @@ class Run:
 
     def solve(
         self,
-        model: Model,
+        model: Parameters,
         gap: float,
         limit: int | None,
         specification: Specification | None = None,
@@ -166,7 +166,7 @@ class Run:
 
         Parameters
         ----------
-        model : Model
+        model : Parameters
             The model.
         gap : float
             The asked gap.

@@ -14,7 +14,7 @@ from densecrf.compatibility import (
     sum_statistics,
 )
 from densecrf.label_prior import label_shares, prior_from_shares
-from densecrf.presets import Model, get_model
+from densecrf.presets import get_parameters
 from densecrf.refinement import build
 from densecrf.validation import check_positive, check_threads
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from densecrf.model import DenseCRF
+    from densecrf.parameters import Parameters
 
 __all__ = ["Seen", "adapt", "adapted", "look_at", "unadapted"]
 
@@ -35,11 +36,11 @@ def adapt(
     images: Iterable[Any],
     probabilities: Iterable[Any],
     *,
-    model: str | Model = "default",
+    model: str | Parameters = "default",
     tolerated: float = TOLERATED,
     threads: int | None = None,
     **reading: Any,
-) -> Model:
+) -> Parameters:
     """Return a model for images of one kind, from a network's output alone.
 
     Labels whose regions are thin or scattered in the network's own labelling pay less for their
@@ -53,7 +54,7 @@ def adapt(
     ----------
     images, probabilities : iterable
         As for `densecrf.refine`, one each for every image.
-    model : str or Model
+    model : str or Parameters
         Whose kernels are used.
     tolerated : float
         Nats per pixel that the border of a label may cost on average, where the network is as sure
@@ -75,7 +76,7 @@ def adapt(
     True
     """
     check_positive("tolerated", tolerated)
-    chosen = unadapted(get_model(model))
+    chosen = unadapted(get_parameters(model))
     found: list[Seen] = []
     for number, (image, given) in enumerate(zip(images, probabilities, strict=True)):
         found.append(look_at(build(image, given, model=chosen, **reading), check_threads(threads)))
@@ -117,12 +118,12 @@ def look_at(crf: DenseCRF, threads: int = 0) -> Seen:
     return Seen(border_statistics(crf, threads), evidence, label_shares(crf.unary))
 
 
-def unadapted(model: Model) -> Model:
+def unadapted(model: Parameters) -> Parameters:
     """Return a model without what `adapted` finds."""
     return replace(model, label_costs=None, prior=None)
 
 
-def adapted(model: Model, found: Sequence[Seen], tolerated: float = TOLERATED) -> Model:
+def adapted(model: Parameters, found: Sequence[Seen], tolerated: float = TOLERATED) -> Parameters:
     """Return a model with the label costs and the prior of what was seen."""
     total = sum_statistics(each.borders for each in found)
     evidence = total.per_pixel(np.sum([each.evidence for each in found], axis=0))

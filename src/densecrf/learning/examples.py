@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.hard_labels import read_void, whole_numbers
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.refinement import build
 from densecrf.validation import FloatArray, as_real_array
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Example", "make_examples", "reduced"]
 
-POTTS = Model()  # reads the input; its numbers are not used
+POTTS = Parameters()  # reads the input; its numbers are not used
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from densecrf.learning.examples import Example, make_examples, reduced
 from densecrf.learning.held_out import held_out
 from densecrf.learning.oracle import ClusterOracle, Oracle
 from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
-from densecrf.presets import Model, get_model
+from densecrf.presets import get_parameters
 from densecrf.validation import (
     ArgumentError,
     ArgumentWarning,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from densecrf.learning.large_margin import Learned
     from densecrf.learning.stage import Stage
+    from densecrf.parameters import Parameters
     from densecrf.records import RecordStore
 
 __all__ = ["fit", "fit_examples"]
@@ -38,7 +39,7 @@ STRENGTH = 1.0
 def fit(
     samples: Iterable[Any],
     *,
-    model: str | Model = "default",
+    model: str | Parameters = "default",
     void: Any = "auto",
     strength: float = STRENGTH,
     folds: int = 5,
@@ -51,14 +52,14 @@ def fit(
     device: Any = None,
     client: Any = None,
     report: Report | None = None,
-) -> Model:
+) -> Parameters:
     """Learn kernel weights, label costs and a label prior from labelled images.
 
     Parameters
     ----------
     samples : iterable of (image, probabilities, true labels)
         Images and network outputs as for `densecrf.refine`; true labels of the image's shape.
-    model : str or Model
+    model : str or Parameters
         Where learning starts and what it is drawn to. Where it is the default, it is adapted to
         the images first (`densecrf.adapt`), with the best of a few standard deviations; those of
         other models are kept.
@@ -91,7 +92,7 @@ def fit(
 
     Returns
     -------
-    Model
+    densecrf.Parameters
         The learned one; or the adapted one, or `model` itself, where the check found learning no
         better. ``provenance`` says which and why, with the certificate of the training objective.
         After Ctrl-C, the best so far.
@@ -120,7 +121,7 @@ def fit_examples(
     examples: Sequence[Example],
     labels: int,
     *,
-    model: str | Model = "default",
+    model: str | Parameters = "default",
     strength: float = STRENGTH,
     folds: int = 5,
     tolerance: float = 0.01,
@@ -133,7 +134,7 @@ def fit_examples(
     client: Any = None,
     report: Report | None = None,
     journal: RecordStore | None = None,
-) -> Model:
+) -> Parameters:
     """Do what `fit` does, with examples that are loaded when needed.
 
     Parameters
@@ -153,7 +154,7 @@ def fit_examples(
     check_integer("folds", folds, at_least=0)
     check_integer("max_passes", max_passes, at_least=1)
     check_integer("jobs", jobs, at_least=1)
-    start = get_model(model)
+    start = get_parameters(model)
     if check_integer("reduce", reduce, at_least=1) > 1 and not start.scale_sigmas:
         raise ArgumentError(
             "reduce", reduce, "the model's standard deviations do not follow the size of an image"

@@ -10,7 +10,7 @@ from densecrf.learning.training_set import STAGES
 if TYPE_CHECKING:
     from densecrf.learning.training_set import Report, TrainingSet
     from densecrf.metrics import Interval
-    from densecrf.presets import Model
+    from densecrf.parameters import Parameters
 
 __all__ = ["held_out"]
 
@@ -21,7 +21,7 @@ _TOLERANCE = 0.03  # of the training objective of a fold
 
 
 def held_out(
-    data: TrainingSet, start: Model, folds: int, report: Report | None = None
+    data: TrainingSet, start: Parameters, folds: int, report: Report | None = None
 ) -> dict[str, Any] | None:
     """Compare the start, the adapted and the learned models on images left out of all of them.
 
@@ -32,7 +32,7 @@ def held_out(
     ----------
     data : TrainingSet
         The images.
-    start : Model
+    start : Parameters
         The model that learning starts from.
     folds : int
         Into how many parts the images are divided.

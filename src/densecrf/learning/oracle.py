@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from densecrf.learning.examples import Example
     from densecrf.learning.stage import Stage
     from densecrf.model import DenseCRF
-    from densecrf.presets import Model
+    from densecrf.parameters import Parameters
 
     Labels = npt.NDArray[np.int64]
 
@@ -64,7 +64,7 @@ class Filters:
         self._kept: dict[Any, list[Filter]] = {}
         self._pixels = 0
 
-    def share(self, example: Example, model: Model, crf: DenseCRF) -> None:
+    def share(self, example: Example, model: Parameters, crf: DenseCRF) -> None:
         """Give an image's energy the filters that are kept, or keep those that it builds."""
         key = (id(example), repr((model.sigma, model.sigma_xy, model.sigma_color)))
         if key in self._kept:
@@ -118,17 +118,17 @@ class Oracle:
         self.check()  # what was cut short must not be taken for an answer
         return found
 
-    def look(self, example: Example, model: Model) -> Seen:
+    def look(self, example: Example, model: Parameters) -> Seen:
         """Return an image's statistics with a model's kernels."""
         return look_at(model.crf(*example.load()))
 
-    def confusion(self, example: Example, model: Model, labels: int) -> list[list[int]]:
+    def confusion(self, example: Example, model: Parameters, labels: int) -> list[list[int]]:
         """Return an image's confusion matrix under a model."""
         found = self.solve(model.crf(*example.load())).labels
         counts: list[list[int]] = confusion_matrix(found, example.truth, labels, void=-1).tolist()
         return counts
 
-    def fill(self, example: Example, model: Model) -> npt.NDArray[np.int64]:
+    def fill(self, example: Example, model: Parameters) -> npt.NDArray[np.int64]:
         """Return the truth with its void pixels labelled by the MAP given the others."""
         truth = example.truth
         known = truth >= 0
@@ -199,15 +199,15 @@ class ClusterOracle(Oracle):
 
     client: Any = None
 
-    def look(self, example: Example, model: Model) -> Seen:
+    def look(self, example: Example, model: Parameters) -> Seen:
         """Return an image's statistics with a model's kernels."""
         return cast("Seen", self._asked("look", example, model))
 
-    def confusion(self, example: Example, model: Model, labels: int) -> list[list[int]]:
+    def confusion(self, example: Example, model: Parameters, labels: int) -> list[list[int]]:
         """Return an image's confusion matrix under a model."""
         return cast("list[list[int]]", self._asked("confusion", example, model, labels))
 
-    def fill(self, example: Example, model: Model) -> npt.NDArray[np.int64]:
+    def fill(self, example: Example, model: Parameters) -> npt.NDArray[np.int64]:
         """Return the truth with its void pixels labelled by the MAP given the others."""
         return cast("Labels", self._asked("fill", example, model))
 

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from densecrf.compatibility import TOLERATED
 from densecrf.learning.adaptation import adapted, unadapted
 from densecrf.metrics import Interval, bootstrap
-from densecrf.presets import PRESETS, Model
+from densecrf.presets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from densecrf.learning.adaptation import Seen
+    from densecrf.parameters import Parameters
 
 __all__ = ["Candidate", "gains", "search", "surely_better"]
 
@@ -39,7 +40,7 @@ class Candidate:
 
     Attributes
     ----------
-    kernels : Model
+    kernels : Parameters
         Whose kernels.
     strength : float
         Factor of their weights.
@@ -49,12 +50,12 @@ class Candidate:
         Factor of the label prior's trust.
     """
 
-    kernels: Model
+    kernels: Parameters
     strength: float = 1.0
     tolerated: float = TOLERATED
     trust: float = 1.0
 
-    def adapted(self, seen: Sequence[Seen]) -> Model:
+    def adapted(self, seen: Sequence[Seen]) -> Parameters:
         """Return the model adapted to what was seen with its kernels (`unadapted`)."""
         kernels = unadapted(self.kernels)
         model = adapted(kernels, seen, self.tolerated / self.strength)

@@ -12,7 +12,7 @@ from densecrf.label_prior import LabelPrior
 if TYPE_CHECKING:
     from densecrf.learning.cutting_planes import Vector
     from densecrf.learning.energy_features import EnergyFeatures
-    from densecrf.presets import Model
+    from densecrf.parameters import Parameters
 
 __all__ = ["Plane", "Stage"]
 
@@ -55,7 +55,7 @@ class Stage:
 
     Attributes
     ----------
-    model : Model
+    model : Parameters
         The model at the regulariser's centre; its label costs are numbers, or none.
     labels : int
         Number of labels.
@@ -67,7 +67,7 @@ class Stage:
         margin depends on it, the minimisers do not.
     """
 
-    model: Model
+    model: Parameters
     labels: int
     learned: str
     scale: float = 1.0
@@ -142,7 +142,7 @@ class Stage:
         constant += float(centre.weights @ features.cuts @ centre.costs)
         return constant, np.array([features.unary, *features.areas])
 
-    def learned_model(self, theta: Vector) -> Model:
+    def learned_model(self, theta: Vector) -> Parameters:
         """Return the model of parameters: unaries at scale 1, the largest label cost 1."""
         scale, presence, offsets, weights, costs = self.numbers(theta)
         largest = max(float(costs.max()), 1e-6)
@@ -156,7 +156,7 @@ class Stage:
             prior=prior,
         )
 
-    def with_weights(self, weights: Vector) -> Model:
+    def with_weights(self, weights: Vector) -> Parameters:
         """Return the model with these weights, without label costs and prior."""
         return replace(
             self.model,

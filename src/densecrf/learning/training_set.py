@@ -18,7 +18,7 @@ from densecrf.learning.search import Candidate, search
 from densecrf.learning.stage import Plane, Stage
 from densecrf.metrics import accuracy, mean_iou
 from densecrf.parallel import run
-from densecrf.presets import PRESETS, Model
+from densecrf.presets import PRESETS
 from densecrf.records import digest
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from densecrf.learning.examples import Example
+    from densecrf.parameters import Parameters
     from densecrf.records import RecordStore
 
 __all__ = ["Report", "Settings", "TrainingSet", "class_weights"]
@@ -65,7 +66,7 @@ class TrainingSet:
         Images at a time.
     journal : RecordStore, optional
         Keeps the oracle's answers.
-    reached : Model, optional
+    reached : Parameters, optional
         The best model of the search so far.
     """
 
@@ -75,7 +76,7 @@ class TrainingSet:
     oracle: Oracle
     jobs: int = 1
     journal: RecordStore | None = None
-    reached: Model | None = None
+    reached: Parameters | None = None
     _seen: dict[str, list[Seen]] = field(default_factory=dict)
     _confusions: dict[tuple[str, int], Any] = field(default_factory=dict)
     _planes: dict[str, list[list[Plane]]] = field(default_factory=dict)
@@ -86,7 +87,9 @@ class TrainingSet:
         """The numbers of all images."""
         return range(len(self.examples))
 
-    def centre(self, start: Model, chosen: Sequence[int], report: Report | None = None) -> Model:
+    def centre(
+        self, start: Parameters, chosen: Sequence[int], report: Report | None = None
+    ) -> Parameters:
         """Return where learning starts: the start, adapted to some images without their labels.
 
         For the default model, the numbers that are no part of the stages are searched, with the
@@ -110,12 +113,12 @@ class TrainingSet:
         for best in search(first, confusions) if start == PRESETS["default"] else (first,):
             seen = self._look(best.kernels)
             self.reached = best.adapted([seen[n] for n in chosen])
-        return cast("Model", self.reached)
+        return cast("Parameters", self.reached)
 
     def learn(
         self,
-        start: Model,
-        centre: Model,
+        start: Parameters,
+        centre: Parameters,
         chosen: Sequence[int],
         report: Report | None = None,
         tolerance: float = 0.0,
@@ -150,7 +153,7 @@ class TrainingSet:
             yield stage, found
             centre, scale = stage.learned_model(found.theta), float(found.theta[0])
 
-    def confusions(self, model: Model, chosen: Sequence[int]) -> list[npt.NDArray[np.int64]]:
+    def confusions(self, model: Parameters, chosen: Sequence[int]) -> list[npt.NDArray[np.int64]]:
         """Return the confusion matrices of some images under a model."""
         key = repr(model)
         missing = [n for n in chosen if (key, n) not in self._confusions]
@@ -158,13 +161,13 @@ class TrainingSet:
         self._confusions.update(zip([(key, n) for n in missing], found, strict=True))
         return [self._confusions[key, n] for n in chosen]
 
-    def _confusion(self, number: int, model: Model) -> npt.NDArray[np.int64]:
+    def _confusion(self, number: int, model: Parameters) -> npt.NDArray[np.int64]:
         example = self.examples[number]
         work = partial(self.oracle.confusion, example, model, self.labels)
         question = digest(repr(replace(model, provenance={})), *example.load(), example.truth)
         return np.array(answer(self.journal, question, work))
 
-    def _look(self, model: Model) -> list[Seen]:
+    def _look(self, model: Parameters) -> list[Seen]:
         """Return the statistics of all images with a model's kernels."""
         plain = unadapted(model)
         key = repr(plain)
@@ -174,7 +177,7 @@ class TrainingSet:
             )
         return self._seen[key]
 
-    def _task(self, number: int, start: Model) -> Task:
+    def _task(self, number: int, start: Parameters) -> Task:
         """Return an image with its void pixels filled by the start, apart from the others."""
         example = self.examples[number]
         unary, _ = example.load()

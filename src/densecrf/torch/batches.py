@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from densecrf.presets import check_label_count
+from densecrf.parameters import check_label_count
 from densecrf.result import relative_gap
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from densecrf.compatibility import LabelTree
-from densecrf.presets import PRESETS, Model, get_model
+from densecrf.presets import PRESETS, get_parameters
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.minimisation import minimise
@@ -23,7 +23,7 @@ from densecrf.torch.features import bilateral, positions
 from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.one_step_gradient import final_step, smoothed_log
 from densecrf.torch.pairwise import Pairwise
-from densecrf.torch.parameters import Parameters, Sigma
+from densecrf.torch.parameters import LayerParameters, Sigma
 from densecrf.torch.problem import TorchProblem
 from densecrf.torch.together import minimise_all, packed
 from densecrf.torch.validation import (
@@ -41,13 +41,15 @@ from densecrf.validation import ArgumentError, check_choice, check_integer
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
+    from densecrf.parameters import Parameters
+
 __all__ = ["DenseCRF"]
 
 _MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
 _DEFAULT = PRESETS["default"]
 
 
-class DenseCRF(Parameters):
+class DenseCRF(LayerParameters):
     r"""Refine a network's logits with a fully connected CRF.
 
     Unaries are -log softmax(logits); pairwise potentials those of `densecrf.Spatial` and
@@ -129,14 +131,14 @@ class DenseCRF(Parameters):
 
     @classmethod
     def from_model(
-        cls, model: str | Model, *, shape: tuple[int, ...], method: str = "lp", **options: Any
+        cls, model: str | Parameters, *, shape: tuple[int, ...], method: str = "lp", **options: Any
     ) -> DenseCRF:
         """Return the layer of a model, for images of one size; the rest as for the constructor.
 
         Label costs must be numbers, as those of `densecrf.adapt` and `densecrf.fit`; those that
         each image gives are left out.
         """
-        chosen = get_model(model).sized(shape)
+        chosen = get_parameters(model).sized(shape)
         costs = chosen.label_costs
         tree = LabelTree(len(costs), leaf=costs) if isinstance(costs, tuple) else None
         layer = cls(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from densecrf.compatibility import LabelTree
     from densecrf.label_prior import LabelPrior
 
-__all__ = ["KERNEL_NUMBERS", "LEARNABLE", "Parameters", "Sigma"]
+__all__ = ["KERNEL_NUMBERS", "LEARNABLE", "LayerParameters", "Sigma"]
 
 LEARNABLE = ("weights", "sigmas", "compatibility")
 KERNEL_NUMBERS = (
@@ -27,7 +27,7 @@ KERNEL_NUMBERS = (
 Sigma = float | Sequence[float]
 
 
-class Parameters(nn.Module):
+class LayerParameters(nn.Module):
     """Weights and standard deviations of the kernels, and costs of pairs of labels.
 
     Parameters

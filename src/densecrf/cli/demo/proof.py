@@ -10,14 +10,14 @@ from typing import Any
 
 from densecrf.data import Scene
 from densecrf.model import DenseCRF
-from densecrf.presets import Model
+from densecrf.parameters import Parameters
 from densecrf.result import Result
 from densecrf.scribbles import scribble_unary
 
 __all__ = ["Comparison", "at_least", "at_most", "compare", "gap_of", "mean_field_excess", "proven"]
 
 #: Strokes leave much to the kernels, so they are short and strong.
-KERNELS = Model(sigma=3, weight=5, sigma_xy=15, sigma_color=8, bilateral_weight=15)
+KERNELS = Parameters(sigma=3, weight=5, sigma_xy=15, sigma_color=8, bilateral_weight=15)
 CERTAINTY = 0.95  # of the strokes' colours
 
 
