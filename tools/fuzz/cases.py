@@ -31,7 +31,7 @@ DOORS = {
     "files": (0.08, run_format, HAVE_FORMATS),
     "commands": (0.03, run_command, HAVE_COMMAND_LINE),
     "calls of pydensecrf": (0.06, run_facade, HAVE_ORIGINAL),
-    "tiled images": (0.02, run_tiled, True),
+    "tiled images": (0.04, run_tiled, True),
     "changed certificates": (0.06, run_mutation, True),
 }
 COPIED, SAVED = 0.05, 0.05  # of the results

@@ -24,8 +24,9 @@ def run_tiled(rng: np.random.Generator) -> list[str]:
         "sigma_xy": log_uniform(rng, 0, 0.7),
         "sigma_color": log_uniform(rng, 0.7, 2),
         "model": pick(rng, ("default", "pydensecrf", "deeplab")),
-        "scale_sigmas": False,
     }
+    if rng.random() < 0.5:
+        options["scale_sigmas"] = bool(rng.random() < 0.5)
     tile = int(pick(rng, (8, 13, 20, 64)))
     method = str(pick(rng, ("lp", "lp", "lp", "mf5")))
     words = (

@@ -26,7 +26,7 @@ Adapt = Annotated[
     bool | None,
     o.model_option(
         "--adapt/--no-adapt",
-        help=f"Take label costs from all images together first; by default for {ENOUGH} or more.",
+        help=f"Compute label costs from all images first. Default: with {ENOUGH} or more.",
     ),
 ]
 
@@ -37,7 +37,7 @@ def adapt(
     images: o.Images,
     *,
     sources: Sources,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model's file.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model file.")] = Path(
         "adapted.json"
     ),
     model: o.ModelOptions,

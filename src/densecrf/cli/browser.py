@@ -19,21 +19,23 @@ def open_app(
     probs: Annotated[
         Path | None,
         typer.Option(
-            help="A network's output for strokes to correct: a file (.npy, .npz, .unary), or a "
-            "folder with one for each image."
+            help="Network output that strokes correct: a file (.npy, .npz or .unary), or a folder "
+            "with one file per image."
         ),
     ] = None,
     model: Annotated[
-        Path | None, typer.Option(help="A model's file (`densecrf adapt`, `fit`).")
+        Path | None, typer.Option(help="Model file of `densecrf adapt` or `fit`.")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(help="Port; 8650 or one that is free without.", min=0, max=65535),
+        typer.Option(help="Port. Default: 8650, or a free one.", min=0, max=65535),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="A loopback address; no other is served.")
+        str, typer.Option(help="Loopback address; other addresses are refused.")
     ] = "127.0.0.1",
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
+    ] = True,
 ) -> None:
     """Label images by scribbling in the browser, with a live certificate.
 

@@ -16,10 +16,10 @@ Data = Annotated[
 Split = Annotated[str | None, typer.Option(help="Only the images of this split.")]
 Kind = Annotated[
     str | None,
-    typer.Option(help="Which scores, where there are several: logits, probabilities, energies."),
+    typer.Option(help="Scores to use, if there are several: logits, probabilities, energies."),
 ]
 Classes = Annotated[
-    str | None, typer.Option(help="Built-in classes (msrc, voc, camvid), without a meta.json.")
+    str | None, typer.Option(help="Built-in classes (msrc, voc, camvid), if there is no meta.json.")
 ]
 
 

@@ -40,20 +40,25 @@ class FitOptions:
 
     data: Data
     split: Split = None
-    start: Annotated[str, typer.Option(help=f"Start: a model's file, or {', '.join(PRESETS)}.")] = (
-        "default"
-    )
+    start: Annotated[
+        str, typer.Option(help=f"Model to start from: a file, or {', '.join(PRESETS)}.")
+    ] = "default"
     strength: Annotated[
-        float, typer.Option(help="How strongly the result is drawn to the start.", min=1e-6)
+        float,
+        typer.Option(
+            help="Strength of the regulariser that keeps the model near --start.", min=1e-6
+        ),
     ] = 1.0
-    folds: Annotated[int, typer.Option(help="Folds of the check; 0 for none.", min=0)] = 5
-    passes: Annotated[int, typer.Option(help="Most passes over the images.", min=1)] = 30
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation; 0: none.", min=0)] = 5
+    passes: Annotated[
+        int, typer.Option(help="Maximum number of passes over the images.", min=1)
+    ] = 30
     reduce: Annotated[
-        int, typer.Option(help="Learn at a fraction of the resolution: 2 for half of it.", min=1)
+        int, typer.Option(help="Learn from reduced images: 2 halves the resolution.", min=1)
     ] = 1
     kind: Kind = None
     classes: Classes = None
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Images at a time.", min=1)] = 1
+    jobs: o.Jobs = 1
     threads: o.Threads = None
     device: o.Device = None
     scheduler: Scheduler = None

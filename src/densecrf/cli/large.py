@@ -46,15 +46,15 @@ SIDE = 2048  # of a tile
 Tile = Annotated[
     int | None,
     output_option(
-        help="Cut the image into tiles of this side, so that it need not fit into memory; by "
-        f"itself from {LARGE >> 20} megapixels on, with {SIDE}. The bound is the whole image's.",
+        help="Cut the image into tiles with this side, for images larger than memory. Default: "
+        f"{SIDE} from {LARGE >> 20} megapixels on. The bound is for the whole image.",
         min=64,
     ),
 ]
 Scheduler = Annotated[
     str | None,
     solver_option(
-        help="Address of a Dask scheduler whose workers do the work, such as tcp://host:8786.",
+        help="Address of a Dask scheduler, such as tcp://host:8786; its workers do the work.",
         metavar="ADDRESS",
     ),
 ]
@@ -63,8 +63,8 @@ FillMissing = Annotated[
     bool,
     input_option(
         "--fill-missing",
-        help="Read chunks that a Zarr, HDF5 or sparse GeoTIFF lacks as its fill value, instead of "
-        "ending with an error.",
+        help="Read missing chunks of a Zarr, HDF5 or sparse GeoTIFF as its fill value, instead of "
+        "failing.",
     ),
 ]
 

@@ -68,23 +68,19 @@ Image = Annotated[Path, typer.Argument(help="The image.")]
 Probs = Annotated[
     str | None,
     input_option(
-        help="Probabilities, logits or energies: a .npy, .npz (probs, logits or unary) or .unary "
-        "file; for several images a folder with a file of the same name for each, or a pattern "
-        "with {name}."
+        help="Network output: probabilities, logits or energies (.npy, .npz or .unary). For "
+        "several images: a folder with one file per image, or a pattern with {name}."
     ),
 ]
 Labels = Annotated[
     str | None,
-    input_option(
-        help="Hard labels to start from, in place of --probs: .png or .npy; file, folder or "
-        "pattern."
-    ),
+    input_option(help="Hard labels (.png or .npy) instead of --probs: a file, folder or pattern."),
 ]
 Scribbles = Annotated[
     str | None,
     input_option(
-        help="Strokes (labels, --void elsewhere): they fix pixels of --probs, or stand alone with "
-        "a colour model for the rest; file, folder or pattern."
+        help="Strokes (.png or .npy; --void elsewhere): a file, folder or pattern. With --probs "
+        "they fix pixels; alone, a colour model labels the other pixels."
     ),
 ]
 Kind = Annotated[
@@ -92,96 +88,98 @@ Kind = Annotated[
     input_option(
         **_one_of(
             "kind",
-            "The kind of --probs, where the numbers do not show it",
+            "Kind of --probs, if it cannot be inferred",
             tuple(kind for kind in KINDS if kind != "labels"),
         )
     ),
 ]
 Axis = Annotated[
     str | None,
-    input_option(
-        help="Label axis of --probs: first, last or a number. Needed for lower resolutions, which "
-        "are resized."
-    ),
+    input_option(help="Label axis of --probs, if it cannot be inferred: first, last or a number."),
 ]
 NLabels = Annotated[int | None, input_option(help="Number of labels.", min=2)]
 Void = Annotated[
     list[int] | None,
     input_option(
-        help="Values of --labels and --scribbles that mean nothing is known (255, but labels of 0 "
-        "and 255 alone are a mask; for scribbles 0 with --void 0). May be repeated."
+        help="Value of unlabelled pixels in --labels and --scribbles. Default: 255, but labels of "
+        "0 and 255 alone are a mask. Repeatable."
     ),
 ]
 ImageRange = Annotated[
     tuple[float, float] | None,
-    input_option(
-        help="Values of black and white, where they are not 0 and 255.", metavar="BLACK WHITE"
-    ),
+    input_option(help="Pixel values of black and white, if not 0 and 255.", metavar="BLACK WHITE"),
 ]
-Page = Annotated[int | None, input_option(help="Page of a TIFF with several, from 0.", min=0)]
+Page = Annotated[int | None, input_option(help="Page of a multi-page TIFF, from 0.", min=0)]
 Bands = Annotated[
     str | None,
     input_option(
-        help="Bands of the image, from 1, in their order, such as 4,3,2; all of them without.",
+        help="Bands to use, in this order, from 1: 4,3,2. Default: all.",
         metavar="BANDS",
     ),
 ]
 PaletteOption = Annotated[
     str | None,
     input_option(
-        "--palette", **_one_of("palette", "Classes and colours of label files", tuple(PALETTES))
+        "--palette", **_one_of("palette", "Classes and colours of label images", tuple(PALETTES))
     ),
 ]
 PresetOption = Annotated[
-    str, model_option("--preset", **_one_of("preset", "Kernel parameters", tuple(PRESETS)))
+    str, model_option("--preset", **_one_of("preset", "Parameters of the kernels", tuple(PRESETS)))
 ]
 ParamsOption = Annotated[
     Path | None,
     model_option(
         "--model",
         "--params",
-        help="A model's file (`densecrf adapt`, `fit`), in place of --preset.",
+        help="Model file of `densecrf adapt` or `fit`, instead of --preset.",
     ),
 ]
 Sigma = Annotated[
-    float | None, model_option(help="Standard deviation of the spatial kernel, pixels.")
+    float | None, model_option(help="Standard deviation of the spatial kernel, in pixels.")
 ]
 Weight = Annotated[float | None, model_option(help="Weight of the spatial kernel.")]
-SigmaXy = Annotated[float | None, model_option(help="Position deviation, bilateral.")]
-SigmaColor = Annotated[float | None, model_option(help="Colour deviation (0 to 255).")]
+SigmaXy = Annotated[
+    float | None,
+    model_option(help="Standard deviation of positions in the bilateral kernel, in pixels."),
+]
+SigmaColor = Annotated[
+    float | None,
+    model_option(help="Standard deviation of colours, 0 to 255, in the bilateral kernel."),
+]
 BilateralWeight = Annotated[float | None, model_option(help="Weight of the bilateral kernel.")]
 Confidence = Annotated[float | None, model_option(help="Probability that a hard label is right.")]
-Strength = Annotated[float, model_option(help="Factor of the weights; 0: none.", min=0)]
+Strength = Annotated[float, model_option(help="Factor of both kernel weights.", min=0)]
 ScaleSigmas = Annotated[
     bool | None,
     model_option(
         "--scale-sigmas/--fixed-sigmas",
-        help="Position deviations by the image's size, or in pixels; the model's choice without.",
+        help="Scale standard deviations of positions with the image size, or keep them in pixels. "
+        "Default: as the model says.",
     ),
 ]
 
 MethodOption = Annotated[
-    str, solver_option("--method", **_one_of("method", "How to minimise the energy", METHODS))
+    str, solver_option("--method", **_one_of("method", "Method to minimise the energy", METHODS))
 ]
 Gap = Annotated[
     float | None,
     solver_option(
-        help="Stop when proven to be within this fraction of the optimum; 0 for the method's own "
-        f"end. Without it {LP_GAP:g} for lp, and the end for the others.",
+        help="Stop when the energy is proven to be within this fraction of the optimum; 0: at the "
+        f"method's own end. Default: {LP_GAP:g} for lp.",
         callback=check_gap,
     ),
 ]
 TimeLimit = Annotated[
     float | None,
-    solver_option(help="Seconds per image and method after which the best so far is taken."),
+    solver_option(help="Seconds per image and method; then the best labelling so far is kept."),
 ]
-MaxIterations = Annotated[int | None, solver_option(help="Most iterations.", min=0)]
-Threads = Annotated[int | None, solver_option(help="Most threads per image.", min=1)]
+MaxIterations = Annotated[int | None, solver_option(help="Maximum number of iterations.", min=0)]
+Threads = Annotated[int | None, solver_option(help="Maximum number of threads per image.", min=1)]
 Device = Annotated[
     str | None,
     solver_option(
-        help="Where to solve: a device of PyTorch such as cpu or cuda; by default the compiled "
-        "core. `segment` takes several, as cuda:0,cuda:1, with a process for each."
+        help="PyTorch device to solve on, such as cpu or cuda. Default: the compiled core. "
+        "`segment` accepts several, such as cuda:0,cuda:1, and runs one process per device."
     ),
 ]
 Out = Annotated[
@@ -189,20 +187,24 @@ Out = Annotated[
     output_option(
         "--out",
         "-o",
-        help="Folder for the results; for one image also the name of the label map (.png).",
+        help="Folder for the results or, for one image, the label map (.png).",
     ),
 ]
 Overlays = Annotated[
     bool,
     output_option(
-        "--overlay/--no-overlay", help="Write the labels over the image, NAME.overlay.png."
+        "--overlay/--no-overlay", help="Write NAME.overlay.png, the labels over the image."
     ),
 ]
-Marginals = Annotated[bool, output_option("--marginals", help="Write NAME.npz.")]
-Jobs = Annotated[int, output_option("--jobs", "-j", help="Images at a time.", min=1)]
-Force = Annotated[bool, output_option("--force", help="Do again images that are done already.")]
+Marginals = Annotated[bool, output_option("--marginals", help="Write the marginals, NAME.npz.")]
+Jobs = Annotated[
+    int, output_option("--jobs", "-j", help="Images processed at the same time.", min=1)
+]
+Force = Annotated[
+    bool, output_option("--force", help="Process images again, even if their results exist.")
+]
 Json = Annotated[bool, output_option("--json", help="Print JSON on standard output.")]
-Quiet = Annotated[bool, output_option("--quiet", "-q", help="No progress.")]
+Quiet = Annotated[bool, output_option("--quiet", "-q", help="Show no progress.")]
 
 
 def require_extras(device: str | None, scheduler: str | None) -> None:
