@@ -40,7 +40,8 @@ def test_adapt_writes_a_model_that_segment_reads(folder):
     )
     assert result.exit_code == 0, said(result)
     record = json.loads((folder / "segmented" / "a.json").read_text())
-    assert record["settings"]["model"]["chosen"]["label_costs"] == told["label_costs"]
+    used = record["settings"]["model"]["specification"]["model"]
+    assert used["label_costs"] == told["label_costs"]
 
 
 @pytest.mark.parametrize("seen", [0, 2])
@@ -75,7 +76,7 @@ def test_segment_adapts_to_a_folder(folder, option):
     result = densecrf("segment", "images", "--probs", "probs", "--method", "mf5", *chosen)
     assert result.exit_code == 0, said(result)
     record = json.loads((folder / "segmented" / "a.json").read_text())
-    used = record["settings"]["model"]["chosen"]
+    used = record["settings"]["model"]["specification"]["model"]
     if option == "--no-adapt":
         assert used["provenance"] == {}
     else:
