@@ -87,7 +87,7 @@ class Specification:
         reading, low, high = read(
             image, known, kind=self.kind, axis=self.axis, channel_axis=self.channel_axis
         )
-        grid = reading.image.grid
+        grid = reading.grid
         parameters = self.parameters(grid)
         unary = energies(
             reading,
@@ -104,7 +104,7 @@ class Specification:
         if seeds is not None:
             plant(unary, seeds)
         unary.setflags(write=False)
-        pixels = reading.image.pixels
+        pixels = reading.pixels
         if self.channel_axis is None:
             pixels = without_alpha(pixels, grid)
         pixels, largest = color_range(pixels, self.image_range)

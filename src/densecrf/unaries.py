@@ -6,8 +6,9 @@ once, by `check_finite`, which also gives its range.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -29,9 +30,9 @@ from densecrf.validation import (
     mention,
 )
 
-__all__ = ["COLOR_CHANNELS", "KINDS", "SUM_TOLERANCE", "Kind", "Reading", "check_shape"]
+__all__ = ["KINDS", "SUM_TOLERANCE", "Content", "Kind", "Layout", "Reading", "check_shape"]
 __all__ += ["energies", "from_logits", "from_probabilities", "looks_like_probabilities"]
-__all__ += ["negative_log_softmax", "read", "settled", "sums_to_one"]
+__all__ += ["layout_of", "negative_log_softmax", "picked", "read", "settled", "sums_to_one"]
 
 Kind: TypeAlias = Literal["probabilities", "logits", "energies", "labels"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -39,18 +40,14 @@ Array: TypeAlias = npt.NDArray[Any]
 
 SUM_TOLERANCE = 0.02  # half floats and steps of 0.001 miss a sum of one by half a step per label
 COLOR_CHANNELS = (1, 3, 4)  # of an image whose channels come first
-
-
-class _Image(NamedTuple):
-    pixels: Array
-    grid: tuple[int, ...]
-    words: str
-    usual: bool
+Content: TypeAlias = Literal["scores", "labels", "map"]
+Shape: TypeAlias = tuple[int, ...]
+Axes: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read an image and what is known of its pixels.
+    """An image and what is known of its pixels, as they were read.
 
     Attributes
     ----------
@@ -58,16 +55,61 @@ class Reading:
         A score for each label, one label, or one label's score (foreground) for each pixel.
     values : ndarray
         Scores (labels, *grid), or (*grid) for labels and maps.
-    image : _Image
+    pixels : ndarray, optional
         The image, (*grid) or (*grid, channels).
-    words : str
-        The reading in words, with the arguments that choose it.
+    grid : tuple of int
+        The grid of pixels.
     """
 
-    content: Literal["scores", "labels", "map"]
+    content: Content
     values: Array
-    image: _Image
+    pixels: Any = None
+    grid: tuple[int, ...] = ()
+
+
+class _Picture(NamedTuple):
+    """One way to read an image: the axes of its grid, and behind them its channels' if any."""
+
+    axes: Axes
+    grid: tuple[int, ...]
     words: str
+    usual: bool
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to read an image and what is known of its pixels, by their shapes.
+
+    Attributes
+    ----------
+    content : {"scores", "labels", "map"}
+        As for `Reading`.
+    image_axes : tuple of int
+        The axes of the image: those of the grid, and behind them the channels' if any.
+    axes : tuple of int
+        The axes of the other array: the labels' of scores, and those of the grid.
+    grid : tuple of int
+        The grid of pixels.
+    words : str
+        The reading in words, with the arguments that choose it.
+    usual : bool
+        Whether the image's channels are where images have them.
+    resized : bool
+        Whether the scores are of a lower resolution.
+    """
+
+    content: Content
+    image_axes: Axes
+    axes: Axes
+    grid: tuple[int, ...]
+    words: str
+    usual: bool = True
+    resized: bool = False
+
+    @staticmethod
+    def of(picture: _Picture, content: Content, axes: Axes, words: str) -> "Layout":
+        """Return the layout for one way to read the image."""
+        return Layout(content, picture.axes, axes, picture.grid, words, picture.usual)
 
 
 def read(
@@ -79,139 +121,224 @@ def read(
     """
     picture = as_image("image", image.cpu() if hasattr(image, "cpu") else image)
     array = as_real_array("probabilities", given.cpu() if hasattr(given, "cpu") else given)
-    for name, some, which in (("axis", array, axis), ("channel_axis", picture, channel_axis)):
-        if some.size == 0:
-            what = "image" if some is picture else "probabilities"
-            raise ArgumentError(what, ..., f"shape {some.shape} holds no values")
-        if which is not None and not -some.ndim <= which < some.ndim:
-            raise ArgumentError(name, which, f"the array of shape {some.shape} has no such axis")
+    low, high = (0.0, 0.0) if array.size == 0 else check_finite("probabilities", array)
+    layout = layout_of(
+        picture.shape,
+        array.shape,
+        array.dtype,
+        kind=kind,
+        axis=axis,
+        channel_axis=channel_axis,
+        adds_up=lambda axes, total: sums_to_one(picked(array, axes), total=total),
+        fractions=lambda: bool((array != np.rint(array)).any()),
+    )
+    values = picked(array, layout.axes)
+    if layout.resized:
+        values = resize_bilinear(values, layout.grid)
+    pixels = picked(picture, layout.image_axes)
+    return Reading(layout.content, values, pixels, layout.grid), low, high
+
+
+def picked(array: Array, axes: Axes) -> Array:
+    """Return an array with these axes, without the others, which are of one."""
+    others = tuple(axis for axis in range(array.ndim) if axis not in axes)
+    moved: Array = array.transpose(*others, *axes)
+    return moved.reshape([array.shape[axis] for axis in axes])
+
+
+def layout_of(
+    image: Shape,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    *,
+    kind: str | None,
+    axis: int | None,
+    channel_axis: int | None,
+    adds_up: Callable[[Axes, float], bool],
+    fractions: Callable[[], bool],
+) -> Layout:
+    """Return the only layout that fits, or refuse.
+
+    Parameters
+    ----------
+    image, shape : tuple of int
+        The shapes of the image, and of what is known of its pixels.
+    dtype : dtype
+        Of what is known.
+    kind, axis, channel_axis
+        As for `refine`.
+    adds_up : callable
+        Whether the values add up to a number over the first of these axes: asked where several
+        layouts fit.
+    fractions : callable
+        Whether some value is no whole number: asked where there is one per pixel.
+    """
+    for name, what, sides, which in (
+        ("axis", "probabilities", shape, axis),
+        ("channel_axis", "image", image, channel_axis),
+    ):
+        if 0 in sides:
+            raise ArgumentError(what, ..., f"shape {sides} holds no values")
+        if which is not None and not -len(sides) <= which < len(sides):
+            raise ArgumentError(name, which, f"the array of shape {sides} has no such axis")
     if kind is not None:
         check_choice("kind", kind, KINDS)
-    low, high = check_finite("probabilities", array)
-    shapes = f"shape {array.shape} with an image of shape {picture.shape}"
-    if _is_batch_of_one(picture, array):
-        picture, channel_axis = _first_item(picture, channel_axis)
-        if array.ndim == 4:
-            array, axis = _first_item(array, axis)
-    images = list(_images(picture, channel_axis))
-    readings = [reading for some in images for reading in _readings(some, array, kind, axis)]
-    if len(readings) > 1:
-        readings = [r for r in readings if r.content == "scores" and sums_to_one(r.values)] or (
-            readings
+    if _is_batch_of_one(image, shape):
+        channel_axis = None if channel_axis is None else channel_axis % len(image) - 1
+        first = int(len(shape) == 4)
+        axis = None if axis is None else axis % len(shape) - first
+        found = layout_of(
+            image[1:],
+            shape[first:],
+            dtype,
+            kind=kind,
+            axis=axis,
+            channel_axis=channel_axis,
+            adds_up=lambda axes, total: adds_up(tuple(each + first for each in axes), total),
+            fractions=fractions,
         )
-    if len(readings) > 1 and array.dtype.kind == "f":
-        readings = [reading for reading in readings if reading.image.usual] or readings
-    if not readings and kind != "labels":
-        readings = list(_resized(images, array, axis))
-    if not readings:
-        raise ArgumentError("probabilities", ..., _no_reading(array, picture, kind))
-    if len(readings) > 1:
-        if eight_bits := next(filter(None, (_total(reading) for reading in readings)), None):
-            raise ArgumentError("probabilities", ..., eight_bits)
-        ways = "; or ".join(reading.words for reading in readings)
-        remedy = f"can be read in {len(readings)} ways: {ways}. Say which by the arguments named"
+        return replace(
+            found,
+            image_axes=tuple(each + 1 for each in found.image_axes),
+            axes=tuple(each + first for each in found.axes),
+        )
+    pictures = list(_pictures(image, channel_axis))
+    layouts = [
+        layout
+        for picture in pictures
+        for layout in _layouts(picture, shape, dtype, kind, axis, fractions)
+    ]
+    if len(layouts) > 1:
+        summed = [each for each in layouts if each.content == "scores" and adds_up(each.axes, 1.0)]
+        layouts = summed or layouts
+    if len(layouts) > 1 and dtype.kind == "f":
+        layouts = [layout for layout in layouts if layout.usual] or layouts
+    if not layouts and kind != "labels":
+        layouts = list(_resized(pictures, shape, axis, adds_up))
+    if not layouts:
+        raise ArgumentError("probabilities", ..., _no_reading(shape, image, dtype, kind))
+    if len(layouts) > 1:
+        for layout in layouts:
+            in_parts = layout.content == "scores" and _total(partial(adds_up, layout.axes))
+            if in_parts:
+                raise ArgumentError("probabilities", ..., in_parts)
+        ways = "; or ".join(layout.words for layout in layouts)
+        remedy = f"can be read in {len(layouts)} ways: {ways}. Say which by the arguments named"
+        shapes = f"shape {shape} with an image of shape {image}"
         raise ArgumentError("probabilities", ..., f"{shapes} {remedy}")
-    return readings[0], low, high
+    return layouts[0]
 
 
-def _is_batch_of_one(image: Array, array: Array) -> bool:
+def _is_batch_of_one(image: Shape, shape: Shape) -> bool:
     """Whether an image of 4 axes is PyTorch's (1, channels, H, W), or both are batches of one."""
-    if image.ndim != 4 or image.shape[0] != 1:
+    if len(image) != 4 or image[0] != 1:
         return False
-    if array.ndim == 4:
-        return bool(array.shape[0] == 1)
-    return image.shape[1] in COLOR_CHANNELS and array.shape[-2:] == image.shape[2:]
+    if len(shape) == 4:
+        return shape[0] == 1
+    return image[1] in COLOR_CHANNELS and shape[-2:] == image[2:]
 
 
-def _first_item(array: Array, axis: int | None) -> tuple[Array, int | None]:
-    return array[0], None if axis is None else axis % array.ndim - 1
-
-
-def _images(image: Array, channel_axis: int | None) -> Iterator[_Image]:
+def _pictures(image: Shape, channel_axis: int | None) -> Iterator[_Picture]:
     """Yield the readings of the image: grey, channels last, channels first."""
+    axes = tuple(range(len(image)))
     if channel_axis is not None:
-        moved = np.moveaxis(image, channel_axis, -1)
-        yield _Image(moved, moved.shape[:-1], mention("channel_axis", channel_axis), True)
+        which = channel_axis % len(image)
+        grid = tuple(axis for axis in axes if axis != which)
+        sides = tuple(image[axis] for axis in grid)
+        yield _Picture((*grid, which), sides, mention("channel_axis", channel_axis), True)
         return
-    first, last = image.shape[0] in COLOR_CHANNELS, image.shape[-1] in COLOR_CHANNELS
-    colored = image.ndim >= 3 and (first or last)
-    yield _Image(image, image.shape, "an image without channels", not colored)
-    if image.ndim >= 3:
-        words = f"an image with channels last ({mention('channel_axis', image.ndim - 1)})"
-        yield _Image(image, image.shape[:-1], words, last)
-    if image.ndim >= 3 and first:
-        moved = np.moveaxis(image, 0, -1)
+    first, last = image[0] in COLOR_CHANNELS, image[-1] in COLOR_CHANNELS
+    colored = len(image) >= 3 and (first or last)
+    yield _Picture(axes, image, "an image without channels", not colored)
+    if len(image) >= 3:
+        words = f"an image with channels last ({mention('channel_axis', len(image) - 1)})"
+        yield _Picture(axes, image[:-1], words, last)
+    if len(image) >= 3 and first:
         words = f"an image with channels first ({mention('channel_axis', 0)})"
-        yield _Image(moved, moved.shape[:-1], words, True)
+        yield _Picture((*axes[1:], 0), image[1:], words, True)
 
 
-def _readings(image: _Image, array: Array, kind: str | None, axis: int | None) -> Iterator[Reading]:
-    """Yield the readings of the other array for one reading of the image."""
+def _layouts(
+    picture: _Picture,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    kind: str | None,
+    axis: int | None,
+    fractions: Callable[[], bool],
+) -> Iterator[Layout]:
+    """Yield the layouts of the other array for one reading of the image."""
     if kind != "labels":
-        yield from _scores(image, array, axis)
-    flat = _without_singletons(array, image.grid)
-    if flat is None or axis is not None:
+        yield from _scores(picture, shape, axis)
+    axes = _without_singletons(shape, picture.grid)
+    if axes is None or axis is not None:
         return
-    over = f"{image.grid} pixels, {image.words}"
-    if kind == "labels" or (kind is None and array.dtype.kind in "bui"):
+    over = f"{picture.grid} pixels, {picture.words}"
+    if kind == "labels" or (kind is None and dtype.kind in "bui"):
         words = f"one label ({mention('kind', 'labels')}) for each of {over}"
-        yield Reading("labels", flat, image, words)
-    elif kind is not None or (flat != np.rint(flat)).any():
+        yield Layout.of(picture, "labels", axes, words)
+    elif kind is not None or fractions():
         words = f"probabilities of the foreground (stack [1 - p, p] to say so) over {over}"
-        yield Reading("map", flat, image, words)
+        yield Layout.of(picture, "map", axes, words)
     else:
         words = f"whole numbers as labels ({mention('kind', 'labels')}) over {over}"
-        yield Reading("labels", flat, image, words)
+        yield Layout.of(picture, "labels", axes, words)
         words = f"certain foreground ({mention('kind', 'probabilities')}) over {over}"
-        yield Reading("map", flat, image, words)
+        yield Layout.of(picture, "map", axes, words)
 
 
-def _scores(image: _Image, array: Array, axis: int | None) -> Iterator[Reading]:
-    """Yield the readings as scores: labels first, last, or behind a batch axis of one."""
-    candidates = {axis % array.ndim} if axis is not None else {0, array.ndim - 1}
-    if axis is None and array.ndim > 2 and array.shape[0] == 1:
+def _scores(picture: _Picture, shape: Shape, axis: int | None) -> Iterator[Layout]:
+    """Yield the layouts as scores: labels first, last, or behind a batch axis of one."""
+    candidates = {axis % len(shape)} if axis is not None else {0, len(shape) - 1}
+    if axis is None and len(shape) > 2 and shape[0] == 1:
         candidates.add(1)
     for where in sorted(candidates):
-        moved = _labels_first(array, where)
-        if moved.shape[1:] == image.grid and moved.shape[0] > 1:
-            words = f"{moved.shape[0]} labels on {mention('axis', where)} over {image.grid} pixels"
-            yield Reading("scores", moved, image, f"{words}, {image.words}")
+        axes = _labels_first(shape, where)
+        labels, *sides = (shape[each] for each in axes)
+        if tuple(sides) == picture.grid and labels > 1:
+            words = f"{labels} labels on {mention('axis', where)} over {picture.grid} pixels"
+            yield Layout.of(picture, "scores", axes, f"{words}, {picture.words}")
 
 
-def _resized(images: list[_Image], array: Array, axis: int | None) -> Iterator[Reading]:
-    """Yield scores brought to the size of a plane image.
+def _resized(
+    pictures: list[_Picture],
+    shape: Shape,
+    axis: int | None,
+    adds_up: Callable[[Axes, float], bool],
+) -> Iterator[Layout]:
+    """Yield the layout of scores that are to be brought to the size of a plane image.
 
     Their label axis is the named one, or the only one that leaves pixels in the proportion of the
     image.
     """
-    plane = [image for image in images if len(image.grid) == 2]
+    plane = [picture for picture in pictures if len(picture.grid) == 2]
     if len(plane) != 1:
         return
-    grid = plane[0].grid
+    (picture,) = plane
     if axis is None:
-        candidates = _reduced_axes(array, grid)
-        summed = [where for where in candidates if sums_to_one(_labels_first(array, where))]
+        candidates = _reduced_axes(shape, picture.grid)
+        summed = [where for where in candidates if adds_up(_labels_first(shape, where), 1.0)]
         candidates = summed or candidates
         axis = candidates[0] if len(candidates) == 1 else None
     if axis is None:
         return
-    moved = _labels_first(array, axis)
-    if moved.ndim != 3 or moved.shape[0] < 2 or moved.shape[:0:-1] == grid:  # sides swapped
+    axes = _labels_first(shape, axis % len(shape))
+    labels, *sides = (shape[each] for each in axes)
+    if len(sides) != 2 or labels < 2 or tuple(sides[::-1]) == picture.grid:  # sides swapped
         return
-    yield Reading("scores", resize_bilinear(moved, grid), plane[0], "resized")
+    yield replace(Layout.of(picture, "scores", axes, "resized"), resized=True)
 
 
-def _reduced_axes(array: Array, grid: tuple[int, ...]) -> list[int]:
+def _reduced_axes(shape: Shape, grid: tuple[int, ...]) -> list[int]:
     """Return the axes that leave the pixels of an image reduced by one whole factor.
 
     An axis as long as a side of the image is taken for pixels.
     """
     found = []
-    for where in {0, array.ndim - 1} | ({1} if array.ndim == 4 and array.shape[0] == 1 else set()):
-        moved = _labels_first(array, where)
-        if moved.ndim != 3 or len(grid) != 2 or len(moved) < 2 or len(moved) in grid:
+    for where in {0, len(shape) - 1} | ({1} if len(shape) == 4 and shape[0] == 1 else set()):
+        labels, *sides = (shape[each] for each in _labels_first(shape, where))
+        if len(sides) != 2 or len(grid) != 2 or labels < 2 or labels in grid:
             continue
-        height, width = moved.shape[1:]
+        height, width = sides
         if any(
             height in (grid[0] // step, -(-grid[0] // step))
             and width in (grid[1] // step, -(-grid[1] // step))
@@ -221,36 +348,41 @@ def _reduced_axes(array: Array, grid: tuple[int, ...]) -> list[int]:
     return sorted(found)
 
 
-def _labels_first(array: Array, axis: int) -> Array:
-    """Return the array with its label axis in front, without a batch axis of one."""
-    moved = np.moveaxis(array, axis, 0)
-    return moved[:, 0] if moved.ndim > 2 and array.shape[0] == 1 and moved.shape[1] == 1 else moved
+def _labels_first(shape: Shape, axis: int) -> Axes:
+    """Return the axes with the labels' in front, without a batch axis of one."""
+    others = [each for each in range(len(shape)) if each != axis]
+    if len(shape) > 2 and shape[0] == 1 and shape[others[0]] == 1:
+        del others[0]
+    return (axis, *others)
 
 
-def _without_singletons(array: Array, grid: tuple[int, ...]) -> Array | None:
-    """Return the array on the grid, without a batch or channel axis of one; None if it is not."""
-    shapes = (grid, (1, *grid), (*grid, 1), (1, 1, *grid))
-    return array.reshape(grid) if array.shape in shapes else None
+def _without_singletons(shape: Shape, grid: tuple[int, ...]) -> Axes | None:
+    """Return the axes of the grid, where the others are a batch or channel axis of one."""
+    for before, after in ((0, 0), (1, 0), (0, 1), (2, 0)):
+        if shape == (*[1] * before, *grid, *[1] * after):
+            return tuple(range(before, before + len(grid)))
+    return None
 
 
-def _no_reading(array: Array, image: Array, kind: str | None) -> str:
-    message = f"shape {array.shape} does not fit an image of shape {image.shape}; give "
+def _no_reading(shape: Shape, image: Shape, dtype: np.dtype[Any], kind: str | None) -> str:
+    message = f"shape {shape} does not fit an image of shape {image}; give "
     message += "" if kind == "labels" else "(labels, *pixels), (*pixels, labels), or "
     message += "one label per pixel, of the image's shape"
-    if any(next(_scores(some, image, None), None) for some in _images(array, None)):
+    if any(next(_scores(some, image, None), None) for some in _pictures(shape, None)):
         return message + ": the arguments look swapped, the image comes first"
-    if image.ndim == array.ndim == 4 and len(image) == len(array) > 1:
+    if len(image) == len(shape) == 4 and image[0] == shape[0] > 1:
         inside = [
-            next(_readings(some, array[0], kind, None), None) for some in _images(image[0], None)
+            next(_layouts(some, shape[1:], dtype, kind, None, lambda: True), None)
+            for some in _pictures(image[1:], None)
         ]
         if any(inside):
-            return f"{message}. {len(image)} images at once are for densecrf.refine_many"
-    sizes = {image.shape[:2], image.shape[-2:]}  # of channels last and first
-    if not sizes.isdisjoint({array.shape[:-3:-1], array.shape[1::-1]}):
+            return f"{message}. {image[0]} images at once are for densecrf.refine_many"
+    sizes = {image[:2], image[-2:]}  # of channels last and first
+    if not sizes.isdisjoint({shape[:-3:-1], shape[1::-1]}):
         return message + ": height and width look swapped (numpy.swapaxes)"
-    if kind != "labels" and array.ndim >= 3:
-        grids = {some.grid for some in _images(image, None) if some.usual}
-        fitting = sorted({where for grid in grids for where in _reduced_axes(array, grid)})
+    if kind != "labels" and len(shape) >= 3:
+        grids = {some.grid for some in _pictures(image, None) if some.usual}
+        fitting = sorted({where for grid in grids for where in _reduced_axes(shape, grid)})
         message += ". A network's output of lower resolution is resized when you name its label "
         named = [mention("axis", where) for where in fitting] or [mention("axis")]
         message += f"axis by {' or '.join(named)}"
@@ -265,17 +397,17 @@ def sums_to_one(scores: Array, tolerance: float = SUM_TOLERANCE, total: float = 
     return bool(np.abs(sums - total).max() <= tolerance * total)
 
 
-def _total(reading: Reading) -> str | None:
+def _total(adds_up: Callable[[float], bool]) -> str | None:
     """Return what to do with probabilities in per cent or in 8 bits; None where it is neither."""
     for total, what in ((100, "percentages"), (255, "probabilities in 8 bits")):
-        if reading.content == "scores" and sums_to_one(reading.values, total=total):
+        if adds_up(total):
             return f"values that add up to {total} over the labels: {what}; divide by {total}"
     return None
 
 
-def settled(content: str, values: Array, kind: str | None) -> str:
+def settled(content: Content, values: Array, kind: str | None) -> str:
     """Return what the values of a reading are, by all of them or by the extreme ones."""
-    reading = Reading(content, values, None, "")  # type: ignore[arg-type]
+    reading = Reading(content, values)
     return _settled(reading, kind, *check_finite("probabilities", values))
 
 
@@ -301,7 +433,7 @@ def _settled(reading: Reading, kind: str | None, low: float, high: float) -> str
         )
     elif sums_to_one(values):
         return "probabilities"
-    elif scaled := _total(reading):
+    elif scaled := _total(lambda total: sums_to_one(values, total=total)):
         remedy = scaled
     elif values.dtype.kind in "bui":
         remedy = (

@@ -220,8 +220,7 @@ class Job:
     def _colors(self, local: Local) -> npt.NDArray[np.float64]:
         if self.image is None:
             raise ArgumentError("image", ..., "is needed by a kernel of colours")
-        bands = slice(0, self.image.shape[-1])
-        given = self.pixels_of_image(local)[:, bands]
+        given = self.pixels_of_image(local)[:, : 3 if self.opaque else None]
         return np.asarray(color_range(given, self.image_range)[0], np.float64)
 
     def pixels_of_image(self, local: Local) -> npt.NDArray[Any]:
@@ -292,7 +291,7 @@ class Job:
         if self.found is not None and values is not self.found:
             return self.energies(self.found)[:, np.searchsorted(self.found, values)]
         low, high = check_finite("probabilities", values)
-        reading = Reading(self.content, values, None, "")  # type: ignore[arg-type]
+        reading = Reading(self.content, values)
         return energies(reading, low, high, kind=self.kind, n_labels=self.n_labels, **self.settings)
 
     def crf(self, local: Local) -> DenseCRF:

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ import numpy as np
 
 from densecrf.large.job import Job, Kernel
 from densecrf.large.ome import image_of
-from densecrf.large.sources import Source, open_source
+from densecrf.large.sources import Source, open_source, read
 from densecrf.large.tiles import Tiling
-from densecrf.large.views import Band, Coarse, Grey, Moved, Resized, Valid
+from densecrf.large.views import Coarse, Picked, Resized, Valid
 from densecrf.parameters import Parameters
 from densecrf.specification import Specification
-from densecrf.unaries import COLOR_CHANNELS
+from densecrf.unaries import Content, layout_of, sums_to_one
 from densecrf.validation import ArgumentError, check_choice, check_integer, warn
 
 __all__ = ["check_memory", "label_count", "plan", "scratch_of", "settings_of", "worthwhile_sides"]
@@ -26,6 +26,7 @@ GRANTED = 2**30  # bytes of memory that are taken for granted: what fits is not 
 WORTH = 0.5  # share of the image's pixels that a tile with its margin has at most
 LEAST_BYTES, LEAST_BYTES_OF_A_LABEL = 100, 16  # of a pixel: lattices; marginals, potentials, costs
 STEP = 1.25  # by which the sides of tiles grow
+SCANNED = 1024  # sides of what is looked at where two layouts fit
 
 
 def plan(
@@ -44,17 +45,18 @@ def plan(
     missing_chunks: str = "error",
 ) -> tuple[Job, Parameters]:
     """Return the run of `densecrf.large.refine`, whose parameters these are, and its numbers."""
-    kind, axis, channel_axis = specification.kind, specification.axis, specification.channel_axis
     picture = open_source("image", image, native=specification.image_range is not None)
     known = open_source("probabilities", probs)
-    picture, scores, content = _layout(picture, known, kind, axis, channel_axis)
+    picture, scores, content = _read(picture, known, specification)
     grid = picture.shape[:-1]
     held = None if mask is None else _mask(mask, grid)
     nodata = getattr(picture, "nodata", None)
     if nodata is not None:
         held = Valid(picture, nodata, held)
     parameters = specification.parameters(grid)
-    opaque = channel_axis is None and picture.shape[-1] == 4  # or refused, when it is scanned
+    opaque = (
+        specification.channel_axis is None and picture.shape[-1] == 4
+    )  # or refused, when it is scanned
     job = Job(
         folder,
         Tiling(grid, grid),
@@ -62,7 +64,7 @@ def plan(
         scores,
         held,
         content,
-        kind or getattr(known, "kind", None),
+        specification.kind or getattr(known, "kind", None),
         label_count(scores, content, specification.n_labels),
         _kernels(parameters, kernels, len(grid), 3 if opaque else picture.shape[-1]),
         {
@@ -138,62 +140,36 @@ def check_memory(job: Job, memory: float | None, whose: str) -> None:
         )
 
 
-def _layout(
-    image: Source, scores: Source, kind: str | None, axis: int | None, channel_axis: int | None
-) -> tuple[Source, Source, str]:
+def _read(
+    image: Source, scores: Source, specification: Specification
+) -> tuple[Source, Source, Content]:
     """Return the image with channels last, the scores with labels first, and what they are."""
-    fitting = [
-        (picture, known, content)
-        for picture in _images(image, channel_axis)
-        for known, content in _scores(scores, picture.shape[:-1], kind, axis)
-    ]
-    if not fitting and axis is not None and kind != "labels":
-        fitting = [
-            (picture, resized, "scores")
-            for picture in _images(image, channel_axis)
-            if (resized := Resized.of(scores, picture.shape[:-1], axis)) is not None
-        ]
-    if len(fitting) == 1:
-        return fitting[0]
-    shapes = f"shape {scores.shape} with an image of shape {image.shape}"
-    if not fitting:
-        remedy = "give (labels, *pixels), (*pixels, labels), or one number per pixel"
-        raise ArgumentError("probabilities", ..., f"{shapes} does not fit; {remedy}")
-    remedy = "can be read in several ways; name the label axis by axis, the image's by channel_axis"
-    raise ArgumentError("probabilities", ..., f"{shapes} {remedy}")
+    layout = layout_of(
+        image.shape,
+        scores.shape,
+        scores.dtype,
+        kind=specification.kind,
+        axis=specification.axis,
+        channel_axis=specification.channel_axis,
+        adds_up=lambda axes, total: all(
+            sums_to_one(part, total=total) for part in _parts(Picked(scores, axes))
+        ),
+        fractions=lambda: any((part != np.rint(part)).any() for part in _parts(scores)),
+    )
+    grey = len(layout.image_axes) == len(layout.grid)
+    picture = Picked(image, (*layout.image_axes, *([None] if grey else [])))
+    known: Source = Picked(scores, layout.axes)
+    if layout.resized:
+        known = Resized(known, (known.shape[0], *layout.grid))
+    return picture, known, layout.content
 
 
-def _images(image: Source, channel_axis: int | None) -> list[Source]:
-    axes = tuple(range(len(image.shape)))
-    if channel_axis is not None:
-        if not -len(axes) <= channel_axis < len(axes):
-            raise ArgumentError("channel_axis", channel_axis, f"the image has {len(axes)} axes")
-        which = channel_axis % len(axes)
-        return [Moved(image, (*axes[:which], *axes[which + 1 :], which))]
-    found: list[Source] = [Grey(image)]
-    if len(axes) > 2 and image.shape[-1] <= 16:
-        found.append(image)
-    if len(axes) > 2 and image.shape[0] in COLOR_CHANNELS:
-        found.append(Moved(image, (*axes[1:], 0)))
-    return found
-
-
-def _scores(
-    scores: Source, grid: tuple[int, ...], kind: str | None, axis: int | None
-) -> list[tuple[Source, str]]:
-    if scores.shape == (*grid, 1):  # a raster of one band
-        scores, axis = Band(scores), None
-    axes = tuple(range(len(scores.shape)))
-    if scores.shape == grid and axis is None:
-        whole = kind == "labels" or (kind is None and scores.dtype.kind in "bui")
-        return [(scores, "labels" if whole else "map")]
-    named = {0, len(axes) - 1} if axis is None else {axis % len(axes)}
-    found: list[tuple[Source, str]] = []
-    for which in sorted(named):
-        order = (which, *axes[:which], *axes[which + 1 :])
-        if tuple(scores.shape[each] for each in order[1:]) == grid and scores.shape[which] > 1:
-            found.append((Moved(scores, order), "scores"))
-    return found
+def _parts(source: Source) -> Iterator[Any]:
+    """Read a source in parts along its last axes, all of its first one at a time."""
+    sides = source.shape
+    tile = [SCANNED] * (len(sides) - 1)
+    for box in Tiling.of(sides[1:], tile).tiles(0):
+        yield read("probabilities", source, (slice(0, sides[0]), *box))
 
 
 def label_count(scores: Source, content: str, n_labels: int | None) -> int | None:
@@ -210,7 +186,7 @@ def label_count(scores: Source, content: str, n_labels: int | None) -> int | Non
 def _mask(mask: Any, grid: tuple[int, ...]) -> Source:
     held = open_source("mask", mask)
     if len(held.shape) == len(grid) + 1 and held.shape[-1] == 1:
-        held = Band(held)
+        held = Picked(held, tuple(range(len(grid))))
     if held.shape == grid:
         return held
     if Coarse.fits(held.shape, grid):

@@ -27,7 +27,6 @@ from densecrf.large.planning import check_memory
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, read
 from densecrf.large.tiles import Box
-from densecrf.large.views import Opaque
 from densecrf.large.visits import REACHES, Before, Plan
 from densecrf.parallel import run
 from densecrf.parameters import Parameters, check_label_count
@@ -358,10 +357,10 @@ def _with_range(job: Job, pixels: list[Any]) -> Job:
     values = np.concatenate([np.array(each, image.dtype) for each in pixels], 1)
     if job.opaque:
         check_opaque(values[3], image.shape)
-        image, values = Opaque(image), values[:3]
+        values = values[:3]
     low, high = check_finite("image", values)
     found = raster_range(image, values) or black_and_white(low, high, image.dtype, None)
-    return replace(job, image=image, image_range=found or (0.0, 255.0))
+    return replace(job, image_range=found or (0.0, 255.0))
 
 
 def _before(name: str, records: Records, cells: float, following: float) -> Before:

@@ -214,7 +214,7 @@ class _Zarr:
 
 @dataclass(frozen=True)
 class _Raster:
-    """A raster that rasterio reads (GeoTIFF and others), (height, width, bands)."""
+    """A raster that rasterio reads, (height, width, bands), or without the last where it is one."""
 
     path: str
     shape: tuple[int, ...]
@@ -232,7 +232,8 @@ class _Raster:
                     for i, meaning in enumerate(raster.colorinterp, 1)
                     if role != "image" or meaning.name != "alpha"
                 ]
-                sides = (raster.height, raster.width, len(bands))
+                several = [len(bands)] if len(bands) > 1 else []
+                sides = (raster.height, raster.width, *several)
                 dtype = np.dtype(raster.dtypes[0])
                 return _Raster(path, sides, dtype, raster.nodata, tuple(bands))
         except needs("rasterio", path).errors.RasterioError as error:
@@ -243,15 +244,17 @@ class _Raster:
         return _stamp(self.path)
 
     def read(self, box: Box) -> npt.NDArray[Any]:
-        rows, columns, bands = box
+        rows, columns, *bands = box
         window = ((rows.start, rows.stop), (columns.start, columns.stop))
+        chosen = list(self.bands[bands[0]]) if bands else self.bands[0]
         with open_raster(self.path) as raster:
-            values = raster.read(list(self.bands[bands]), window=window)
-        return np.moveaxis(np.asarray(values), 0, -1)
+            values = np.asarray(raster.read(chosen, window=window))
+        return np.moveaxis(values, 0, -1) if bands else values
 
     def absent(self, box: Box) -> Absent:
         with open_raster(self.path) as raster:
-            return absent_in_raster(raster, box)
+            found = absent_in_raster(raster, (*box, slice(0, 1))[:3])
+        return [(name, part[: len(box)]) for name, part in found]
 
 
 @dataclass(frozen=True)

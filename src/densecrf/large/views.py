@@ -1,4 +1,4 @@
-"""Sources seen in another way: axes in another order, one more or one less, pixels with data."""
+"""Sources seen in another way: axes in another order, one more or one less, resized, masked."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,10 +8,11 @@ import numpy.typing as npt
 
 from densecrf.large.chunks import Absent
 from densecrf.large.sources import Source
-from densecrf.large.tiles import Box
+from densecrf.large.tiles import Box, shape_of
 from densecrf.resample import resize_window
+from densecrf.unaries import picked
 
-__all__ = ["Band", "Coarse", "Grey", "Moved", "Opaque", "Resized", "Valid", "holds_data"]
+__all__ = ["Coarse", "Picked", "Resized", "Valid", "holds_data"]
 
 
 def holds_data(
@@ -62,16 +63,19 @@ class Valid:
 
 
 @dataclass(frozen=True)
-class Moved:
-    """A source with its axes in another order."""
+class Picked:
+    """A source with some of its axes in another order; without the others, which are of one.
+
+    An axis None is a new one, of one.
+    """
 
     source: Source
-    axes: tuple[int, ...]
+    axes: tuple[int | None, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Its shape."""
-        return tuple(self.source.shape[axis] for axis in self.axes)
+        return tuple(1 if axis is None else self.source.shape[axis] for axis in self.axes)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -95,69 +99,24 @@ class Moved:
 
     def read(self, box: Box) -> npt.NDArray[Any]:
         """Return a window."""
-        return np.asarray(self.source.read(self._theirs(box)).transpose(self.axes))
+        axes = tuple(axis for axis in self.axes if axis is not None)
+        return picked(self.source.read(self._theirs(box)), axes).reshape(shape_of(box))
 
     def absent(self, box: Box) -> Absent:
         """Return the missing chunks of a window."""
         found = self.source.absent(self._theirs(box))
-        return [(name, tuple(part[axis] for axis in self.axes)) for name, part in found]
+        new = slice(0, 1)
+        return [
+            (name, tuple(new if axis is None else part[axis] for axis in self.axes))
+            for name, part in found
+        ]
 
     def _theirs(self, box: Box) -> Box:
-        theirs = [slice(0, 0)] * len(box)
+        theirs = [slice(0, 1)] * len(self.source.shape)
         for part, axis in zip(box, self.axes, strict=True):
-            theirs[axis] = part
+            if axis is not None:
+                theirs[axis] = part
         return tuple(theirs)
-
-
-class Grey(Moved):
-    """A source with a channel axis of one at its end."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__(source, tuple(range(len(source.shape))))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return (*self.source.shape, 1)
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        """Return a window."""
-        return self.source.read(box[:-1])[..., None]
-
-    def absent(self, box: Box) -> Absent:
-        """Return the missing chunks of a window."""
-        return [(name, (*part, slice(0, 1))) for name, part in self.source.absent(box[:-1])]
-
-
-class Band(Moved):
-    """A source without its last axis, which is of one."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__(source, tuple(range(len(source.shape) - 1)))
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        """Return a window."""
-        return self.source.read((*box, slice(0, 1)))[..., 0]
-
-    def absent(self, box: Box) -> Absent:
-        """Return the missing chunks of a window."""
-        return [(name, part[:-1]) for name, part in self.source.absent((*box, slice(0, 1)))]
-
-
-class Opaque(Moved):
-    """An image without its alpha channel."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__(source, tuple(range(len(source.shape))))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        return (*self.source.shape[:-1], 3)
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        """Return a window."""
-        return self.source.read(box)
 
 
 @dataclass(frozen=True)
@@ -167,19 +126,6 @@ class Resized:
     source: Source
     shape: tuple[int, ...]
     nodata: None = None
-
-    @staticmethod
-    def of(scores: Source, grid: tuple[int, ...], axis: int) -> "Resized | None":
-        """Return the scores resized, where `densecrf.refine` would do so."""
-        axes = tuple(range(len(scores.shape)))
-        which = axis % len(axes)
-        moved = Moved(scores, (which, *axes[:which], *axes[which + 1 :]))
-        plane = len(grid) == 2 and len(axes) == 3 and moved.shape[0] > 1
-        return (
-            Resized(moved, (moved.shape[0], *grid))
-            if plane and moved.shape[:0:-1] != grid
-            else None
-        )
 
     @property
     def dtype(self) -> np.dtype[Any]:
