@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.harness import Section, in_turn, milliseconds, published, times
 from densecrf.filters.base import Levels
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 
 TEXT = """
 One conditional gradient (both kernels, H = 10, one thread, CPU milliseconds, medians of seven in
@@ -22,7 +22,7 @@ def run(scale: str) -> Section:
     columns = ("one pass", "literal", "literal / one pass")
     crf = published().model()
     y = np.ascontiguousarray(crf.solve("lp").marginals.reshape(crf.n_labels, -1))
-    problem = Problem(crf, threads=1)
+    problem = problem_of(crf, threads=1)
     levels = Levels(10, 0.0, 9.0, hard=True)
     ours, literal = in_turn(
         lambda: problem.dual_point(y, order="hard", rescale=False),

@@ -27,7 +27,7 @@ from densecrf.large import visits
 from densecrf.large.planning import plan
 from densecrf.large.visits import Before
 from densecrf.parameters import Parameters
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.refinement import build
 
 MODEL = Parameters(3, 3, 15, 13, 10)
@@ -97,7 +97,7 @@ def same(folder: Path, data: Path, arguments: Any) -> None:
     y, z = potentials(labels, shape)
     dual = Potentials(y.reshape(labels, -1), z.reshape(labels, -1), 1.0)
     given = p.argmax(0)
-    energy, bound = crf.energy(given), Costs(Problem(crf), dual).bound
+    energy, bound = crf.energy(given), Costs(problem_of(crf), dual).bound
     for tile in arguments.tiles:
         found = evaluated(folder, tile, (y, z, given))
         line(tile=tile, energy_off=found[0] / energy - 1, bound_off=found[1] / bound - 1)

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 import densecrf
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 
 
 def dense_pairwise(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
@@ -25,7 +25,7 @@ def label_costs(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:
     """Return the compatibility matrix, Potts included."""
     if crf.compatibility is None:
         return 1.0 - np.eye(crf.n_labels)
-    return Problem(crf).costs_double
+    return problem_of(crf).costs.double
 
 
 def energies(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:

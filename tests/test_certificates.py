@@ -16,7 +16,7 @@ from densecrf.certificates import (
     Tangent,
     lower_bound,
 )
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.result import relative_gap
 
 pytestmark = pytest.mark.filterwarnings("ignore:kernels")
@@ -37,7 +37,7 @@ def smallest_energy(crf: DenseCRF) -> tuple[float, float]:
     apart = x[:, :, None] != x[:, None, :]
     energies = unary + 0.5 * np.einsum("ab,xab->x", k, apart)
     best = x[energies.argmin()]
-    return float(energies.min()), rounding(Problem(crf), best)
+    return float(energies.min()), rounding(problem_of(crf), best)
 
 
 def tiny(seed: int, **options: object) -> DenseCRF:
@@ -60,7 +60,7 @@ def tiny(seed: int, **options: object) -> DenseCRF:
 
 def adversarial(crf: DenseCRF, seed: int) -> DenseCRF:
     """The same pairwise terms with unaries = -r, for which the dual point r proves 0."""
-    problem = Problem(crf)
+    problem = problem_of(crf)
     y = np.random.default_rng(seed).random(crf.unary.shape, dtype=np.float32)
     r = problem.dual_point_double(Potentials(y, None, 4.0))
     return DenseCRF(
@@ -90,7 +90,7 @@ def test_no_bound_is_above_the_optimum(method, blur):
 def test_every_dual_point_is_below_the_optimum():
     for seed in range(400):
         crf = tiny(seed, filter=("lattice", "exact")[seed % 2])
-        problem, rng = Problem(crf), np.random.default_rng(seed)
+        problem, rng = problem_of(crf), np.random.default_rng(seed)
         optimum, off = smallest_energy(crf)
         y, z = rng.random((2, *crf.unary.shape), dtype=np.float32)
         soft, hard = Potentials(y, z, 5.0), Potentials(y, levels=7, hard=True)
@@ -141,14 +141,14 @@ def test_labels_that_cost_something_beside_themselves(device):
         grid = potts.unary.reshape(-1, *potts.shape)
         crf = DenseCRF(grid, potts.kernels, potts.normalization, compatibility=mu)
         result = crf.solve("qp", device=device)
-        problem = Problem(crf) if device is None else problem_on(crf, checked_device(device))
-        unit = problem.double_from_numpy(np.eye(crf.n))
-        k = problem.to_numpy(problem.apply_double(unit)) * (1 - np.eye(crf.n))
+        problem = problem_of(crf) if device is None else problem_on(crf, checked_device(device))
+        unit = problem.steps.double_from_numpy(np.eye(crf.n))
+        k = problem.steps.to_numpy(problem.pairwise.apply_double(unit)) * (1 - np.eye(crf.n))
         x = np.array(list(itertools.product(range(crf.n_labels), repeat=crf.n)))
         unary = crf.unary.astype(np.float64)[x, np.arange(crf.n)].sum(1)
         costs = mu.astype(np.float64)[x[:, :, None], x[:, None, :]]
         energies = unary + 0.5 * np.einsum("ab,xab->x", k, costs)
-        chosen = problem.from_numpy(result.labels.reshape(-1).astype(np.int64))
+        chosen = problem.steps.from_numpy(result.labels.reshape(-1).astype(np.int64))
         off = 2 * rounding(problem, chosen)
         own = int(np.flatnonzero((x == result.labels.reshape(-1)).all(1))[0])
         assert result.energy == pytest.approx(energies[own], rel=0, abs=off)
@@ -201,7 +201,7 @@ def test_what_rounding_costs_is_little(shared_data):
         unary, image = data["unary"], data["image"]
     unary = np.moveaxis(unary, -1, 0) if unary.shape[-1] == 21 else unary
     crf = DenseCRF(unary, [Spatial(3, 3.0), Bilateral(image, 60, 13, 10.0)])
-    problem = Problem(crf)
+    problem = problem_of(crf)
     potentials = Potentials(problem.unary_marginals(), None, 4.0)
     exact = (crf.unary + problem.dual_point_double(potentials)).min(0).sum()
     assert 0 < exact - lower_bound(problem, potentials) < 1e-8 * exact

@@ -13,7 +13,7 @@ from densecrf.certificates import Costs, Mixture, lower_bound
 from densecrf.filters.base import Filter
 from densecrf.native import core
 from densecrf.pairwise import Pairwise
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def test_the_bound_is_evaluated_in_time(monkeypatch, filter_calls, method):
 def test_a_mixture_is_cut_to_what_there_is_time_for():
     crf = model()
     result = crf.solve("prox-lp", keep_dual=True)
-    problem = Problem(crf)
+    problem = problem_of(crf)
     assert isinstance(result.dual, Mixture)
     left = iter([True, False])
     costs = Costs(problem, result.dual, lambda: next(left))
@@ -243,7 +243,7 @@ def test_constants_are_left_out_where_they_would_need_the_filters(clock):
     crf = model(compatibility=matrix())
     clock.last = 0
     result = solve(crf, "mf")
-    assert "pairwise" not in vars(crf)
+    assert not crf.filters_built
     assert result.best_constant[1] == float("inf")
     assert "for scale" not in str(result)
 
@@ -271,7 +271,7 @@ def test_construction_ends_at_the_limit():
     crf = densecrf.DenseCRF(np.zeros((2, 500, 500)), [densecrf.Bilateral(image, 5.0, 5.0)])
     result = crf.solve("lp", time_limit=0.02, threads=1)
     assert "nothing was scored" in result.message
-    assert "pairwise" not in vars(crf)
+    assert not crf.filters_built
 
 
 @pytest.mark.usefixtures("many_threads")

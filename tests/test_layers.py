@@ -15,12 +15,13 @@ LAYERS = (
     ("deadline", "resample", "changes", "label_prior", "metrics", "data"),
     ("native", "parallel", "experiments"),  # experiments: the former place of metrics
     ("kernels", "projections", "filters", "hard_labels"),
-    ("pairwise", "unaries"),
+    ("backend", "unaries"),
+    ("steps",),
+    ("pairwise",),
     ("compatibility", "result"),
     ("certificates",),
-    ("problem_energy",),
-    ("problem_base", "verification"),
-    ("problem", "rounding"),
+    ("problem", "verification"),
+    ("rounding",),
     ("io", "plotting", "solvers"),
     ("display", "records"),
     ("model",),
@@ -37,6 +38,8 @@ LAYERS = (
     ("cli",),
     ("__main__",),
 )
+# Modules that belong to another room than their folder's: steps on tensors.
+ELSEWHERE = {"densecrf.steps.torch": "torch", "densecrf.steps.triton": "torch"}
 LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 # Imports inside functions that go upwards all the same, and why.
@@ -44,7 +47,6 @@ LATE = {
     ("large", "densecrf"): "the version, among the settings of a run",
     ("certificates", "densecrf"): "the version, in an error that reports a defect",
     ("certificates", "problem"): "certify makes the problem of a model",
-    ("problem_base", "solvers"): "subproblems of the problem",
     ("result", "verification"): "Result.verify",
     ("result", "io"): "Result.save and load",
     ("certificates", "display"): "what notebooks show",
@@ -56,6 +58,8 @@ LATE = {
 
 
 def room(module):
+    if module in ELSEWHERE:
+        return ELSEWHERE[module]
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else parts[0]
 

@@ -7,7 +7,7 @@ import pytest
 
 import densecrf
 from densecrf.certificates import Costs, Potentials, Share, lower_bound
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from oracles import energies
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -73,7 +73,7 @@ def test_any_potentials_give_a_valid_proof():
     for seed in range(40):
         crf = small_problem(seed)
         labellings, all_of = all_energies(crf)
-        problem = Problem(crf)
+        problem = problem_of(crf)
         labels = rng.integers(crf.n_labels, size=crf.n)
         scores = rng.normal(size=problem.unary.shape).astype(np.float32)
         dual = Potentials(scores, None, float(rng.choice([1.0, 4.0])))

@@ -5,7 +5,7 @@ import pytest
 
 import oracles
 from densecrf import DenseCRF, Spatial, rounding
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 
 
 def random_point(labels, shape, seed=0):
@@ -81,7 +81,7 @@ def test_icm_ends_where_no_single_pixel_gains(kind):
         case = oracles.case(seed, compatibility=kind)
         crf = case.crf
         start = np.random.default_rng(seed).integers(crf.n_labels, size=crf.n)
-        labels, energy = rounding.icm(Problem(crf), start, max_sweeps=1000)
+        labels, energy = rounding.icm(problem_of(crf), start, max_sweeps=1000)
         assert energy == pytest.approx(crf.energy(labels), abs=case.rounding)
         assert case.map_energy - case.rounding <= energy <= crf.energy(start) + case.rounding
         for pixel in range(crf.n):
@@ -99,7 +99,7 @@ def test_icm_never_raises_the_energy_where_parallel_moves_would():
         np.zeros((2, 6, 6)), [densecrf.Spatial(2, 1.0)], "none", "exact",
         compatibility=[[1.0, 0.0], [0.0, 1.0]],
     )  # fmt: skip
-    problem = Problem(crf)
+    problem = problem_of(crf)
     start = np.zeros(36, np.int64)
     last = crf.energy(start)
     for sweeps in range(1, 8):
@@ -113,9 +113,9 @@ def test_icm_never_raises_the_energy_where_parallel_moves_would():
 def test_icm_leaves_its_input_alone():
     crf = oracles.case(0).crf
     start = np.zeros(crf.n, np.int64)
-    rounding.icm(Problem(crf), start, max_sweeps=5)
+    rounding.icm(problem_of(crf), start, max_sweeps=5)
     assert (start == 0).all()
-    labels, energy = rounding.icm(Problem(crf), start, max_sweeps=0)
+    labels, energy = rounding.icm(problem_of(crf), start, max_sweeps=0)
     np.testing.assert_array_equal(labels, start)
     assert energy == pytest.approx(crf.energy(start), rel=1e-5)
 
@@ -124,9 +124,9 @@ def test_a_descent_can_be_continued():
     crf = oracles.case(2).crf
     start = np.random.default_rng(2).integers(crf.n_labels, size=crf.n)
     for most in range(6):
-        descent = rounding.Descent(Problem(crf), start)
+        descent = rounding.Descent(problem_of(crf), start)
         made = sum(descent.sweeps(1) for _ in range(most))
-        labels, energy = rounding.icm(Problem(crf), start, max_sweeps=most)
+        labels, energy = rounding.icm(problem_of(crf), start, max_sweeps=most)
         np.testing.assert_array_equal(descent.labels, labels)
         assert descent.energy == energy
         assert made <= most
@@ -138,7 +138,9 @@ def test_a_descent_can_be_continued():
 
 def test_a_candidate_is_not_considered_twice_in_a_row(monkeypatch):
     unary = np.random.default_rng(0).uniform(0, 0.1, (2, 5, 6))
-    problem = Problem(DenseCRF(unary, [Spatial(3, weight=5)], filter="exact"))  # best: a constant
+    problem = problem_of(
+        DenseCRF(unary, [Spatial(3, weight=5)], filter="exact")
+    )  # best: a constant
     considered = []
     plain = rounding.Incumbent.consider
 

@@ -27,8 +27,9 @@ from densecrf.result import relative_gap, share_proven
 from densecrf.validation import IntArray, check_gap, check_integer
 
 if TYPE_CHECKING:
+    from densecrf.backend import Array
     from densecrf.model import DenseCRF
-    from densecrf.problem_base import ProblemBase
+    from densecrf.problem import Problem
     from densecrf.result import Result
 
 __all__ = [
@@ -261,7 +262,7 @@ class Share:
         )
 
 
-def lower_bound(problem: "ProblemBase", dual: Dual) -> float:
+def lower_bound(problem: "Problem[Array]", dual: Dual) -> float:
     """Return a number that no labelling's energy is below: the bound of `Costs`."""
     return Costs(problem, dual).bound
 
@@ -289,9 +290,9 @@ class Costs:
     """
 
     def __init__(
-        self, problem: "ProblemBase", dual: Dual, another: Callable[[], bool] = lambda: True
+        self, problem: "Problem[Array]", dual: Dual, another: Callable[[], bool] = lambda: True
     ) -> None:
-        constant, flow = 0.0, problem.reach * problem.total_mass_double
+        constant, flow = 0.0, problem.costs.reach * problem.total_mass_double
         blocks: Iterator[Any]
         parts, excess = 0, 0.0
         if isinstance(dual, Potentials):
@@ -303,22 +304,24 @@ class Costs:
         else:
             r, constant, flow = problem.tangent(dual.y)
             blocks = iter([r])
-        self.dual, self._rows, first, xp = dual, list[Any](), 0, problem.xp
+        self.dual: Dual = dual
+        self._rows: list[Any] = []
+        first, xp = 0, problem.steps.xp
         self._least: Any = None
         for rows in blocks:
             rows += problem.unary[first : first + len(rows)]
             least = xp.amin(rows, 0)
             self._least = xp.minimum(least, self._least) if first else least
-            self._rows.append(problem.floats(rows))
+            self._rows.append(problem.steps.floats(rows))
             first += len(rows)
             del rows
         sums = xp.stack([self._least.sum(), abs(self._least).sum()])
-        total, size = (float(each) for each in problem.to_numpy(sums))
+        total, size = (float(each) for each in problem.steps.to_numpy(sums))
         sizes = Sizes(problem.n, 0.0, 0.0, size + abs(constant), flow, parts, excess)
         self._share = Share(inf, total + constant, sizes)
         self.bound = self._share.lower_bound
 
-    def possible_labels(self, problem: "ProblemBase", known: Share) -> npt.NDArray[np.int32]:
+    def possible_labels(self, problem: "Problem[Array]", known: Share) -> npt.NDArray[np.int32]:
         """Count the labels that an optimal labelling can have at each pixel.
 
         Parameters
@@ -334,25 +337,26 @@ class Costs:
             At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
         """
         count = sum(rows.sum(0) for rows in self.possible(problem, known))
-        return np.asarray(problem.to_numpy(count), np.int32)
+        return np.asarray(problem.steps.to_numpy(count), np.int32)
 
-    def possible(self, problem: "ProblemBase", known: Share) -> Iterator[Any]:
+    def possible(self, problem: "Problem[Array]", known: Share) -> Iterator[Any]:
         """Yield, some labels (labels, n) after others, the pixels that can have them."""
         slack = known.with_bound(self._share).slack
         for rows in self._rows:
-            reduced = problem.double(rows)
+            reduced = problem.steps.double(rows)
             reduced = reduced - (SINGLE * abs(reduced) + SMALLEST) - self._least
             yield ~(reduced > slack)
 
 
 def _combination(
-    problem: "ProblemBase",
+    problem: "Problem[Array]",
     parts: tuple[tuple[float, Potentials], ...],
     another: Callable[[], bool],
 ) -> tuple[Any, int]:
     """Return the dual point of a mixture, as far as there is time, and of how many parts it is."""
     if not parts:
-        return problem.zeros_like(problem.mass_double, problem.n_labels), 0
+        mass = problem.pairwise.mass_double
+        return problem.steps.zeros_like(mass, problem.n_labels, problem.n), 0
     (share, potentials), *others = parts
     r = problem.dual_point_double(potentials)
     if share != 1:
@@ -478,7 +482,7 @@ def certify(
     >>> round(certify(crf, [[0, 1, 0]]).excess, 2)
     0.46
     """
-    from densecrf.problem import Problem
+    from densecrf.problem import problem_of
 
     x = crf.check_labels(labels)
     energy = crf.energy(x)
@@ -492,7 +496,7 @@ def certify(
         callback=lambda outcome: _within(energy, outcome.lower_bound, asked),
         keep_dual=True,
     )
-    problem = Problem(crf)
+    problem = problem_of(crf)
     found = -inf if result.lower_bound is None else result.lower_bound
     bound = Share(energy, sizes=problem.energy_sizes(x)).certified(found)
     better = result.energy < energy

@@ -313,7 +313,7 @@ def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":
         One for each label, trusted.
     """
     other = copy.copy(crf)
-    built = vars(crf).get("pairwise")  # filters that are not needed, as on a GPU, are not built
+    built = crf.pairwise if crf.filters_built else None  # as on a GPU, where they are not needed
     if len(costs) == 2:  # the mean is all that two labels have: a Potts model with other weights
         mean = sum(costs) / 2
         other.kernels = tuple(
@@ -321,10 +321,8 @@ def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":
         )
         if built is not None:
             parts = [(mean * weight, part) for weight, part in built.parts]
-            other.pairwise = Pairwise(parts, crf.n, "none")
+            other = other.with_pairwise(Pairwise(parts, crf.n, "none"))
     else:
-        if built is not None:
-            vars(other)["pairwise"] = built
         other.tree = LabelTree(len(costs), leaf=costs)
         other.compatibility = other.tree.matrix().astype(np.float32)
     return other

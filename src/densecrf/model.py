@@ -7,6 +7,7 @@ over *unordered* pairs of pixels: a weight here is twice that of the paper's Eq.
 over ordered pairs, and means what ``compat`` means in pydensecrf.
 """
 
+import copy
 import math
 import reprlib
 from collections.abc import Callable, Iterable
@@ -16,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf import unaries
-from densecrf.cached import cached_property
 from densecrf.compatibility import LabelTree, compatibility_matrix
 from densecrf.hard_labels import from_labels
 from densecrf.kernels import Bilateral, Kernel
@@ -106,7 +106,10 @@ class DenseCRF:
 
     @classmethod
     def from_checked(cls, unary: FloatArray, *args: Any, **options: Any) -> "DenseCRF":
-        """Make a model of energies that are known to be finite float32; it keeps them uncopied."""
+        """Make a model of energies that are known to be finite float32; it keeps them uncopied.
+
+        The option `pairwise` is the matrix K, where there is one already.
+        """
         check_shape(unary.shape)
         crf = cls.__new__(cls)
         crf._declare(unary, *args, **options)
@@ -122,7 +125,9 @@ class DenseCRF:
         compatibility: Any = None,
         ignore: Any = None,
         blur: str = "symmetric",
+        pairwise: Pairwise | None = None,
     ) -> None:
+        self._pairwise = pairwise
         self.n_labels, self.shape = int(unary.shape[0]), tuple(int(s) for s in unary.shape[1:])
         self.n = math.prod(self.shape)
         self.unary: FloatArray = np.ascontiguousarray(unary).reshape(self.n_labels, -1)
@@ -141,7 +146,7 @@ class DenseCRF:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return everything but the filters, which are built again where they are needed."""
-        return {name: value for name, value in vars(self).items() if name != "pairwise"}
+        return {**vars(self), "_pairwise": None}
 
     def _checked_kernels(self, kernels: Any) -> tuple[Kernel, ...]:
         given = _as_tuple(kernels)
@@ -255,12 +260,27 @@ class DenseCRF:
         if other.shape != self.shape:
             remedy = f"a grid of {other.shape} for a model of {self.shape} pixels"
             raise ArgumentError("unary", ..., remedy)
-        vars(other)["pairwise"] = self.pairwise
+        return other.with_pairwise(self.pairwise)
+
+    def with_pairwise(self, pairwise: Pairwise | None) -> "DenseCRF":
+        """Return the model with a matrix K that exists already, or with none yet."""
+        other = copy.copy(self)
+        other._pairwise = pairwise
         return other
 
-    @cached_property
+    @property
+    def filters_built(self) -> bool:
+        """Whether the filters are there already, so that the next call costs no construction."""
+        return self._pairwise is not None
+
+    @property
     def pairwise(self) -> Pairwise:
         """The matrix K; its filters are built on first use and kept."""
+        if self._pairwise is None:
+            self._pairwise = self._built_pairwise()
+        return self._pairwise
+
+    def _built_pairwise(self) -> Pairwise:
         engine = "lattice" if self.filter == "auto" else self.filter
         filters = [
             (kernel.weight, build_filter(kernel, self.shape, engine, self.blur, 0))
@@ -279,11 +299,11 @@ class DenseCRF:
         return self._problem.energy(self.check_labels(labels))
 
     @property
-    def _problem(self) -> "Problem":
+    def _problem(self) -> "Problem[npt.NDArray[Any]]":
         """What computes, by the compiled core."""
-        from densecrf.problem import Problem
+        from densecrf.problem import problem_of
 
-        return Problem(self)
+        return problem_of(self)
 
     def relaxed_energy(self, y: Any) -> float:
         r"""Return the objective of the linear program (Eq. 4 of the paper) at `y`.

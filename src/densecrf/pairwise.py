@@ -1,19 +1,24 @@
 r"""The matrix K of pairwise weights, never formed: :math:`K = \sum_c w_c \tilde k_c`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from densecrf.backend import Moves, QuadraticStep
 from densecrf.cached import cached_property
 from densecrf.filters import ExactFilter, Filter, GridFilter, LatticeFilter
 from densecrf.filters.base import Doubles, Levels, PixelArray, ordered_by_ramps
 from densecrf.kernels import Kernel, Spatial
 from densecrf.native import core
+from densecrf.steps.native import moves, single
 from densecrf.validation import ArgumentError, FloatArray, IntArray
 
-__all__ = ["Pairwise", "build_filter"]
+__all__ = ["Pairwise", "PairwiseOnThreads", "build_filter"]
+
+AT_ONCE, ENTRIES = 8, 2**21  # labels evaluated together in double precision, and their numbers
 
 
 def build_filter(
@@ -54,10 +59,28 @@ class Pairwise:
         The weights and the normalised filters.
     lattice_sum : object or None
         The core's sum of the lattices, where all parts are lattices of one kind.
+
+    Parameters
+    ----------
+    filters : sequence of (float, Filter)
+        The weights and the filters.
+    n : int
+        Number of pixels.
+    normalization : {"symmetric", "none"}
+        Whether the filters are to be normalised.
+    diagonal_double : ndarray, (n,), optional
+        The self terms, where they are known.
     """
 
-    def __init__(self, filters: list[tuple[float, Filter]], n: int, normalization: str) -> None:
+    def __init__(
+        self,
+        filters: Sequence[tuple[float, Filter]],
+        n: int,
+        normalization: str,
+        diagonal_double: Doubles | None = None,
+    ) -> None:
         self.n = n
+        self._known_diagonal = diagonal_double
         self.parts: list[tuple[float, Filter]] = []
         for weight, base in filters:
             part = base.normalized() if normalization == "symmetric" else base
@@ -139,7 +162,7 @@ class Pairwise:
     ) -> tuple[float, float, float]:
         """Take a projected gradient step of the Potts model's quadratic relaxation, by lattices.
 
-        Returns what `ProblemBase.quadratic_step` does beside the point.
+        Returns the numbers of `densecrf.backend.QuadraticStep`.
         """
         objective, uphill, moved = self.lattice_sum.quadratic_step(
             phi, y, own=self.diagonal, **given
@@ -210,6 +233,8 @@ class Pairwise:
         return self._self_terms()
 
     def _self_terms(self) -> Doubles:
+        if self._known_diagonal is not None:
+            return self._known_diagonal
         total = np.zeros(self.n)
         for weight, part in self.parts:
             total += weight * part.diagonal()
@@ -256,3 +281,183 @@ class Pairwise:
             mu = costs[np.ix_(present, present)]
         own = (present[:, None] == labels).astype(np.float64)
         return float((own * self.apply_double(mu @ own, threads)).sum())
+
+
+Plain = npt.NDArray[Any]
+
+
+class PairwiseOnThreads:
+    """The matrix K as an operator of problems, by a number of threads.
+
+    See `densecrf.backend.Operator`.
+
+    Parameters
+    ----------
+    build : callable
+        Returns the matrix; called on first use, and as often as it is used.
+    n : int
+        Number of pixels.
+    threads : int
+        0 for all.
+    is_built : callable, optional
+        Whether `build` has nothing left to construct.
+    """
+
+    exact_estimates = True
+
+    def __init__(
+        self,
+        build: Callable[[], Pairwise],
+        n: int,
+        threads: int = 0,
+        is_built: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._build, self._is_built, self.n, self.threads = build, is_built, n, threads
+        self.labels_at_once = max(2, min(AT_ONCE, ENTRIES // n))
+
+    @property
+    def pairwise(self) -> Pairwise:
+        """The matrix."""
+        return self._build()
+
+    @property
+    def built(self) -> bool:
+        """Whether the filters are there already."""
+        return self._is_built()
+
+    @property
+    def mass(self) -> Plain:
+        """Row sums, (n,)."""
+        return self.pairwise.mass
+
+    @property
+    def diagonal(self) -> Plain:
+        """Self terms, (n,)."""
+        return self.pairwise.diagonal
+
+    @property
+    def mass_double(self) -> Plain:
+        """Row sums in double precision, (n,)."""
+        return self.pairwise.mass_double
+
+    @property
+    def diagonal_double(self) -> Plain:
+        """Self terms in double precision, (n,)."""
+        return self.pairwise.diagonal_double
+
+    @property
+    def total_double(self) -> float:
+        """The sum of all of K, summed in double precision."""
+        return float(self.mass_double.sum())
+
+    def apply(self, y: Plain) -> Plain:
+        """Return K y."""
+        used = y.any(1)
+        if used.all():
+            return self.pairwise.apply(np.ascontiguousarray(y), self.threads)
+        out = np.zeros_like(y)  # labels that no pixel carries cost nothing
+        if used.any():
+            out[used] = self.pairwise.apply(y[used], self.threads)
+        return out
+
+    def ordered(self, nodes: Plain, levels: Levels, order: str) -> Plain:
+        """Return the ordered sums of each row of potentials."""
+        return self.pairwise.ordered(single(nodes), levels, order, self.threads)
+
+    def half_ordered(
+        self, nodes: Plain, offsets: Plain | None, extents: FloatArray, levels: Levels, order: str
+    ) -> Plain:
+        """Return half the ordered sums, balanced."""
+        pairwise = self.pairwise
+        r = pairwise.ordered(single(nodes), levels, order, self.threads, extents, offsets)
+        # Halve it, and take out the rounding errors that keep it from adding up to 0.
+        core().balance(r, pairwise.mass, pairwise.total_mass, 0.5, self.threads)
+        return r
+
+    def apply_double(self, y: Plain) -> Plain:
+        """Return K y in double precision."""
+        return self.pairwise.apply_double(np.ascontiguousarray(y, np.float64), self.threads)
+
+    def ordered_double(
+        self, nodes: Plain, offsets: Plain | None, extents: FloatArray, levels: Levels
+    ) -> Plain:
+        """Return the ordered sums in double precision."""
+        return self.pairwise.ordered_double(single(nodes), offsets, extents, levels, self.threads)
+
+    def pairs_double(self, labels: Plain, count: int, costs: Doubles | None) -> float:
+        """Return the cost of all ordered pairs, a pixel with itself among them."""
+        return self.pairwise.pairs_double(labels, count, costs, self.threads)
+
+    def restricted(self, pixels: IntArray) -> "PairwiseOnThreads":
+        """Return the submatrix of some pixels."""
+        part = self.pairwise.restricted(pixels)
+        return PairwiseOnThreads(lambda: part, part.n, self.threads)
+
+    def give_back_free_memory(self) -> None:
+        """Let the system have what filters and the C library keep of released memory."""
+        if self.built:
+            self.pairwise.give_back_free_memory()
+
+    def potts_moves(self, phi: Plain, labels: Plain) -> Moves[Plain]:
+        """Return the ICM move of every pixel in the Potts model."""
+        pairwise = self.pairwise
+        if pairwise.lattice_sum is None:
+            present = np.flatnonzero(np.bincount(labels, minlength=len(phi)))
+            y = np.asarray(present[:, None] == labels[None, :], np.float32)
+            filtered = pairwise.apply(y, self.threads)
+            core().potts_messages(filtered, y, pairwise.diagonal, filtered, self.threads)
+            others = pairwise.mass - pairwise.diagonal  # the message to a label that no pixel has
+            return moves(phi, filtered, present, others, labels, self.threads)
+        best, gain = np.empty(self.n, np.int64), np.empty(self.n, np.float32)
+        unary, pairs, movers = pairwise.lattice_sum.potts_icm_moves(
+            phi,
+            labels,
+            mass=pairwise.mass,
+            own=pairwise.diagonal,
+            best=best,
+            gain=gain,
+            threads=self.threads,
+        )
+        return Moves(best, gain, int(movers), unary + 0.5 * pairs)
+
+    def potts_energies(
+        self,
+        phi: Plain,
+        labellings: Sequence[Plain],
+        *,
+        double: bool,
+    ) -> list[float] | None:
+        """Return None: energies are evaluated one by one."""
+        del phi, labellings, double
+        return None
+
+    def potts_responses(
+        self, phi: Plain, y: Plain, own: Plain | None, count: int
+    ) -> Iterator[Plain]:
+        """Yield mean field's updates of `y` in the Potts model, `count` of them."""
+        return self.pairwise.responses(phi, single(y), own, count, self.threads)
+
+    def potts_quadratic_step(
+        self,
+        phi: Plain,
+        y: Plain,
+        strength: Plain,
+        c: Plain | None,
+        before: Plain | None,
+        share: float,
+    ) -> QuadraticStep[Plain] | None:
+        """Take a projected gradient step of the Potts model's quadratic relaxation."""
+        if self.pairwise.lattice_sum is None:
+            return None
+        out = np.empty_like(phi)
+        sums = self.pairwise.quadratic_step(
+            phi,
+            single(y),
+            before=before,
+            share=share,
+            c=None if c is None else single(c),
+            strength=single(strength),
+            out=out,
+            threads=self.threads,
+        )
+        return QuadraticStep(out, *sums)

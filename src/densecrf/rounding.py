@@ -1,11 +1,12 @@
 r"""From marginals to a labelling, and from a labelling to a better one."""
 
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.problem_base import ProblemBase
+from densecrf.backend import Array, Moves
+from densecrf.problem import Problem
 from densecrf.validation import ArgumentError, IntArray, as_real_array, check_finite, check_integer
 
 __all__ = ["SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"]
@@ -90,7 +91,7 @@ def interval(y: Any, seed: Any = None) -> IntArray:
     return labels.reshape(scores.shape[1:])
 
 
-def icm(problem: ProblemBase, labels: IntArray, max_sweeps: int = 10) -> tuple[IntArray, float]:
+def icm(problem: Problem[Array], labels: Array, max_sweeps: int = 10) -> tuple[Array, float]:
     r"""Lower the energy by iterated conditional modes (ICM).
 
     A sweep finds each pixel's best label given all others,
@@ -104,7 +105,7 @@ def icm(problem: ProblemBase, labels: IntArray, max_sweeps: int = 10) -> tuple[I
 
     Parameters
     ----------
-    problem : ProblemBase
+    problem : Problem
         The problem.
     labels : ndarray of int, (n,)
         Where to start.
@@ -124,7 +125,7 @@ def icm(problem: ProblemBase, labels: IntArray, max_sweeps: int = 10) -> tuple[I
     return descent.labels, descent.energy
 
 
-class Descent:
+class Descent(Generic[Array]):
     """Iterated conditional modes from a labelling, which can be continued.
 
     Attributes
@@ -133,7 +134,11 @@ class Descent:
         The labelling so far.
     """
 
-    def __init__(self, problem: ProblemBase, labels: Any) -> None:
+    problem: Problem[Array]
+    labels: Array
+    _moves: Moves[Array]
+
+    def __init__(self, problem: Problem[Array], labels: Array) -> None:
         self.problem, self.labels = problem, labels
         self._moves = problem.icm_moves(labels)
         self._settled = False
@@ -158,7 +163,9 @@ class Descent:
         while movers:
             everyone = movers == moves.movers
             trial = (
-                moves.labels if everyone else self.problem.apply_moves(self.labels, moves, movers)
+                moves.labels
+                if everyone
+                else self.problem.steps.apply_moves(self.labels, moves, movers)
             )
             then = self.problem.icm_moves(trial)
             if then.energy < moves.energy:
@@ -168,7 +175,7 @@ class Descent:
         return False
 
 
-class Incumbent:
+class Incumbent(Generic[Array]):
     """The best labelling seen, the constant ones among the candidates.
 
     A rounding tries the largest scores, and level sets of the labels that are least decided: the
@@ -186,8 +193,13 @@ class Incumbent:
         Its energy.
     """
 
+    problem: Problem[Array]
+    labels: Array
+    _rounded: Array | None
+    _descent: Descent[Array] | None
+
     def __init__(
-        self, problem: ProblemBase, round_every: int = 2, polish: int = 1, settle_every: int = 20
+        self, problem: Problem[Array], round_every: int = 2, polish: int = 1, settle_every: int = 20
     ) -> None:
         self.problem = problem
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every
@@ -195,11 +207,11 @@ class Incumbent:
         self.labels = problem.constant(label)
         self._iteration = self._turn = self._latest = 0
         self._bound = -float("inf")
-        self._rounded: Any = None
+        self._rounded = None
         self._considered: float | None = None
-        self._descent: Descent | None = None
+        self._descent = None
 
-    def update(self, y: Any, bound: float) -> None:
+    def update(self, y: Array, bound: float) -> None:
         """Round where it is this iteration's turn, and continue the incumbent's descent.
 
         Parameters
@@ -227,16 +239,16 @@ class Incumbent:
         every = max(1, self.round_every // 2) if often else self.round_every
         return self._iteration - self._latest >= every
 
-    def _round(self, y: Any) -> None:
+    def _round(self, y: Array) -> None:
         problem, bias = self.problem, BIASES[self._turn % len(BIASES)]
         self._turn += 1
-        labels = problem.argmax(y)
-        undecided, repeated = problem.compare(y, labels, self._rounded)
+        labels = problem.steps.argmax(y)
+        undecided, repeated = problem.steps.compare(y, labels, self._rounded)
         self._rounded = labels
         tried = [] if repeated else [labels]
         order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
         raised = [int(label) for label in order if undecided[label] > 0]
-        tried += [problem.raised_argmax(y, label, bias) for label in raised]
+        tried += [problem.steps.raised_argmax(y, label, bias) for label in raised]
         if tried:
             energies = problem.estimates(tried)
             best = int(np.argmin(energies))
@@ -248,7 +260,7 @@ class Incumbent:
                 self._considered = energy
                 self.consider(labels)
 
-    def consider(self, labels: Any) -> None:
+    def consider(self, labels: Array) -> None:
         """Let a labelling be a candidate, after its sweeps."""
         descent = Descent(self.problem, labels)
         descent.sweeps(self.polish)
@@ -258,7 +270,7 @@ class Incumbent:
         if self._descent is not None and self._descent.sweeps(SWEEPS):
             self._keep(self._descent)
 
-    def _keep(self, descent: Descent) -> None:
+    def _keep(self, descent: Descent[Array]) -> None:
         """Keep a labelling that is better; one that is by its descent's estimate is evaluated."""
         if descent.energy < self.energy:
             energy = self.problem.energy(descent.labels)

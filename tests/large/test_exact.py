@@ -14,7 +14,7 @@ from densecrf.large.reach import lattice_reach
 from densecrf.large.tiles import Tiling, around, flat
 from densecrf.large.visits import Before
 from densecrf.parameters import Parameters
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.specification import Specification
 from large_scenes import MODEL, in_memory, scene
 
@@ -105,7 +105,7 @@ def test_energies_and_bounds_are_the_whole_image_s(tmp_path, tile, normalization
     crf = in_memory(image, p, normalization)
     assert energy == pytest.approx(crf.energy(labels), rel=1e-9)
     dual = Potentials(y.reshape(3, -1), z.reshape(3, -1), 1.0)
-    assert bound == pytest.approx(Costs(Problem(crf), dual).bound, rel=1e-9)
+    assert bound == pytest.approx(Costs(problem_of(crf), dual).bound, rel=1e-9)
 
 
 @pytest.mark.parametrize("costs", [(0.5, 1.0, 0.25), (0.5, 0.9)])
@@ -119,7 +119,7 @@ def test_label_costs(tmp_path, costs):
     crf = in_memory(image, p, costs=costs)
     assert energy == pytest.approx(crf.energy(labels), rel=1e-9)
     dual = Potentials(y.reshape(len(costs), -1), z.reshape(len(costs), -1), 1.0)
-    assert bound == pytest.approx(Costs(Problem(crf), dual).bound, rel=1e-9)
+    assert bound == pytest.approx(Costs(problem_of(crf), dual).bound, rel=1e-9)
 
 
 def test_volumes(tmp_path):
@@ -131,7 +131,7 @@ def test_volumes(tmp_path):
     crf = in_memory(image, p)
     assert energy == pytest.approx(crf.energy(labels), rel=1e-9)
     dual = Potentials(y.reshape(2, -1), z.reshape(2, -1), 1.0)
-    assert bound == pytest.approx(Costs(Problem(crf), dual).bound, rel=1e-9)
+    assert bound == pytest.approx(Costs(problem_of(crf), dual).bound, rel=1e-9)
 
 
 def test_pixels_outside_the_mask_have_no_part_in_the_energy(tmp_path):
@@ -151,7 +151,7 @@ def test_pixels_outside_the_mask_have_no_part_in_the_energy(tmp_path):
     crf = densecrf.DenseCRF.from_probabilities(p[:, mask], kernels)
     assert energy == pytest.approx(crf.energy(labels[mask]), rel=1e-9)
     dual = Potentials(np.ascontiguousarray(y[:, mask]), np.ascontiguousarray(z[:, mask]), 1.0)
-    assert bound == pytest.approx(Costs(Problem(crf), dual).bound, rel=1e-9)
+    assert bound == pytest.approx(Costs(problem_of(crf), dual).bound, rel=1e-9)
 
 
 def test_positions_far_from_the_origin_are_exact(tmp_path):

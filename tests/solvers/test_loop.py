@@ -7,7 +7,7 @@ import pytest
 
 import densecrf
 import oracles
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.solvers import loop
 from densecrf.solvers.loop import Limits, Step, drive
 
@@ -16,7 +16,7 @@ ENERGIES = {2: 12.0, 0: 10.0, 1: 9.0}  # of the constant labellings
 
 @pytest.fixture
 def problem(monkeypatch):
-    problem = Problem(oracles.case(1).crf)
+    problem = problem_of(oracles.case(1).crf)
     monkeypatch.setattr(problem, "energy", lambda labels: ENERGIES[int(labels[0])])
     monkeypatch.setattr(loop, "Costs", lambda _, dual, __: SimpleNamespace(bound=dual, dual=dual))
     return problem
@@ -117,7 +117,7 @@ def test_options_that_cannot_be_used_are_refused(name, value):
 
 
 def test_the_last_labelling_is_evaluated_once(monkeypatch):
-    problem = Problem(oracles.case(1).crf)
+    problem = problem_of(oracles.case(1).crf)
     evaluated = []
     energy = problem.energy
     monkeypatch.setattr(

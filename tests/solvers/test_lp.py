@@ -6,7 +6,7 @@ import pytest
 import densecrf
 import oracles
 from densecrf.certificates import Potentials
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.rounding import icm
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
@@ -110,7 +110,7 @@ def test_no_single_pixel_gains_at_the_end(every):
         case = oracles.case(seed)
         crf = case.crf
         result = crf.solve("lp", gap=0.5, settle_every=every)
-        labels, energy = icm(Problem(crf), result.labels.ravel(), 1000)
+        labels, energy = icm(problem_of(crf), result.labels.ravel(), 1000)
         np.testing.assert_array_equal(labels, result.labels.ravel())
         assert result.trace.energy[-1] == result.energy
         assert result.energy == pytest.approx(energy, abs=case.rounding)
@@ -118,7 +118,7 @@ def test_no_single_pixel_gains_at_the_end(every):
 
 def test_nearly_constant_potentials_take_no_filter_call():
     crf = oracles.case(1).crf
-    problem = Problem(crf)
+    problem = problem_of(crf)
     y = np.random.default_rng(0).random((crf.n_labels, crf.n), np.float32)
     y[0] = 0.3 + 2e-5 * y[0]
     r = problem.flow(y, None, 1.0)

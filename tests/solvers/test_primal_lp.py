@@ -5,7 +5,7 @@ import pytest
 
 import densecrf
 import oracles
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.solvers.primal import line_search, without_idle_labels
 from densecrf.solvers.subproblems import SomeLabels
 
@@ -34,23 +34,25 @@ def test_a_threshold_that_nobody_reaches_keeps_the_highest_label():
     crf = four_labels_two_of_them_hopeless()
     y = np.full((4, crf.n), 0.25, np.float32)
     y[3, 0] = 0.26
-    part = without_idle_labels(Problem(crf), y, 0.9)
+    part = without_idle_labels(problem_of(crf), y, 0.9)
     assert part.info()["labels_kept"].tolist() == [3]
 
 
 def test_tree_metrics_keep_all_labels():
     crf = oracles.case(5, labels=4, compatibility="tree").crf
     y = np.eye(4, dtype=np.float32)[:, np.zeros(crf.n, int)]
-    assert without_idle_labels(Problem(crf), y, 0.01).problem.n_labels == 4
+    assert without_idle_labels(problem_of(crf), y, 0.01).problem.n_labels == 4
 
 
 def test_line_search_takes_the_first_of_the_lowest():
     crf = four_labels_two_of_them_hopeless()
-    problem = Problem(crf)
+    problem = problem_of(crf)
     kept = np.array([1, 3])
     part = SomeLabels(problem, kept)
     rng = np.random.default_rng(1)
-    trials = [problem.project(rng.normal(size=(2, crf.n)).astype(np.float32)) for _ in range(6)]
+    trials = [
+        problem.steps.project(rng.normal(size=(2, crf.n)).astype(np.float32)) for _ in range(6)
+    ]
     trials.append(trials[2].copy())
     scored = [crf.energy(kept[t.argmax(0)]) for t in trials]
     y, labels, energy = line_search(problem, part, iter(trials))

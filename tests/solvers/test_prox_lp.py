@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from densecrf import Bilateral, DenseCRF, Features, LabelTree, Spatial
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.projections import simplex
 from densecrf.solvers.multiplicative import MultiplicativeBlock
 from densecrf.solvers.prox_lp import Alpha, Iterate, Proximal, frank_wolfe
@@ -59,7 +59,7 @@ def solve_quietly(crf: DenseCRF, method: str, **options: Any) -> Any:
 
 def iterations(crf: DenseCRF, centre: np.ndarray, **options: Any) -> Iterator[Iterate]:
     chosen = Proximal(**{"order": "adaptive", "T": 15, **options})
-    part = Whole(Problem(crf))
+    part = Whole(problem_of(crf))
     return frank_wolfe(part, centre, Alpha(np.zeros_like(centre)), chosen.lam, chosen)
 
 
@@ -197,7 +197,7 @@ def test_removed_labels_are_bounded_by_any_dual_point() -> None:
     rng = np.random.default_rng(8)
     for seed in range(12):
         crf = tiny(seed, labels=4, n=5)
-        problem, optimum = Problem(crf), smallest_energy(crf)
+        problem, optimum = problem_of(crf), smallest_energy(crf)
         keep = np.sort(rng.permutation(4)[: rng.integers(1, 4)])
         dual = problem.dual_point(marginals(seed, 4, 5), order="hard")
         part = SomeLabels(problem, keep, (dual, None))
@@ -223,7 +223,7 @@ def image_model(engine: str, **options: Any) -> DenseCRF:
 @pytest.mark.parametrize("engine", ["exact", "lattice", "grid"])
 def test_a_part_of_the_pixels_sees_the_frozen_ones(engine: str, order: str) -> None:
     crf = image_model(engine)
-    problem = Problem(crf)
+    problem = problem_of(crf)
     y = marginals(2, 4, crf.n)
     y[3], y[:3] = 0, y[:3] / y[:3].sum(0)
     pixels = np.flatnonzero(np.random.default_rng(5).uniform(size=crf.n) < 0.3)
@@ -254,7 +254,7 @@ def test_frank_wolfe_on_some_pixels_closes_their_gap() -> None:
     lam, levels = 0.2, 400
     y = marginals(2, 4, crf.n)
     pixels = np.arange(5, 40)
-    part = SomePixels(SomeLabels(Problem(crf), np.arange(4)), y, pixels)
+    part = SomePixels(SomeLabels(problem_of(crf), np.arange(4)), y, pixels)
     centre = part.take(y)
 
     def primal(mine: np.ndarray) -> float:
@@ -291,7 +291,7 @@ def test_frozen_pixels_and_removed_labels_stay() -> None:
         crf, "prox-lp-acc", init=y.reshape(4, 8, 9), first_steps=0, max_share=0.25, K=1
     )
     kept = result.info["pixels_kept"]
-    np.testing.assert_array_equal(kept, uncertain_pixels(Problem(crf), y, 0.95, 0.25))
+    np.testing.assert_array_equal(kept, uncertain_pixels(problem_of(crf), y, 0.95, 0.25))
     assert 0 < len(kept) <= crf.n // 4
     frozen = np.setdiff1d(np.arange(crf.n), kept)
     np.testing.assert_array_equal(result.labels.reshape(-1)[frozen], start[frozen])

@@ -8,7 +8,7 @@ from densecrf.torch import DenseCRF, DenseCRFLoss, Lattice
 from densecrf.torch.autograd import barycentric, filtered, projected
 from densecrf.torch.one_step_gradient import final_step
 from densecrf.torch.pairwise import Pairwise
-from densecrf.torch.problem import TorchProblem
+from densecrf.torch.problem import torch_problem
 
 CLASSES, GRID = 3, (3, 4)
 
@@ -108,19 +108,19 @@ def test_final_step_with_the_order_held_fixed(method, generator):
     unary = torch.rand(3, 12, generator=generator, dtype=torch.float64)
     weights = torch.tensor([0.8], dtype=torch.float64)
     y = torch.softmax(-3 * unary, 0)
-    fixed = TorchProblem(unary, Pairwise([features], weights, unary))
-    strength = fixed.diagonal if method == "dc-neg" else 4 * fixed.lipschitz
+    fixed = torch_problem(unary, Pairwise([features], weights, unary))
+    strength = fixed.pairwise.diagonal if method == "dc-neg" else 4 * fixed.lipschitz
 
     def step(unary, weights):
         """The same step with everything that is held fixed in plain sight."""
-        problem = TorchProblem(unary, Pairwise([features], weights, unary))
+        problem = torch_problem(unary, Pairwise([features], weights, unary))
         pull = problem.messages(y) if method == "dc-neg" else problem.dual_point(y, rescale=False)
-        return problem.project(y - (unary + pull) / (strength + 1e-12))
+        return problem.steps.project(y - (unary + pull) / (strength + 1e-12))
 
     arguments = (unary.clone().requires_grad_(), weights.clone().requires_grad_())
     assert torch.autograd.gradcheck(step, arguments, eps=1e-7, atol=1e-6)
     unary, weights = arguments
-    problem = TorchProblem(unary, Pairwise([features], weights, unary))
+    problem = torch_problem(unary, Pairwise([features], weights, unary))
     direction = torch.randn(3, 12, generator=generator, dtype=torch.float64)
     expected = torch.autograd.grad((step(unary, weights) * direction).sum(), arguments)
     ours = final_step(problem, y, method)
@@ -135,19 +135,19 @@ def test_final_step_of_dc_neg_under_costs_that_are_not_definite(generator):
     unary = torch.rand(3, 12, generator=generator, dtype=torch.float64)
     costs = torch.tensor([[0.0, 2.0, -1.0], [2.0, 0.0, 1.0], [-1.0, 1.0, 0.0]]).double()
     y = torch.softmax(-3 * unary, 0)
-    problem = TorchProblem(unary, Pairwise([features], [0.8], unary), costs)
+    problem = torch_problem(unary, Pairwise([features], [0.8], unary), costs)
     centre = torch.eye(3, dtype=torch.float64) - 1 / 3
     eigenvalues = torch.linalg.eigvalsh(-centre @ costs @ centre)
     assert eigenvalues[0] < 0
-    strength = eigenvalues[-1] * problem.diagonal
-    strength = strength - eigenvalues[0] * (problem.mass - problem.diagonal)
+    strength = eigenvalues[-1] * problem.pairwise.diagonal
+    strength = strength - eigenvalues[0] * (problem.pairwise.mass - problem.pairwise.diagonal)
 
     def step(unary):
-        return problem.project(y - (unary + problem.messages(y)) / strength)
+        return problem.steps.project(y - (unary + problem.messages(y)) / strength)
 
     direction = torch.randn(3, 12, generator=generator, dtype=torch.float64)
     given = unary.clone().requires_grad_()
-    attached = TorchProblem(given, Pairwise([features], [0.8], unary), costs)
+    attached = torch_problem(given, Pairwise([features], [0.8], unary), costs)
     (got,) = torch.autograd.grad((final_step(attached, y, "dc-neg") * direction).sum(), given)
     for label, pixel in ((0, 0), (1, 5), (2, 11)):
         change = torch.zeros_like(unary)
@@ -165,7 +165,7 @@ def test_final_step_of_dc_neg_is_the_methods_own(costs, generator):
     matrix = None if costs is None else torch.tensor(costs, dtype=torch.float64)
 
     def problem_of(unary):
-        return TorchProblem(unary, Pairwise([features], [2.0], unary), matrix)
+        return torch_problem(unary, Pairwise([features], [2.0], unary), matrix)
 
     def next_iterate(unary):
         with torch.no_grad():

@@ -9,7 +9,8 @@ import torch
 from densecrf.filters.base import Levels, ordered_by_ramps
 from densecrf.torch.dispatch import has_triton
 from densecrf.torch.pairwise import Pairwise
-from densecrf.torch.problem import TorchProblem
+from densecrf.torch.problem import torch_problem
+from densecrf.torch.triton.units import Wanted
 
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
@@ -87,7 +88,8 @@ def test_ordered(labels, hard, pairwise, device, generator):
 def test_overlaps(pairwise, device, generator):
     labels = torch.randint(0, 40, (2, PIXELS), generator=generator)
     names = list(range(39))  # more than a unit has, and not all
-    found = pairwise.overlaps(labels.to(device), names, double=True)
+    wanted = [Wanted(0, names, plane=plane) for plane in range(2)]
+    found = pairwise.double_filter.overlaps(labels.to(device), wanted)
     sums = (torch.cat(found.sums).cpu() * torch.tensor(found.factors, dtype=torch.float64)).tolist()
     k = matrix(pairwise)
     for plane, x in enumerate(labels.numpy()):
@@ -100,7 +102,7 @@ def test_lattices_are_not_copied(pairwise):
     pairwise.mass_double  # noqa: B018 - it is what filters first
     assert "_double_kernels" not in vars(pairwise)
     for (lattice, scales), kernel in zip(
-        pairwise._double_filter._terms, pairwise.kernels, strict=True
+        pairwise.double_filter._terms, pairwise.kernels, strict=True
     ):
         assert lattice.corner_weight is kernel.source.corner_weight
         assert lattice.entry_weight is kernel.source.entry_weight
@@ -110,14 +112,12 @@ def test_lattices_are_not_copied(pairwise):
 def test_an_energy_is_one_filter_call(device, generator, monkeypatch):
     pairwise = make("symmetric", True, None, device, generator)
     unary = torch.rand(5, PIXELS, generator=generator).to(device)
-    problem = TorchProblem(unary, pairwise)
+    problem = torch_problem(unary, pairwise)
     labels = torch.tensor([0, 3], device=device).repeat(PIXELS // 2)
     calls = []
-    apply = pairwise._double_filter.apply
-    monkeypatch.setattr(
-        pairwise._double_filter, "apply", lambda v: calls.append(len(v)) or apply(v)
-    )
+    apply = pairwise.double_filter.apply
+    monkeypatch.setattr(pairwise.double_filter, "apply", lambda v: calls.append(len(v)) or apply(v))
     x = labels.cpu().numpy()
     pairs = (matrix(pairwise) * (x[:, None] != x)).sum()
-    assert problem.pairs_double(labels) == pytest.approx(pairs, rel=1e-12)
+    assert problem.pairwise.pairs_double(labels, 5, None) == pytest.approx(pairs, rel=1e-12)
     assert calls == [2]  # the labels that occur

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from densecrf import deadline
+from densecrf.steps.triton import Batch
 from densecrf.torch import DenseCRF, lattice, lockstep, module, pixelwise, together
 from densecrf.torch.dispatch import has_triton
-from densecrf.torch.joint import Joint
 from densecrf.torch.lockstep import Lockstep
 
 from .conftest import build_by_torch
@@ -138,7 +138,7 @@ def batch(device, by_triton, built_by_torch):
 
 
 def test_ctrl_c_among_items_ends_all_with_their_best(batch, coroutines, monkeypatch):
-    make, made = Joint.descend, []
+    make, made = Batch.descend, []
 
     def pressed(self, runs, asked):
         made.append(len(runs))
@@ -146,7 +146,7 @@ def test_ctrl_c_among_items_ends_all_with_their_best(batch, coroutines, monkeypa
             raise KeyboardInterrupt
         return make(self, runs, asked)
 
-    monkeypatch.setattr(Joint, "descend", pressed)
+    monkeypatch.setattr(Batch, "descend", pressed)
     result = batch()
     assert made[0] == 3
     assert len(made) == 3
@@ -156,14 +156,14 @@ def test_ctrl_c_among_items_ends_all_with_their_best(batch, coroutines, monkeypa
 
 def test_a_time_limit_among_items_ends_each_with_its_best(batch, coroutines, monkeypatch):
     """The clock advances by one second with each step of all."""
-    make, clock = Joint.descend, [100.0]
+    make, clock = Batch.descend, [100.0]
     monkeypatch.setattr(deadline, "perf_counter", lambda: clock[0])
 
     def slow(self, runs, asked):
         clock[0] += 1.0
         return make(self, runs, asked)
 
-    monkeypatch.setattr(Joint, "descend", slow)
+    monkeypatch.setattr(Batch, "descend", slow)
     result = batch(time_limit=5.0)
     assert clock[0] <= 105.0
     assert not result.converged[1]

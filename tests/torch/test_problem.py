@@ -6,7 +6,7 @@ import torch
 
 import densecrf
 from densecrf.certificates import Potentials, lower_bound
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.torch.device import problem_on
 
 pytest.importorskip("densecrf._native")
@@ -37,7 +37,7 @@ def both(request, device):
         request.getfixturevalue("by_triton")
         shape = (1, 5)  # interpreted
     crf = model(costs, shape=shape)
-    return Problem(crf), problem_on(crf, device)
+    return problem_of(crf), problem_on(crf, device)
 
 
 def agree(ours, theirs, rtol=2e-5, atol=2e-5):
@@ -49,44 +49,49 @@ def test_operations(both):
     plain, ours = both
     rng = np.random.default_rng(0)
     z = rng.normal(size=plain.unary.shape).astype(np.float32)
-    y = plain.project(z)
-    labels = plain.argmax(z)
-    tz, ty, tl = (ours.from_numpy(x) for x in (z, y, labels))
-    agree(ours.mass, plain.mass)
-    agree(ours.diagonal, plain.diagonal)
+    y = plain.steps.project(z)
+    labels = plain.steps.argmax(z)
+    tz, ty, tl = (ours.steps.from_numpy(x) for x in (z, y, labels))
+    agree(ours.pairwise.mass, plain.pairwise.mass)
+    agree(ours.pairwise.diagonal, plain.pairwise.diagonal)
     agree(ours.lipschitz, plain.lipschitz)
-    agree(ours.mass_double, plain.mass_double)
-    agree(ours.apply_double(ty), plain.apply_double(y))
-    for name in ("apply", "messages", "project", "argmax", "nodes"):
+    agree(ours.pairwise.mass_double, plain.pairwise.mass_double)
+    agree(ours.pairwise.apply_double(ty), plain.pairwise.apply_double(y))
+    for name in ("apply", "messages"):
         agree(getattr(ours, name)(tz), getattr(plain, name)(z))
+    for name in ("project", "argmax"):
+        agree(getattr(ours.steps, name)(tz), getattr(plain.steps, name)(z))
+    agree(ours.costs.nodes(tz), plain.costs.nodes(z))
     for name in ("indicator", "energy"):
         agree(getattr(ours, name)(tl), getattr(plain, name)(labels))
-    agree(ours.inner(tz, ty), plain.inner(z, y))
+    agree(ours.steps.inner(tz, ty), plain.steps.inner(z, y))
     agree(ours.unary_marginals(), plain.unary_marginals())
-    for before in (None, 2 * plain.nodes(y)):
-        given = None if before is None else ours.from_numpy(before)
+    for before in (None, 2 * plain.costs.nodes(y)):
+        given = None if before is None else ours.steps.from_numpy(before)
         got = ours.update_multipliers(given, 4 * ty, 5.0, 2.0)
         agree(got, plain.update_multipliers(before, 4 * y, 5.0, 2.0))
     agree(ours.lower_bound(tz), plain.lower_bound(z))
     assert ours.best_constant() == pytest.approx(plain.best_constant())
     agree(ours.constant(2), plain.constant(2))
-    assert (ours.potts, ours.tree) == (plain.potts, plain.tree)
+    assert (ours.potts, ours.costs.tree) == (plain.potts, plain.costs.tree)
 
 
 def test_ordered_operations(both):
     plain, ours = both
-    if not plain.tree:
+    if not plain.costs.tree:
         return
-    y = plain.project(np.random.default_rng(1).normal(size=plain.unary.shape).astype(np.float32))
-    ty = ours.from_numpy(y)
+    y = plain.steps.project(
+        np.random.default_rng(1).normal(size=plain.unary.shape).astype(np.float32)
+    )
+    ty = ours.steps.from_numpy(y)
     agree(ours.dual_point(ty, 7), plain.dual_point(y, 7))
     agree(ours.dual_point(ty, 7, rescale=False), plain.dual_point(y, 7, rescale=False))
-    z = np.random.default_rng(2).random(plain.nodes(y).shape, dtype=np.float32)
+    z = np.random.default_rng(2).random(plain.costs.nodes(y).shape, dtype=np.float32)
     agree(ours.flow(ty, None, 4.0), plain.flow(y, None, 4.0))
-    agree(ours.flow(ty, ours.from_numpy(z), 4.0), plain.flow(y, z, 4.0))
+    agree(ours.flow(ty, ours.steps.from_numpy(z), 4.0), plain.flow(y, z, 4.0))
     assert not ours.dual_point(0 * ty).any()
     potentials = Potentials(y, z, 4.0)
-    theirs = Potentials(ty, ours.from_numpy(z), 4.0)
+    theirs = Potentials(ty, ours.steps.from_numpy(z), 4.0)
     agree(ours.dual_point_double(theirs), plain.dual_point_double(potentials))
     assert lower_bound(ours, theirs) == pytest.approx(lower_bound(plain, potentials), rel=1e-5)
 
@@ -96,20 +101,20 @@ def test_icm_moves(both):
     rng = np.random.default_rng(2)
     for kept in (LABELS, 2, LABELS):  # labels that did not occur before may occur now
         labels = rng.integers(0, kept, plain.n)
-        theirs, mine = plain.icm_moves(labels), ours.icm_moves(ours.from_numpy(labels))
+        theirs, mine = plain.icm_moves(labels), ours.icm_moves(ours.steps.from_numpy(labels))
         agree(mine.labels, theirs.labels)
         agree(mine.gain, theirs.gain)
         assert mine.movers == theirs.movers
         assert mine.energy == pytest.approx(theirs.energy, rel=1e-6)
-        moved = ours.apply_moves(ours.from_numpy(labels), mine, theirs.movers // 2)
-        agree(moved, plain.apply_moves(labels, theirs, theirs.movers // 2))
+        moved = ours.steps.apply_moves(ours.steps.from_numpy(labels), mine, theirs.movers // 2)
+        agree(moved, plain.steps.apply_moves(labels, theirs, theirs.movers // 2))
 
 
 def test_labellings_are_estimated_at_once(both):
     plain, ours = both
     rng = np.random.default_rng(4)
     labellings = [rng.integers(0, kept, plain.n) for kept in (2, LABELS, 2)]
-    given = [ours.from_numpy(labels) for labels in labellings]
+    given = [ours.steps.from_numpy(labels) for labels in labellings]
     ours.icm_moves(given[0])  # only its labels are known to occur
     estimates = ours.estimates(given)
     assert estimates == pytest.approx([plain.energy(x) for x in labellings], rel=1e-5)
@@ -120,9 +125,9 @@ def test_labellings_are_estimated_at_once(both):
     agree(mine.gain, theirs.gain)
     y = plain.unary_marginals()
     for others in (None, labellings[0], labellings[1]):
-        then = None if others is None else ours.from_numpy(others)
-        undecided, same = ours.compare(ours.from_numpy(y), given[0], then)
-        agree(undecided, plain.undecided(y), rtol=1e-4)
+        then = None if others is None else ours.steps.from_numpy(others)
+        undecided, same = ours.steps.compare(ours.steps.from_numpy(y), given[0], then)
+        agree(undecided, plain.steps.undecided(y), rtol=1e-4)
         assert same == (others is not None and np.array_equal(others, labellings[0]))
 
 
@@ -131,16 +136,16 @@ def test_descend(both):
     rng = np.random.default_rng(3)
     v, r, previous = rng.normal(size=(3, *plain.unary.shape)).astype(np.float32)
     theirs = plain.descend(v, r, 1 / plain.lipschitz, previous)
-    arguments = (ours.from_numpy(x) for x in (v, r, 1 / plain.lipschitz, previous))
+    arguments = (ours.steps.from_numpy(x) for x in (v, r, 1 / plain.lipschitz, previous))
     for mine, want in zip(ours.descend(*arguments), theirs, strict=True):
         agree(mine, want, rtol=1e-4, atol=1e-4)
 
 
 def test_two_labels_mirror_each_other(device):
     crf = model(labels=2)
-    plain, ours = Problem(crf), problem_on(crf, device)
+    plain, ours = problem_of(crf), problem_on(crf, device)
     y = plain.unary_marginals()
-    agree(ours.dual_point(ours.from_numpy(y)), plain.dual_point(y))
+    agree(ours.dual_point(ours.steps.from_numpy(y)), plain.dual_point(y))
 
 
 def test_no_kernels(device):
@@ -200,9 +205,9 @@ def test_parity_on_photographs(name, labels, shared_data, device):
 def test_the_exact_order_is_refused_on_tensors(device):
     crf = model()
     ours, y = problem_on(crf, device), crf.solve("mf5").marginals.reshape(LABELS, -1)
-    assert Problem(crf).relaxed_energy(y) == crf.relaxed_energy(y)
+    assert problem_of(crf).relaxed_energy(y) == crf.relaxed_energy(y)
     with pytest.raises(ValueError, match="order='adaptive': must be 'soft' or 'hard' on tensors"):
-        ours.relaxed_energy(ours.from_numpy(y))
+        ours.relaxed_energy(ours.steps.from_numpy(y))
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 1e5, 9e5])

@@ -6,7 +6,7 @@ import pytest
 import densecrf
 from densecrf.certificates import lower_bound
 from densecrf.parameters import Parameters
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.solvers.registry import REGISTRY
 
 from .test_problem import COSTS, TREE, model
@@ -43,7 +43,7 @@ def test_dual_points_prove_the_same_bound_on_numpy_arrays(method, costs, device)
     most = 5 if method in ("qp", "lp") else None  # the others' bounds come later
     result = crf.solve(method, device=device, keep_dual=True, max_iterations=most)
     assert result.dual is not None
-    assert lower_bound(Problem(crf), result.dual) == pytest.approx(result.lower_bound, rel=1e-5)
+    assert lower_bound(problem_of(crf), result.dual) == pytest.approx(result.lower_bound, rel=1e-5)
     checked = result.verify()
     assert checked.lower_bound == pytest.approx(result.lower_bound, abs=checked.tolerance)
     assert checked.energy == pytest.approx(result.energy, abs=checked.tolerance)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from densecrf.certificates import Share
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Energies:
 
     def __init__(self, crf: densecrf.DenseCRF, device: str | None = None) -> None:
         self.crf, self.device = crf, device
-        self.problem: Any = Problem(crf)
+        self.problem: Any = problem_of(crf)
         if device is not None:
             from densecrf.torch.device import checked_device, problem_on
 
@@ -41,24 +41,24 @@ class Energies:
     def of(self, labels: Array) -> float:
         """Return the energy of a labelling."""
         flat = np.ascontiguousarray(labels.reshape(-1), np.int64)
-        return float(self.problem.energy(self.problem.from_numpy(flat)))
+        return float(self.problem.energy(self.problem.steps.from_numpy(flat)))
 
     def rounding(self, labels: Array) -> float:
         """Return how far that may be from its exact value: derived in docs/mathematics.md."""
         flat = np.ascontiguousarray(labels.reshape(-1), np.int64)
-        sizes = self.problem.energy_sizes(self.problem.from_numpy(flat))
+        sizes = self.problem.energy_sizes(self.problem.steps.from_numpy(flat))
         return Share(0.0, sizes=sizes).energy_rounding
 
     def scale(self, labels: Array) -> float:
         """Return the sum of the absolute values that the energy is made of."""
         flat = np.ascontiguousarray(labels.reshape(-1), np.int64)
-        sizes = self.problem.energy_sizes(self.problem.from_numpy(flat))
+        sizes = self.problem.energy_sizes(self.problem.steps.from_numpy(flat))
         return float(sizes.unary + sizes.pairs)
 
     def matrix(self) -> Array:
         """Return K, (n, n), without its diagonal."""
-        unit = self.problem.double_from_numpy(np.eye(self.crf.n))
-        k: Array = np.array(self.problem.to_numpy(self.problem.apply_double(unit)))
+        unit = self.problem.steps.double_from_numpy(np.eye(self.crf.n))
+        k: Array = np.array(self.problem.steps.to_numpy(self.problem.pairwise.apply_double(unit)))
         np.fill_diagonal(k, 0)
         return k
 

@@ -301,16 +301,14 @@ class Job:
         if costs is not None and len(costs) == 2:  # a Potts model with other weights
             factor, costs = sum(costs) / 2, None
         tree = None if costs is None else LabelTree(self.n_labels, leaf=costs)
-        crf = DenseCRF.from_checked(unary, (), compatibility=tree)
         parts = self.filters(local)
         *scales, own = local.gather(self.store.read("masses", local.outer))
         if self.normalization == "symmetric":
             parts = [part.rescaled(scale) for part, scale in zip(parts, scales, strict=True)]
         weights = [factor * kernel.weight for kernel in self.kernels]
-        pairwise = Pairwise(list(zip(weights, parts, strict=True)), len(local.pixels), "none")
-        vars(pairwise)["diagonal_double"] = factor * own.astype(np.float64)
-        vars(crf)["pairwise"] = pairwise
-        return crf
+        filters = list(zip(weights, parts, strict=True))
+        pairwise = Pairwise(filters, len(local.pixels), "none", factor * own.astype(np.float64))
+        return DenseCRF.from_checked(unary, (), compatibility=tree, pairwise=pairwise)
 
     def with_costs(self, costs: Sequence[float] | None) -> "Job":
         """Return the run with costs of labels."""

@@ -8,17 +8,14 @@ first iteration of a visit is then that of the whole image, and where the whole 
 so are the others.
 """
 
-from typing import Any
-
 import numpy as np
 
-from densecrf.model import DenseCRF
 from densecrf.native import core
-from densecrf.problem import Problem
 from densecrf.rounding import Incumbent
+from densecrf.steps.native import NativeSteps, Plain
 from densecrf.validation import FloatArray, IntArray
 
-__all__ = ["TileProblem", "Unrounded", "in_whole_cells"]
+__all__ = ["FixedExtents", "TileSteps", "Unrounded", "in_whole_cells"]
 
 
 def in_whole_cells(extents: FloatArray, cells: float) -> FloatArray:
@@ -35,17 +32,19 @@ def in_whole_cells(extents: FloatArray, cells: float) -> FloatArray:
     return np.asarray(np.stack([low, high], 1) / cells, np.float32)
 
 
-class TileProblem(Problem):
-    """The energy of a tile and its margin, and its relaxations; see `ProblemBase`.
+class TileSteps(NativeSteps):
+    """The steps of a tile and its margin, with levels at the whole image's places.
 
     Parameters
     ----------
-    crf : DenseCRF
-        The model of core and margin, with the whole image's normalisation.
-    core : ndarray of int, (n,)
+    unary : ndarray, (labels, n)
+        The energies of tile and margin.
+    core : ndarray of int
         The core's pixels, ascending.
     cells : float
-        Cells a unit of potential.
+        Cells per unit of potential.
+    mirrored : bool
+        Whether there are two labels, the order of the second the first one's reversed.
     threads : int
         0 for all.
 
@@ -55,56 +54,73 @@ class TileProblem(Problem):
         The core's share of the bound in each iteration so far.
     """
 
-    def __init__(self, crf: DenseCRF, core: IntArray, cells: float, threads: int = 0) -> None:
-        super().__init__(crf, threads)
-        self.core, self.cells = core, cells
+    def __init__(
+        self, unary: FloatArray, core: IntArray, cells: float, *, mirrored: bool, threads: int = 0
+    ) -> None:
+        super().__init__(threads)
+        self.core, self.cells, self._mirrored = core, cells, mirrored
         self.bounds: list[float] = []
-        outside = np.ones(crf.n, bool)
+        outside = np.ones(unary.shape[1], bool)
         outside[core] = False
         self._margin = np.flatnonzero(outside)
-        self._unary = self.unary.take(self._margin, 1)
+        self._unary = unary.take(self._margin, 1)
         self._y: FloatArray | None = None
 
     def hold(self, y: FloatArray) -> None:
         """Hold the margin's marginals, which are otherwise iterated as far as they are seen."""
         self._y = y.take(self._margin, 1)
 
-    def _extents(self, nodes: FloatArray, offsets: FloatArray | None) -> FloatArray:
-        found = super()._extents(nodes, offsets)
-        if self._mirrored(nodes):  # the second one's order is the first one's reversed
+    def extents(self, nodes: Plain, offsets: Plain | None) -> FloatArray:
+        """Return extents in whole cells."""
+        found = super().extents(nodes, offsets)
+        if self._mirrored and len(nodes) == 2:
             found[1] = found[0]
         return in_whole_cells(found, self.cells)
 
-    def update_multipliers(
-        self, z: Any, y: Any, span: float, edge: float, *, in_place: bool = False
-    ) -> FloatArray:
-        """Return the potentials z + `y`; they are compressed between visits, alike in all tiles."""
+    def compress(
+        self, nodes: Plain, offsets: Plain | None, span: float, edge: float, *, in_place: bool
+    ) -> Plain:
+        """Return nodes + offsets; they are compressed between visits, alike in all tiles."""
         del span, edge
-        if y is None:
-            return np.asarray(z) if in_place else np.array(z)
-        nodes = self.nodes(y)
-        return nodes.copy() if z is None else np.asarray(z + nodes)
+        if offsets is not None:
+            return np.asarray(offsets + nodes)
+        return nodes if in_place else np.array(nodes)
 
     def descend(
         self,
-        v: FloatArray,
-        r: FloatArray,
-        step: FloatArray,
-        previous: FloatArray,
+        phi: Plain,
+        v: Plain,
+        r: Plain,
+        step: Plain,
+        lipschitz: Plain,
+        previous: Plain,
         *,
-        in_place: bool = False,
-    ) -> tuple[FloatArray, float, float, float]:
+        in_place: bool,
+    ) -> tuple[Plain, float, float, float]:
         """Take a projected gradient step, and note the core's share of the bound."""
         of_margin = core().lower_bound(self._unary, r.take(self._margin, 1), 1.0, self.threads)
-        out = super().descend(v, r, step, previous, in_place=in_place)
+        out = super().descend(phi, v, r, step, lipschitz, previous, in_place=in_place)
         self.bounds.append(out[1] - float(of_margin))
         if self._y is not None:
             out[0][:, self._margin] = self._y
         return out
 
 
-class Unrounded(Incumbent):
+class FixedExtents(NativeSteps):
+    """Steps for which the extents of potentials are those of the whole image."""
+
+    def __init__(self, extents: FloatArray, threads: int) -> None:
+        super().__init__(threads)
+        self._extents = extents
+
+    def extents(self, nodes: Plain, offsets: Plain | None) -> FloatArray:
+        """Return the whole image's."""
+        del nodes, offsets
+        return self._extents
+
+
+class Unrounded(Incumbent[Plain]):
     """No labelling: those of tiles are compared for the whole image."""
 
-    def update(self, y: Any, bound: float) -> None:
+    def update(self, y: Plain, bound: float) -> None:
         """Do nothing."""

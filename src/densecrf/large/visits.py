@@ -17,16 +17,17 @@ from densecrf.compatibility import BorderStatistics, border_statistics
 from densecrf.filters.base import SMALLEST_MASS
 from densecrf.label_prior import share_sums
 from densecrf.large.job import Job, Local
-from densecrf.large.problem import TileProblem, Unrounded, in_whole_cells
+from densecrf.large.problem import FixedExtents, TileSteps, Unrounded, in_whole_cells
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, whole
 from densecrf.large.tiles import Box
-from densecrf.problem import Problem
+from densecrf.problem import Problem, problem_of
 from densecrf.projections import compressed
 from densecrf.refinement import refine
 from densecrf.rounding import SWEEPS, Incumbent, icm
-from densecrf.solvers.lp import lp_start, multipliers, primal_dual
+from densecrf.solvers.lp import Workspace, lp_start, multipliers, primal_dual
 from densecrf.specification import KEYWORDS, Specification
+from densecrf.steps.native import NativeSteps, Plain
 from densecrf.validation import ArgumentError, FloatArray, IntArray, check_finite
 
 REACHES = 3  # margins of five iterations of mean field at once: what is left out is below 1e-6
@@ -219,30 +220,32 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -
     labels = np.zeros((1, 0), np.int64)
     if len(core):
         crf = job.crf(local)
-        problem = TileProblem(crf, core, plan.cells, job.threads)
-        record["mass"] = float(problem.mass[core].sum(dtype=np.float64))
+        problem = problem_of(crf, job.threads)
+        mirrored = problem.potts and problem.n_labels == 2
+        tile = TileSteps(crf.unary, core, plan.cells, mirrored=mirrored, threads=job.threads)
+        record["mass"] = float(problem.pairwise.mass[core].sum(dtype=np.float64))
         if before is not None:
             marginals, given = _state(job, local, before)
         elif job.method == "lp":
-            marginals, given = lp_start(Problem(crf, job.threads)).y, None
+            marginals, given = lp_start(problem).y, None
         else:
             marginals, given = problem.unary_marginals(), None
         if job.method == "lp":
             if given is None:
-                y, z, best = _from_the_start(problem, marginals, plan)
+                y, z, best = _from_the_start(problem, tile, marginals, plan)
             else:
-                y, z = _linear_program(problem, marginals, given, plan)
-                best = _best_rounding(problem, y, plan.roundings)
+                y, z = _linear_program(problem, tile, marginals, given, plan)
+                best = _best_rounding(problem, core, y, plan.roundings)
             best, _ = icm(problem, best, SWEEPS)
             labels = best[None, core]
             record["energy"], _ = energy_share(problem, best, core, np.float32)
-            record["bounds"] = problem.bounds
+            record["bounds"] = tile.bounds
             record["undecided"] = (y * (1 - y))[:, core].sum(1, dtype=np.float64).tolist()
         else:
             y, z = marginals, marginals[:0, core]
             for _ in range(plan.inner):
                 y = problem.response(y)
-            labels = problem.argmax(y)[None, core]
+            labels = problem.steps.argmax(y)[None, core]
         y, z = (each[:rows] for each, rows in zip((y[:, core], z), stored_rows(job), strict=True))
         if len(z):
             record["low"], record["high"] = (each.tolist() for each in (z.min(1), z.max(1)))
@@ -254,30 +257,36 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -
 
 
 def _best_rounding(
-    problem: TileProblem, y: FloatArray, wanted: tuple[tuple[int, float], ...]
+    problem: Problem[Plain], core: IntArray, y: FloatArray, wanted: tuple[tuple[int, float], ...]
 ) -> IntArray:
     """Return the labels of the best rounding.
 
     The margin's are those of the largest marginals, whatever is tried inside.
     """
-    plain, candidates = problem.argmax(y), []
+    plain, candidates = problem.steps.argmax(y), []
     for label, bias in wanted:
         labels = plain.copy()
-        labels[problem.core] = problem.raised_argmax(y, label, np.float32(bias))[problem.core]
+        labels[core] = problem.steps.raised_argmax(y, label, np.float32(bias))[core]
         candidates.append(labels)
     best: IntArray = candidates[int(np.argmin(problem.estimates(candidates)))]
     return best
 
 
+def _with_steps(problem: Problem[Plain], steps: NativeSteps) -> Problem[Plain]:
+    return Problem(problem.unary, problem.pairwise, steps, problem.costs, problem.crf)
+
+
 def _from_the_start(
-    problem: TileProblem, y: FloatArray, plan: Plan
+    whole: Problem[Plain], tile: TileSteps, y: FloatArray, plan: Plan
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Iterate tile and margin as `lp` does; of one tile, until their own gap is near enough.
 
     Returns the tile's marginals, the core's potentials, and the tile's labels.
     """
+    problem = _with_steps(whole, tile)
     incumbent, previous, dual = Incumbent(problem), y, None
-    steps = primal_dual(problem, incumbent, None, y, cells=problem.cells, to_the_end=True)
+    workspace = Workspace(problem, y)
+    steps = primal_dual(workspace, incumbent, cells=tile.cells, to_the_end=True)
     for step in islice(steps, plan.inner):
         previous, y = y, step.y
         dual = cast("Potentials", step.duals[0])
@@ -285,29 +294,32 @@ def _from_the_start(
         if plan.near and gap <= plan.near * max(1.0, abs(incumbent.energy)):
             break
     assert dual is not None
-    z = dual.scores + problem.nodes(y - previous)
-    return y, z[:, problem.core], incumbent.labels
+    z = dual.scores + problem.costs.nodes(y - previous)
+    return y, z[:, tile.core], incumbent.labels
 
 
 def _linear_program(
-    problem: TileProblem, y: FloatArray, z: FloatArray, plan: Plan
+    whole: Problem[Plain], tile: TileSteps, y: FloatArray, z: FloatArray, plan: Plan
 ) -> tuple[FloatArray, FloatArray]:
     """Iterate the core from marginals and potentials; returns the tile's, and the core's."""
-    problem.hold(y)
-    cells, none = problem.cells, Unrounded(problem)
+    problem = _with_steps(whole, tile)
+    tile.hold(y)
+    cells, none = tile.cells, Unrounded(problem)
     if plan.smooth:
         z = problem.update_multipliers(z, y, 0.0, 0.0) if plan.update else z
         settings: Any = {"cells": cells, "accuracy": 1.0, "least_inner": plan.inner + 1}
-        for step in islice(multipliers(problem, none, z * cells, y, **settings), plan.inner):
+        workspace = Workspace(problem, y, z * cells)
+        for step in islice(multipliers(workspace, none, **settings), plan.inner):
             y = step.y
-        return y, z[:, problem.core]
+        return y, z[:, tile.core]
     previous = y
-    steps = primal_dual(problem, none, z * cells, y, cells=cells, to_the_end=True)
+    workspace = Workspace(problem, y, z * cells)
+    steps = primal_dual(workspace, none, cells=cells, to_the_end=True)
     for step in islice(steps, plan.inner):
         previous, y = y, step.y
         dual: Any = step.duals[0]
     # The next visit starts from y; its first flow is to be that of the extrapolated 2 y - previous.
-    return y, (dual.scores + problem.nodes(y - previous))[:, problem.core]
+    return y, (dual.scores + problem.costs.nodes(y - previous))[:, tile.core]
 
 
 def certificate(
@@ -329,15 +341,17 @@ def certificate(
         job.store.write(stage, local.box, local.scatter(np.zeros((1, 0), np.float32)))
         zeros = dict.fromkeys(("energy", "size", "mass", "bound", "bound_size", "apart"), 0.0)
         return job.store.finish(stage, task, zeros)
-    problem = _Bounded(job.crf(local), job.threads)
+    problem = problem_of(job.crf(local), job.threads)
     x = local.gather(labels_of(job, labels, local.outer)[None])[0].astype(np.int64)
     energy, size = energy_share(problem, x, local.core)
-    mass = float(problem.mass_double[local.core].sum())
+    mass = float(problem.pairwise.mass_double[local.core].sum())
     record = {"energy": energy, "size": size, "mass": mass}
     if extents is not None:
         y, z = _state(job, local, before)
-        problem.extents = in_whole_cells(np.array(extents, np.float32), before.cells)
-        r = problem.dual_point_double(Potentials(y, z, before.cells))
+        known = in_whole_cells(np.array(extents, np.float32), before.cells)
+        r = _with_steps(problem, FixedExtents(known, job.threads)).dual_point_double(
+            Potentials(y, z, before.cells)
+        )
         costs = crf_costs(problem, r, local.core)
         least = costs.min(0)
         costs[costs.argmin(0), np.arange(len(least))] = np.inf
@@ -348,22 +362,13 @@ def certificate(
     return job.store.finish(stage, task, record)
 
 
-class _Bounded(Problem):
-    """A problem whose potentials' extents are those of the whole image."""
-
-    extents: FloatArray
-
-    def _extents(self, nodes: FloatArray, offsets: FloatArray | None) -> FloatArray:  # noqa: ARG002
-        return self.extents
-
-
-def crf_costs(problem: Problem, r: Any, core: IntArray) -> Any:
+def crf_costs(problem: Problem[Plain], r: Any, core: IntArray) -> Any:
     """Return the costs of a dual point at the core's pixels."""
     return problem.unary[:, core].astype(np.float64) + r[:, core]
 
 
 def energy_share(
-    problem: Problem, labels: IntArray, core: IntArray, precision: Any = np.float64
+    problem: Problem[Plain], labels: IntArray, core: IntArray, precision: Any = np.float64
 ) -> tuple[float, float]:
     """Return the core's share of a labelling's energy, and the sum of its absolute unaries.
 
@@ -372,10 +377,10 @@ def energy_share(
     seen = np.bincount(labels) > 0
     present, x = np.flatnonzero(seen), (seen.cumsum() - 1)[labels]
     mu = 1.0 - np.eye(len(present))
-    if problem.costs_double is not None:
-        mu = problem.costs_double[np.ix_(present, present)]
+    if problem.costs.double is not None:
+        mu = problem.costs.double[np.ix_(present, present)]
     own = (np.arange(len(present))[:, None] == x).astype(precision)
-    apply: Any = problem.apply_double if precision == np.float64 else problem.apply
+    apply: Any = problem.pairwise.apply_double if precision == np.float64 else problem.apply
     received = apply(own)[:, core]
     pairs = float((mu.astype(precision) @ own[:, core] * received).sum(dtype=np.float64))
     unary = problem.unary[labels[core], core].astype(np.float64)

@@ -64,16 +64,17 @@ class Filters:
         self._kept: dict[Any, list[Filter]] = {}
         self._pixels = 0
 
-    def share(self, example: Example, model: Parameters, crf: DenseCRF) -> None:
-        """Give an image's energy the filters that are kept, or keep those that it builds."""
+    def shared(self, example: Example, model: Parameters, crf: DenseCRF) -> DenseCRF:
+        """Return an image's energy with the filters that are kept, or keep those that it builds."""
         key = (id(example), repr((model.sigma, model.sigma_xy, model.sigma_color)))
         if key in self._kept:
             weights = [kernel.weight for kernel in crf.kernels]
             parts = list(zip(weights, self._kept[key], strict=True))
-            vars(crf)["pairwise"] = Pairwise(parts, crf.n, "none")
-        elif self._pixels + crf.n <= _MOST_KEPT:
+            return crf.with_pairwise(Pairwise(parts, crf.n, "none"))
+        if self._pixels + crf.n <= _MOST_KEPT:
             self._pixels += crf.n
             self._kept[key] = [part for _, part in crf.pairwise.parts]
+        return crf
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class Oracle:
         at_truth = np.take_along_axis(scored, filled[None], 0)
         np.put_along_axis(augmented, filled[None], at_truth, 0)
         potts = stage.with_weights(numbers.weights).crf(augmented, image)
-        self.filters.share(task.example, stage.model, potts)
+        potts = self.filters.shared(task.example, stage.model, potts)
         crf = with_label_costs(potts, numbers.costs.tolist())
         found = self.solve(crf, gap, init)
         of_truth = energy_features(unary, crf.pairwise, filled)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from densecrf.certificates import Costs, Share
 from densecrf.deadline import Limits
-from densecrf.problem import Problem
+from densecrf.problem import problem_of
 from densecrf.result import Result, relative_gap
 from densecrf.solvers.loop import ROUNDING
 from densecrf.solvers.minimisation import minimise, solve
@@ -110,7 +110,8 @@ class _Search:
         limits: Limits,
     ) -> None:
         self.crf, self.root, self.gap, self.iterations = crf, root, gap, iterations
-        self.problem, self.limits = Problem(crf, threads), limits
+        self.threads, self.limits = threads, limits
+        self.problem = problem_of(crf, threads)
         assert root.lower_bound is not None
         assert root.dual is not None
         self.labels: IntArray = root.labels.reshape(-1)
@@ -142,9 +143,8 @@ class _Search:
     def _solve(self, parent: _Node, allowed: Allowed) -> None:
         """Bound a node by its linear program, and keep the labelling that it finds."""
         unary = np.where(allowed, self.crf.unary, self.crf.unary + self.penalty)
-        problem = Problem(
-            self.crf.with_unary(unary.reshape(-1, *self.crf.shape)), self.problem.threads
-        )
+        crf = self.crf.with_unary(unary.reshape(-1, *self.crf.shape))
+        problem = problem_of(crf, self.threads)
         left = self.limits.time_limit
         if left is not None:
             left -= self.limits.seconds()

@@ -5,9 +5,9 @@ instead of the negative subgradient.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
-from densecrf.problem_base import ProblemBase
+from densecrf.backend import Array
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.primal import check_settings, line_search, without_idle_labels
 
@@ -17,8 +17,8 @@ TRIALS = 10  # step sizes of the line search
 
 
 def cg_lp(
-    problem: ProblemBase,
-    y: Any,
+    problem: Problem[Array],
+    y: Array,
     *,
     iterations: int = 5,
     label_threshold: float = 0.01,
@@ -36,11 +36,11 @@ def cg_lp(
     """
     check_settings(iterations, label_threshold, levels, order)
     part = without_idle_labels(problem, y, label_threshold)
-    y = problem.project(part.take(y))
+    y = problem.steps.project(part.take(y))
     for _ in range(iterations):
         r, _ = part.conditional_gradient(y, levels, order)
         duals = part.duals(((1.0, part.potentials(y, levels, order)),))
-        vertex = part.problem.indicator(part.problem.argmax(-(part.problem.unary + r)))
+        vertex = part.problem.indicator(part.problem.steps.argmax(-(part.problem.unary + r)))
         trials = (y + (trial / TRIALS) * (vertex - y) for trial in range(TRIALS, 0, -1))
         y, labels, energy = line_search(problem, part, trials)
         yield Step(part.full(y), None, part.bound(r), duals, labels, energy, part.info())

@@ -5,9 +5,9 @@ programs.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
-from densecrf.problem_base import ProblemBase
+from densecrf.backend import Array
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import extrapolation, proximal_strength
 from densecrf.validation import check_integer, check_non_negative
@@ -19,7 +19,7 @@ DOUBLINGS = 20  # of g, after which what rises is rounding
 
 
 def dc_neg(
-    problem: ProblemBase, y: Any, *, iterations: int = 100, tolerance: float = 1e-5
+    problem: Problem[Array], y: Array, *, iterations: int = 100, tolerance: float = 1e-5
 ) -> Iterator[Step]:
     r"""Minimise the quadratic relaxation by linearising its concave part.
 
@@ -61,7 +61,7 @@ def dc_neg(
     check_non_negative("tolerance", tolerance)
     strength = proximal_strength(problem)
     last, before, momentum, share, value = y, None, 1.0, 0.0, float("inf")
-    noise, doubled = ROUNDING * float(problem.mass.max()), 0
+    noise, doubled = ROUNDING * float(problem.pairwise.mass.max()), 0
     for _ in range(iterations):
         step = problem.quadratic_step(y, strength, before=before, share=share)
         if step.objective > value + ROUNDING * abs(value) + noise:

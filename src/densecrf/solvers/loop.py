@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from densecrf.backend import Array
 from densecrf.certificates import Costs, Dual, Mixture, Share
 from densecrf.deadline import Calls, Limits, OutOfTime, check_deadline, deadline, now
-from densecrf.problem_base import ProblemBase
+from densecrf.problem import Problem
 from densecrf.result import Trace, relative_gap
 
 __all__ = ["ROUNDING", "Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
@@ -24,7 +25,7 @@ DOUBLE = 3.0  # what a filter call of a bound in double precision takes, in iter
 SINGLE = 1e-6  # gap that estimates in single precision cannot tell from 0
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
-Finish = Callable[[ProblemBase, Any], tuple[Any, float]]
+Finish = Callable[[Problem[Any], Any], tuple[Any, float]]
 
 
 @dataclass
@@ -109,7 +110,9 @@ class Outcome:
         """The relative gap between the best energy and the best bound."""
         return relative_gap(self.energy, self.lower_bound)
 
-    def improve(self, problem: ProblemBase, finish: Finish, seconds: Callable[[], float]) -> None:
+    def improve(
+        self, problem: Problem[Array], finish: Finish, seconds: Callable[[], float]
+    ) -> None:
         """Finish the best labelling; where that lowers its energy, the trace's last row has it."""
         labels, estimate = finish(problem, self.labels)
         energy = problem.energy(labels) if estimate < self.energy else estimate
@@ -119,9 +122,9 @@ class Outcome:
             trace.energy[-1] = trace.current_energy[-1] = energy
             trace.plain_calls[-1], trace.seconds[-1] = problem.calls.plain, seconds()
 
-    def take(self, problem: ProblemBase, step: Step, seconds: float) -> None:
+    def take(self, problem: Problem[Array], step: Step, seconds: float) -> None:
         """Score a step's labelling, keep what is better, and write a row of the trace."""
-        labels = problem.argmax(step.y) if step.labels is None else step.labels
+        labels = problem.steps.argmax(step.y) if step.labels is None else step.labels
         energy = self._energy_of(problem, labels, step)
         if step.duals:
             problem.total_mass_double  # noqa: B018 - bounds need it; not after the time limit
@@ -145,11 +148,11 @@ class Outcome:
         trace.relaxed.append(step.relaxed)
         trace.lower_bound.append(self.lower_bound)
 
-    def _energy_of(self, problem: ProblemBase, labels: Any, step: Step) -> float:
+    def _energy_of(self, problem: Problem[Array], labels: Any, step: Step) -> float:
         """Return the energy of a step's labelling; an estimate where that is not the best."""
         if step.energy is not None:
             return step.energy
-        if self._scored is not None and problem.same(labels, self._scored):
+        if self._scored is not None and problem.steps.same(labels, self._scored):
             return self._scored_energy
         if step.estimate is not None and step.estimate >= self.energy:
             return step.estimate
@@ -167,12 +170,12 @@ class Outcome:
         self._iteration = min(seconds, self._iteration) if self.iterations else seconds
         self.iterations += 1
 
-    def prove(self, problem: ProblemBase, calls: Calls | None = None) -> float | None:
+    def prove(self, problem: Problem[Array], calls: Calls | None = None) -> float | None:
         """Evaluate the bound in double precision; return the gap that is proven, if any.
 
         Parameters
         ----------
-        problem : ProblemBase
+        problem : Problem
             The problem.
         calls : Calls, optional
             The filter calls that may be made; any by default.
@@ -197,11 +200,11 @@ class Outcome:
             self._proven = self._share(problem).certified(self._proven)
         return relative_gap(self.energy, self._proven)
 
-    def _share(self, problem: ProblemBase) -> Share:
+    def _share(self, problem: Problem[Array]) -> Share:
         """Return the best labelling's share of the energy: all of it."""
         return Share(self.energy, sizes=problem.energy_sizes(self.labels))
 
-    def reaches(self, problem: ProblemBase, gap: float) -> bool:
+    def reaches(self, problem: Problem[Array], gap: float) -> bool:
         """Return whether the asked gap is proven, where the estimates promise it."""
         estimate, gap = self.gap, max(gap, ROUNDING)
         if self._trial is None:
@@ -220,7 +223,7 @@ class Outcome:
         self._next_trial = self.iterations + 5 + self.iterations // 5
         return False
 
-    def certify(self, problem: ProblemBase, limits: Limits) -> None:
+    def certify(self, problem: Problem[Array], limits: Limits) -> None:
         """Replace the estimated bound by what is proven; the trace's last row has it."""
         self._scored = None
         problem.give_back_free_memory()
@@ -243,7 +246,7 @@ class Outcome:
 
 
 def drive(
-    problem: ProblemBase,
+    problem: Problem[Array],
     start: Callable[[], Step],
     steps: Callable[[Any], Iterator[Step]],
     limits: Limits,
@@ -261,7 +264,7 @@ def drive(
 
     Parameters
     ----------
-    problem : ProblemBase
+    problem : Problem
         The problem.
     start : callable
         Makes the starting point.
@@ -303,7 +306,7 @@ def drive(
     except KeyboardInterrupt:
         outcome.interrupted, outcome.converged = True, False
         outcome.message = "interrupted: this is the best so far"
-    if outcome.labels is None and last is not None and problem.filters_built:
+    if outcome.labels is None and last is not None and problem.pairwise.built:
         outcome.take(problem, replace(last, bound=None, duals=()), limits.seconds())
     if outcome.labels is None:
         return unscored(problem, limits, outcome)
@@ -313,23 +316,23 @@ def drive(
     return outcome
 
 
-def unscored(problem: ProblemBase, limits: Limits, outcome: Outcome) -> Outcome:
+def unscored(problem: Problem[Array], limits: Limits, outcome: Outcome) -> Outcome:
     """Let the outcome of a run that scored nothing be the argmin of the unary energies.
 
     Its energy is known where that takes no more than one filter call, and infinite otherwise.
     """
     outcome.message += "; nothing was scored: this is the argmin of the unary energies"
-    if problem.tree:
+    if problem.costs.tree:
         outcome.best_constant = problem.best_constant()  # without a filter call
-    labels = problem.argmax(-problem.unary)
-    energy = None if problem.filters_built else float("inf")
+    labels = problem.steps.argmax(-problem.unary)
+    energy = None if problem.pairwise.built else float("inf")
     step = Step(problem.indicator(labels), labels=labels, energy=energy)
     outcome.take(problem, step, limits.seconds())
     return outcome
 
 
 def _iterations(
-    steps: Iterator[Step], outcome: Outcome, problem: ProblemBase, limits: Limits
+    steps: Iterator[Step], outcome: Outcome, problem: Problem[Array], limits: Limits
 ) -> Iterator[Step]:
     """Pass the steps on until one of the limits, which the outcome then has."""
     while not _reached(outcome, problem, limits):
@@ -352,7 +355,7 @@ def _iterations(
                 return
 
 
-def _reached(outcome: Outcome, problem: ProblemBase, limits: Limits) -> bool:
+def _reached(outcome: Outcome, problem: Problem[Array], limits: Limits) -> bool:
     end = outcome.end(limits)
     late = end is not None and now() >= end
     if limits.gap is not None and not late and outcome.reaches(problem, limits.gap):

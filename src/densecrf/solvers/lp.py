@@ -36,19 +36,21 @@ close to a linear system on the graph of the kernel, for which momentum is what 
 method is used alone.
 """
 
-from collections.abc import Generator, Iterator
-from itertools import islice
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count, islice
 from math import sqrt
-from typing import Any
+from typing import Any, Generic
 
+from densecrf.backend import Array
 from densecrf.certificates import Potentials
-from densecrf.problem_base import ProblemBase
+from densecrf.problem import Problem
 from densecrf.rounding import SWEEPS, Incumbent, Pace, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
 
-__all__ = ["lp", "lp_finish", "lp_start", "multipliers", "primal_dual"]
+__all__ = ["Workspace", "lp", "lp_finish", "lp_start", "multipliers", "primal_dual"]
 
 CELLS, MOST_CELLS = 4.0, 1000.0  # a unit of potential
 DOMINANT = 200.0  # pairwise mass for each unit of energy that the unaries can gain over a constant
@@ -57,7 +59,7 @@ STEP = 1.3  # times 1 / L; below 4/3 (He, Ma, Li and Yuan 2022)
 SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and to what
 
 
-def lp_start(problem: ProblemBase) -> Step:
+def lp_start(problem: Problem[Array]) -> Step:
     """Start where mean field is after five iterations, unless a constant labelling beats it.
 
     Where one does, mean field is stuck among strong pairwise terms, and the unary marginals, which
@@ -68,7 +70,7 @@ def lp_start(problem: ProblemBase) -> Step:
         return Step(y)
     for step in mean_field(problem, y, iterations=5, tolerance=0.0):
         y = step.y
-    labels = problem.argmax(y)
+    labels = problem.steps.argmax(y)
     energy = problem.energy(labels)
     if problem.best_constant()[1] < energy:
         y = problem.unary_marginals()
@@ -76,8 +78,8 @@ def lp_start(problem: ProblemBase) -> Step:
 
 
 def lp(
-    problem: ProblemBase,
-    y: Any,
+    problem: Problem[Array],
+    y: Array,
     *,
     iterations: int = 500,
     cells: float = CELLS,
@@ -122,155 +124,177 @@ def lp(
     check_non_negative("accuracy", accuracy)
     incumbent = Incumbent(problem, round_every, polish, settle_every)
     options = {"cells": cells, "accuracy": accuracy, "least_inner": least_inner}
-    return islice(_alternate(problem, y, incumbent, options), iterations)
+    return islice(_alternate(Workspace(problem, y), incumbent, options), iterations)
+
+
+@dataclass
+class Workspace(Generic[Array]):
+    """The arrays of a run, each replaced where it is updated.
+
+    At most four arrays of the size of the unaries are alive at a time: the marginals, the
+    potentials, what the filter returns (which becomes the next marginals), and the potentials of
+    the best bound.
+
+    Attributes
+    ----------
+    problem : Problem
+        The problem.
+    y : array, (labels, n)
+        The marginals.
+    z : array, (nodes, n), or None
+        The potentials or multipliers, of which None is 0; between two methods in levels.
+    previous : array, (labels, n), or None
+        The marginals before the last step.
+    v : array, (labels, n), or None
+        The point where the next gradient is taken, where that is not `y`.
+    """
+
+    problem: Problem[Array]
+    y: Array
+    z: Array | None = None
+    previous: Array | None = None
+    v: Array | None = None
+
+    def descend(self, r: Array, step: Array) -> tuple[float, float, float]:
+        """Take a projected gradient step from v (or y), which takes the memory of r."""
+        self.previous = self.y
+        v = self.y if self.v is None else self.v
+        self.y, *numbers = self.problem.descend(v, r, step, self.previous, in_place=True)
+        bound, value, uphill = numbers
+        return bound, value, uphill
+
+    def add_extrapolated(self) -> None:
+        """Add 2 `y` - `previous` to the potentials."""
+        assert self.z is not None
+        assert self.previous is not None
+        self.problem.add_extrapolated(self.z, self.y, self.previous)
+        self.previous = None
+
+    def extrapolate(self, share: float) -> None:
+        """Move the point of the next gradient to `y` + share · (`y` - `previous`)."""
+        assert self.previous is not None
+        self.v, self.previous = self.previous, None
+        self.v = self.problem.steps.extrapolate(self.y, self.v, share)
+
+    def restart(self) -> None:
+        """Let the next gradient be taken at `y`."""
+        self.v = self.previous = None
 
 
 def _alternate(
-    problem: ProblemBase, y: Any, incumbent: Incumbent, options: dict[str, Any]
+    w: Workspace[Array], incumbent: Incumbent[Array], options: dict[str, Any]
 ) -> Iterator[Step]:
-    large = [y]  # handed over by `pop`, so that no array is alive for longer than it is of use
-    del y
-    if _dominant(problem):
-        yield from multipliers(problem, incumbent, None, large.pop(), to_the_end=True, **options)
-    large = yield from primal_dual(problem, incumbent, None, large.pop())
+    if _dominant(w.problem):
+        yield from multipliers(w, incumbent, to_the_end=True, **options)
+    yield from primal_dual(w, incumbent)
     while True:
-        large = yield from multipliers(problem, incumbent, large.pop(), large.pop(), **options)
-        large = yield from primal_dual(problem, incumbent, large.pop(), large.pop(), cells=DAMPED)
+        yield from multipliers(w, incumbent, **options)
+        yield from primal_dual(w, incumbent, cells=DAMPED)
 
 
-def _dominant(problem: ProblemBase) -> bool:
+def _dominant(problem: Problem[Array]) -> bool:
     """Whether pairwise weights dominate the unaries of more than two labels."""
     if problem.n_labels == 2:
         return False
-    least = problem.xp.amin(problem.unary, 0).sum(dtype=problem.xp.float64)
+    least = problem.steps.xp.amin(problem.unary, 0).sum(dtype=problem.steps.xp.float64)
     gain = problem.best_constant()[1] - float(least)
     return problem.total_mass_double > DOMINANT * gain
 
 
-def lp_finish(problem: ProblemBase, labels: Any) -> tuple[Any, float]:
+def lp_finish(problem: Problem[Array], labels: Any) -> tuple[Any, float]:
     """Return the labelling after some sweeps of iterated conditional modes, and its energy."""
     return icm(problem, labels, SWEEPS)
 
 
 def primal_dual(
-    problem: ProblemBase,
-    incumbent: Incumbent,
-    levels: Any,
-    y: Any,
+    w: Workspace[Array],
+    incumbent: Incumbent[Array],
     *,
     cells: float = 1.0,
     to_the_end: bool = False,
-) -> Generator[Step, None, list[Any]]:
+) -> Iterator[Step]:
     """Yield iterations of the primal-dual hybrid gradient method until they are slow, or for ever.
-
-    At most four arrays of the size of the unaries are alive at a time: the marginals, the
-    potentials, what the filter returns, and the potentials of the best bound.
 
     Parameters
     ----------
-    problem
-        The problem.
+    w : Workspace
+        The marginals to start from, and potentials in levels.
     incumbent : Incumbent
         The best labelling, updated by each iteration.
-    levels : array, (nodes, n), or None
-        Potentials to start from, in levels.
-    y : array, (labels, n)
-        The starting marginals.
     cells : float
         Levels per unit of potential.
     to_the_end : bool
         Whether to go on where progress is slow.
-
-    Returns
-    -------
-    list of array
-        The marginals, and the potentials in levels.
     """
-    step: Any = STEP / (cells * problem.lipschitz)
-    u, pace, iteration = problem.potentials(y, levels, cells), Pace(incumbent), 0
-    levels = None  # large: let it go
-    while True:
-        iteration += 1
-        r: Any = problem.flow(None, u, cells)
-        previous = y
-        y, bound, _, _ = problem.descend(y, r, step, y, in_place=True)
-        r = None
-        incumbent.update(y, bound)
-        made: Any = Step(y, bound=bound, labels=incumbent.labels, energy=incumbent.energy)
-        made.duals = (Potentials(u, cells=cells, of_nodes=True),)
+    problem, pace = w.problem, Pace(incumbent)
+    step = STEP / (cells * problem.lipschitz)
+    w.z = problem.potentials(w.y, w.z, cells)
+    for iteration in count(1):
+        bound, _, _ = w.descend(problem.flow(None, w.z, cells), step)
+        incumbent.update(w.y, bound)
+        made = Step(w.y, bound=bound, labels=incumbent.labels, energy=incumbent.energy)
+        made.duals = (Potentials(w.z, cells=cells, of_nodes=True),)
         yield made
         ends = (SPAN / cells, EDGE / cells)
-        u = problem.update_multipliers(u, None, *ends, in_place=not made.kept)
-        made = None  # large
+        w.z = problem.update_multipliers(w.z, None, *ends, in_place=not made.kept)
         if not to_the_end and pace.slow(bound):
-            u *= cells
-            return [y, u]
+            w.z *= cells
+            w.restart()
+            return
         if iteration == SLOW and cells > DAMPED:  # the same flow, in longer potentials
             cells, step = DAMPED, step / DAMPED
-            u /= DAMPED
-        problem.add_extrapolated(u, y, previous)
-        previous = None
+            w.z /= DAMPED
+        w.add_extrapolated()
 
 
 def multipliers(
-    problem: ProblemBase,
-    incumbent: Incumbent,
-    levels: Any,
-    y: Any,
+    w: Workspace[Array],
+    incumbent: Incumbent[Array],
     *,
     cells: float,
     accuracy: float,
     least_inner: int,
     to_the_end: bool = False,
-) -> Generator[Step, None, list[Any]]:
+) -> Iterator[Step]:
     """Yield iterations of the method of multipliers until they are slow, or for ever.
 
     Parameters
     ----------
-    problem
-        The problem.
+    w : Workspace
+        The marginals to start from, and multipliers in levels.
     incumbent : Incumbent
-        The best labelling.
-    levels : array, (nodes, n), or None
-        Multipliers to start from, in levels.
-    y : array, (labels, n)
-        The starting marginals.
+        The best labelling, updated by each iteration.
     cells, accuracy, least_inner
         The parameters of `lp`.
     to_the_end : bool
         Whether to go on where progress is slow.
-
-    Returns
-    -------
-    list of array
-        The marginals, and the potentials in levels.
     """
-    step: Any = 1 / (cells * problem.lipschitz)
-    z: Any = None if levels is None else levels / cells
-    levels = None
-    v, momentum, inner, bound, pace = y, 1.0, 0, -float("inf"), Pace(incumbent)
+    problem, pace = w.problem, Pace(incumbent)
+    step = 1 / (cells * problem.lipschitz)
+    w.z = None if w.z is None else w.z / cells
+    momentum, inner, bound = 1.0, 0, -float("inf")
     while True:
-        r: Any = problem.flow(v, z, cells)
-        previous = y
-        y, estimate, value, uphill = problem.descend(v, r, step, previous, in_place=True)
-        duals: Any = (Potentials(y, z, cells), Potentials(v, z, cells))
-        r = v = None  # large: let them go before the next ones are made
+        v = w.y if w.v is None else w.v
+        estimate, value, uphill = w.descend(problem.flow(v, w.z, cells), step)
+        duals = (Potentials(w.y, w.z, cells), Potentials(v, w.z, cells))
         bound = max(bound, estimate)
         left = value - estimate  # duality gap of the inner problem
         if uphill > 0:
             momentum = 1.0  # it points uphill: restart (O'Donoghue and Candès 2015)
         following, inner = (1 + sqrt(1 + 4 * momentum**2)) / 2, inner + 1
-        incumbent.update(y, estimate)
-        yield Step(y, bound=estimate, duals=duals, labels=incumbent.labels, energy=incumbent.energy)
-        duals = None
+        incumbent.update(w.y, estimate)
+        made = Step(w.y, bound=estimate, labels=incumbent.labels, energy=incumbent.energy)
+        made.duals = duals
+        del v, duals  # the loop decides whether they are kept
+        yield made
         slow = pace.slow(estimate) and not to_the_end
         if slow or (inner >= least_inner and left <= accuracy * (incumbent.energy - bound)):
-            previous = None
-            z = problem.update_multipliers(z, y, SPAN / cells, EDGE / cells)
-            v, momentum, inner = y, 1.0, 0
+            w.restart()
+            w.z = z = problem.update_multipliers(w.z, w.y, SPAN / cells, EDGE / cells)
+            if slow:
+                z *= cells
+                return
+            momentum, inner = 1.0, 0
         else:
-            v = problem.extrapolate(y, previous, (momentum - 1) / following)
-            previous, momentum = None, following
-        if slow:
-            z *= cells
-            return [y, z]
+            w.extrapolate((momentum - 1) / following)
+            momentum = following

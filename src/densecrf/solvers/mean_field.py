@@ -1,17 +1,17 @@
 r"""Mean field (Krähenbühl and Koltun 2011), the usual way to solve dense CRFs."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from densecrf.problem_base import ProblemBase
+from densecrf.backend import Array
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 
 __all__ = ["mean_field"]
 
 
 def mean_field(
-    problem: ProblemBase,
-    y: Any,
+    problem: Problem[Array],
+    y: Array,
     *,
     iterations: int = 100,
     tolerance: float = 1e-3,
@@ -32,7 +32,7 @@ def mean_field(
         for speed); for parity with it.
     """
     for answer in problem.responses(y, iterations, self_term=self_term):
-        change = problem.difference(answer, y)[1] if tolerance > 0 else 1.0
+        change = problem.steps.difference(answer, y)[1] if tolerance > 0 else 1.0
         y = answer
         yield Step(y)
         if change <= tolerance:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from densecrf.backend import Array
 from densecrf.certificates import Dual, Mixture, Tangent
 from densecrf.deadline import OutOfTime
-from densecrf.problem import Problem
-from densecrf.problem_base import ProblemBase
+from densecrf.problem import Problem, problem_of
 from densecrf.result import Result
 from densecrf.solvers.loop import ROUNDING, Limits, Outcome, Step, drive, unscored
 from densecrf.solvers.registry import REGISTRY, Method
@@ -98,7 +98,7 @@ def solve(
         limits.callback = _with_progress(limits, method)
     own = check_threads(threads)
     if device is None:
-        problem: ProblemBase = Problem(crf, own)
+        problem: Problem[Any] = problem_of(crf, own)
         outcome = minimise(problem, method, limits, init, options)
     else:
         problem, outcome = _on_device(crf, device, method, limits, init, options)
@@ -112,7 +112,7 @@ def solve(
 
 
 def minimise(
-    problem: ProblemBase,
+    problem: Problem[Array],
     method: str,
     limits: Limits,
     init: Any = None,
@@ -122,7 +122,7 @@ def minimise(
 
     Parameters
     ----------
-    problem : ProblemBase
+    problem : Problem
         The problem, on whatever arrays.
     method : str
         One of `METHODS`.
@@ -168,15 +168,15 @@ def _on_device(
     except (OutOfTime, KeyboardInterrupt) as error:  # while the model was brought to the device
         interrupted = isinstance(error, KeyboardInterrupt)
         message = "interrupted" if interrupted else limits.out_of_time
-        problem = Problem(crf)
+        problem = problem_of(crf)
         outcome = Outcome(message=message, interrupted=interrupted)
         return problem, unscored(problem, limits, outcome)
 
 
-def _check_compatibility(problem: ProblemBase, name: str, method: Method) -> None:
+def _check_compatibility(problem: Problem[Array], name: str, method: Method) -> None:
     if problem.potts or method.compatibility == "any":
         return
-    if problem.tree and method.compatibility == "tree":
+    if problem.costs.tree and method.compatibility == "tree":
         return
     able = [key for key, other in REGISTRY.items() if other.compatibility == "any"]
     raise ArgumentError(
@@ -196,7 +196,7 @@ def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict
 
 
 def _iterations(
-    problem: ProblemBase, method: Method, options: dict[str, Any]
+    problem: Problem[Array], method: Method, options: dict[str, Any]
 ) -> Callable[[Any], Iterator[Step]]:
     """Return the function that iterates from marginals; wrong settings are refused at once."""
     keywords = {**method.presets, **options}
@@ -206,7 +206,9 @@ def _iterations(
     return lambda y: method.steps(problem, y, **keywords)
 
 
-def _start(problem: ProblemBase, method: Method, init: Any, limits: Limits) -> Callable[[], Step]:
+def _start(
+    problem: Problem[Array], method: Method, init: Any, limits: Limits
+) -> Callable[[], Step]:
     """Return the function that makes the starting point; what is given is checked at once."""
     if init is None:
         init = method.init
@@ -218,12 +220,13 @@ def _start(problem: ProblemBase, method: Method, init: Any, limits: Limits) -> C
         name = check_choice("init", init, tuple(REGISTRY))
         return partial(_start_of_method, problem, name, limits)
     crf = problem.crf
+    assert crf is not None
     if isinstance(init, Result):
         init = init.marginals
     init = as_real_array("init", init)
     if init.shape in (crf.shape, (crf.n,)):
         labels = crf.check_labels(init)
-        return lambda: Step(problem.indicator(problem.from_numpy(labels)))
+        return lambda: Step(problem.indicator(problem.steps.from_numpy(labels)))
     y = crf.check_marginals("init", init)
     if y.min() < -1e-3 or np.abs(y.sum(0) - 1).max() > 1e-3:
         warn(
@@ -231,10 +234,10 @@ def _start(problem: ProblemBase, method: Method, init: Any, limits: Limits) -> C
             "not in the product of simplices (negative values, or columns that do not add up to "
             "1); its projection is used",
         )
-    return lambda: Step(problem.project(problem.from_numpy(y)))
+    return lambda: Step(problem.steps.project(problem.steps.from_numpy(y)))
 
 
-def _start_of_method(problem: ProblemBase, name: str, limits: Limits) -> Step:
+def _start_of_method(problem: Problem[Array], name: str, limits: Limits) -> Step:
     """Run another method, to its end or to the time limit, for its last marginals."""
     method = REGISTRY[name]
     own = Limits(method.gap, limits.time_limit, started=limits.started)
@@ -282,17 +285,18 @@ def _bar(outcome: Outcome, limits: Limits) -> str:
     return "█" * filled + "·" * (BAR - filled)
 
 
-def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits) -> Result:
+def _packed(problem: Problem[Array], method: str, outcome: Outcome, limits: Limits) -> Result:
     best, constant = outcome.best_constant
     _warn_of_constants(problem, method, outcome, best, constant)
     crf = problem.crf
+    assert crf is not None
     grid = crf.shape
     possible = outcome.possible
     if possible is None and outcome.lower_bound is not None:
         possible = np.full(crf.n, crf.n_labels, np.int32)
     return Result(
-        labels=problem.to_numpy(outcome.labels).reshape(grid),
-        marginals=problem.to_numpy(outcome.y).reshape(crf.n_labels, *grid),
+        labels=problem.steps.to_numpy(outcome.labels).reshape(grid),
+        marginals=problem.steps.to_numpy(outcome.y).reshape(crf.n_labels, *grid),
         energy=outcome.energy,
         lower_bound=outcome.lower_bound,
         method=method,
@@ -308,27 +312,27 @@ def _packed(problem: ProblemBase, method: str, outcome: Outcome, limits: Limits)
     )
 
 
-def _on_host(problem: ProblemBase, dual: Dual) -> Dual:
+def _on_host(problem: Problem[Array], dual: Dual) -> Dual:
     """Return a dual point with NumPy's arrays."""
     if isinstance(dual, Tangent):
-        return Tangent(problem.to_numpy(dual.y))
+        return Tangent(problem.steps.to_numpy(dual.y))
     if isinstance(dual, Mixture):
         parts = ((share, _on_host(problem, part)) for share, part in dual.parts)
         return Mixture(tuple(parts))  # type: ignore[arg-type]
-    offsets = None if dual.offsets is None else problem.to_numpy(dual.offsets)
+    offsets = None if dual.offsets is None else problem.steps.to_numpy(dual.offsets)
     summed = dual.labels is None and not problem.potts
     sums = summed and not dual.of_nodes
-    scores = problem.to_numpy(problem.nodes(dual.scores) if sums else dual.scores)
+    scores = problem.steps.to_numpy(problem.costs.nodes(dual.scores) if sums else dual.scores)
     return dual._replace(scores=scores, offsets=offsets, of_nodes=summed)
 
 
 def _warn_of_constants(
-    problem: ProblemBase, method: str, outcome: Outcome, best: int, constant: float
+    problem: Problem[Array], method: str, outcome: Outcome, best: int, constant: float
 ) -> None:
     """Warn where the pairwise weights are so strong that one label everywhere is best."""
     remedy = "the pairwise weights dominate; lower "
     remedy += f"{mention('bilateral_weight')} and {mention('weight')}"
-    if problem.crf.normalization == "none":
+    if problem.crf is not None and problem.crf.normalization == "none":
         remedy += ', or normalise the kernels (normalization="symmetric")'
     if constant < outcome.energy < float("inf"):
         warn(
@@ -337,7 +341,7 @@ def _warn_of_constants(
             f"{outcome.energy:,.1f} of {method!r}: {remedy}",
         )
     elif bool((outcome.labels == outcome.labels[0]).all()) and method == "lp":
-        least = problem.argmax(-problem.unary)
+        least = problem.steps.argmax(-problem.unary)
         if bool((least != least[0]).any()):
             found = f"the constant labelling {best} is the best that {method!r} found"
             warn("kernels", f"{found}: {remedy}")

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from densecrf.backend import Array
 from densecrf.filters.base import MOST_LEVELS, ORDERS
-from densecrf.problem_base import ProblemBase
+from densecrf.problem import Problem
 from densecrf.solvers.subproblems import Part, SomeLabels, Whole, relevant_labels
 from densecrf.validation import check_choice, check_integer, check_share
 
@@ -19,7 +20,7 @@ def check_settings(iterations: int, label_threshold: float, levels: int, order: 
     check_choice("order", order, ORDERS)
 
 
-def without_idle_labels(problem: ProblemBase, y: Any, threshold: float) -> Part:
+def without_idle_labels(problem: Problem[Array], y: Array, threshold: float) -> Part[Array]:
     """Return the problem without the labels whose score is below `threshold` everywhere.
 
     Section 5.1 of the paper. With a tree metric all labels stay: a part of them proves no bound.
@@ -29,7 +30,9 @@ def without_idle_labels(problem: ProblemBase, y: Any, threshold: float) -> Part:
     return SomeLabels(problem, relevant_labels(problem, y, threshold))
 
 
-def line_search(problem: ProblemBase, part: Part, trials: Iterable[Any]) -> tuple[Any, Any, float]:
+def line_search(
+    problem: Problem[Array], part: Part[Array], trials: Iterable[Array]
+) -> tuple[Any, Any, float]:
     """Return the trial of the lowest energy after rounding, its labelling and that energy.
 
     Among equals the first wins.

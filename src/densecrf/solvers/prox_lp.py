@@ -22,7 +22,7 @@ as large: the energies are the same numbers, so λ means the same. Its condition
           [\tilde y_{ai} \le \tilde y_{bi}])
           = -\tfrac12 \sum_b K_{ab} \operatorname{sign}(\tilde y_{ai} - \tilde y_{bi}),
 
-is minus `ProblemBase.dual_point`, which is called r throughout the package: As is written ``-r``
+is minus `Problem.dual_point`, which is called r throughout the package: As is written ``-r``
 below, and :math:`A\alpha`, a convex combination of such, ``-q``. Every r and q proves a bound.
 """
 
@@ -30,9 +30,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from densecrf.backend import Array
 from densecrf.certificates import Mixture, Potentials
 from densecrf.filters.base import MOST_LEVELS
-from densecrf.problem_base import ProblemBase
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
 from densecrf.solvers.subproblems import Part, Whole
@@ -153,7 +154,7 @@ class Iterate(NamedTuple):
     step: float
 
 
-def prox_lp(problem: ProblemBase, y: Any, settings: Proximal) -> Iterator[Step]:
+def prox_lp(problem: Problem[Array], y: Array, settings: Proximal) -> Iterator[Step]:
     r"""Minimise the linear program by Algorithm 1; one step yielded per Frank-Wolfe iteration.
 
     Parameters
@@ -174,7 +175,7 @@ def prox_lp(problem: ProblemBase, y: Any, settings: Proximal) -> Iterator[Step]:
 
 
 Known = tuple[Any, Mixture | None]
-Restrict = Callable[[int, Any, Known | None], "tuple[Part | None, float]"]
+Restrict = Callable[[int, Any, Known | None], "tuple[Part[Any] | None, float]"]
 
 
 def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[Step]:
@@ -191,15 +192,17 @@ def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[S
         `known` is the last dual point of the whole, and how to prove it, if there is one.
     """
     previous, known = y, None
-    last: tuple[Part, Alpha] | None = None
+    last: tuple[Part[Any], Alpha] | None = None
     history: dict[str, list[float]] = {"dual_gaps": [], "step_sizes": []}
     for k in range(settings.K):  # line 1
         part, lam = restrict(k, y, known)
         if part is None:
             return
-        centre = part.problem.project(part.take(y))
+        centre = part.problem.steps.project(part.take(y))
         if settings.momentum:
-            centre = centre + k / (k + 3) * (centre - part.problem.project(part.take(previous)))
+            centre = centre + k / (k + 3) * (
+                centre - part.problem.steps.project(part.take(previous))
+            )
         alpha = Alpha(0 * centre)  # line 2
         if settings.warm:
             alpha = _last_alpha(part, alpha, known, last)
@@ -211,11 +214,11 @@ def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[S
         extended = part.extended(iterate.alpha.q)
         duals = part.duals(iterate.alpha.parts)
         known = None if extended is None else (extended, duals[0] if duals else None)
-        previous, y = y, part.full(part.problem.project(iterate.y))  # line 9
+        previous, y = y, part.full(part.problem.steps.project(iterate.y))  # line 9
 
 
 def _last_alpha(
-    part: Part, none: Alpha, known: Known | None, last: tuple[Part, Alpha] | None
+    part: Part[Any], none: Alpha, known: Known | None, last: tuple[Part[Any], Alpha] | None
 ) -> Alpha:
     """Return α as the last proximal step left it, where it still applies."""
     if last is not None and last[0] is part:
@@ -227,7 +230,7 @@ def _last_alpha(
 
 
 def frank_wolfe(
-    part: Part, centre: Any, alpha: Alpha, lam: float, settings: Proximal
+    part: Part[Array], centre: Array, alpha: Alpha, lam: float, settings: Proximal
 ) -> Iterator[Iterate]:
     r"""Solve one proximal problem from `alpha`; at least one iteration is yielded.
 
@@ -250,23 +253,25 @@ def frank_wolfe(
     problem = part.problem
     block = _block(problem, centre, lam, settings)
     y = block(alpha.q)  # lines 4 and 5 (Eqs. 9 to 11)
-    square = problem.inner(alpha.q, alpha.q)
+    square = problem.steps.inner(alpha.q, alpha.q)
     for _ in range(settings.T):  # line 3
         r, c = part.conditional_gradient(y, settings.levels, settings.order)  # line 6 (Eq. 13)
-        along = problem.inner(r, y)
-        gap = along - problem.inner(alpha.q, y) - (alpha.constant + c)  # along Aα - As = r - q
-        relaxed = problem.inner(problem.unary, y) + along - c
+        along = problem.steps.inner(r, y)
+        gap = along - problem.steps.inner(alpha.q, y)  # along Aα - As = r - q
+        gap -= alpha.constant + c
+        relaxed = problem.steps.inner(problem.unary, y) + along - c
         if gap <= settings.tolerance * abs(relaxed):
             yield Iterate(y, alpha, r, gap, relaxed, 0.0)
             return
-        across, there = problem.inner(r, alpha.q), problem.inner(r, r)
+        across, there = problem.steps.inner(r, alpha.q), problem.steps.inner(r, r)
         length = lam * (there - 2 * across + square)
         step = min(1.0, gap / length) if length > 0 else 0.0  # line 7, δ (Eq. 14)
         found = part.potentials(y, settings.levels, settings.order)
+        kept: tuple[tuple[float, Potentials], ...]
         kept = tuple((share * (1 - step), each) for share, each in alpha.parts if step < 1)
         square = (1 - step) ** 2 * square + 2 * step * (1 - step) * across + step**2 * there
         alpha = Alpha(  # line 8 (Eq. 12)
-            problem.extrapolate(alpha.q, r, -step),
+            problem.steps.extrapolate(alpha.q, r, -step),
             alpha.constant - step * (alpha.constant + c),
             (*kept, (step, found)),
         )
@@ -275,7 +280,7 @@ def frank_wolfe(
 
 
 def _block(
-    problem: ProblemBase, centre: Any, lam: float, settings: Proximal
+    problem: Problem[Array], centre: Any, lam: float, settings: Proximal
 ) -> Callable[[Any], Any]:
     r"""Return the map from :math:`-A\alpha` to :math:`\tilde y` (Eq. 9) for the best β and γ.
 
@@ -283,23 +288,25 @@ def _block(
     projection of :math:`\lambda(A\alpha - \phi) + y^k`.
     """
     if settings.inner == "multiplicative":
-        block = MultiplicativeBlock(problem.to_numpy(centre), lam, settings.inner_steps)
+        block = MultiplicativeBlock(problem.steps.to_numpy(centre), lam, settings.inner_steps)
         # The projection of what solves it within a tolerance.
-        return lambda q: problem.project(
-            problem.from_numpy(block(problem.to_numpy(-q - problem.unary)))
+        return lambda q: problem.steps.project(
+            problem.steps.from_numpy(block(problem.steps.to_numpy(-q - problem.unary)))
         )
     if lam > LARGE:  # differences beyond 2 are all the same to the projection
-        return lambda q: problem.project(_within_range(problem, -q - problem.unary, lam) + centre)
+        return lambda q: problem.steps.project(
+            _within_range(problem, -q - problem.unary, lam) + centre
+        )
     return lambda q: problem.projected_step(centre, q, lam)
 
 
-def _within_range(problem: ProblemBase, v: Any, lam: float) -> Any:
+def _within_range(problem: Problem[Array], v: Any, lam: float) -> Any:
     """Return λv up to a number for each pixel, cut off where single precision would overflow."""
-    xp = problem.xp
+    xp = problem.steps.xp
     return xp.clip(min(lam, 1e30) * (v - xp.amax(v, 0)), -8.0, 0.0)
 
 
-def _step(part: Part, iterate: Iterate, history: dict[str, list[float]]) -> Step:
+def _step(part: Part[Any], iterate: Iterate, history: dict[str, list[float]]) -> Step:
     labels, estimate = part.rounded(iterate.y)
     alpha = iterate.alpha
     bounds = [b for b in (part.bound(iterate.r), part.bound(alpha.q)) if b is not None]

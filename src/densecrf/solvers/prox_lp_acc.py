@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.problem_base import ProblemBase
+from densecrf.backend import Array
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.prox_lp import Known, Restrict, proximal_steps
 from densecrf.solvers.prox_lp_l import ProximalLabels, label_restriction
@@ -47,7 +48,7 @@ class ProximalPixels(ProximalLabels):
         check_integer("first_steps", self.first_steps, at_least=0)
 
 
-def prox_lp_acc(problem: ProblemBase, y: Any, settings: ProximalPixels) -> Iterator[Step]:
+def prox_lp_acc(problem: Problem[Array], y: Array, settings: ProximalPixels) -> Iterator[Step]:
     r"""Minimise as ``prox-lp-l`` at first, then only over the pixels that are in doubt.
 
     A pixel is in doubt while :math:`\max_i y_{ai}` is below the confidence. The others are frozen:
@@ -73,11 +74,11 @@ def prox_lp_acc(problem: ProblemBase, y: Any, settings: ProximalPixels) -> Itera
     return _then_certified(problem, proximal_steps(y, settings, restrict), settings)
 
 
-def _pixel_restriction(problem: ProblemBase, settings: ProximalPixels) -> Restrict:
+def _pixel_restriction(problem: Problem[Array], settings: ProximalPixels) -> Restrict:
     """Return the choice of pixels before each restricted proximal step."""
-    last: SomePixels | None = None
+    last: SomePixels[Array] | None = None
 
-    def restrict(_k: int, y: Any, _known: Known | None) -> tuple[SomePixels | None, float]:
+    def restrict(_k: int, y: Any, _known: Known | None) -> tuple[SomePixels[Array] | None, float]:
         nonlocal last
         pixels = uncertain_pixels(problem, y, settings.confidence, settings.max_share)
         if not len(pixels):
@@ -91,7 +92,7 @@ def _pixel_restriction(problem: ProblemBase, settings: ProximalPixels) -> Restri
 
 
 def _then_certified(
-    problem: ProblemBase, steps: Iterator[Step], settings: ProximalPixels
+    problem: Problem[Array], steps: Iterator[Step], settings: ProximalPixels
 ) -> Iterator[Step]:
     """Yield the steps, and a last one with the bound that a dual point at their end proves."""
     step: Step | None = None
@@ -101,7 +102,7 @@ def _then_certified(
         part = SomeLabels(problem, step.info["labels_kept"])
         y = part.take(step.y)
         r = part.problem.dual_point(y, settings.levels, settings.order)
-        relaxed = problem.inner(part.problem.unary + r, y)
+        relaxed = problem.steps.inner(part.problem.unary + r, y)
         duals = part.duals(((1.0, part.potentials(y, settings.levels, settings.order)),))
         bound = part.bound(r)
         yield Step(step.y, relaxed, bound, duals, step.labels, estimate=step.estimate)

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from densecrf.problem_base import ProblemBase
+from densecrf.backend import Array
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.prox_lp import Known, Proximal, Restrict, proximal_steps
 from densecrf.solvers.subproblems import SomeLabels, relevant_labels
@@ -30,7 +31,7 @@ class ProximalLabels(Proximal):
         check_share("label_threshold", self.label_threshold)
 
 
-def prox_lp_l(problem: ProblemBase, y: Any, settings: ProximalLabels) -> Iterator[Step]:
+def prox_lp_l(problem: Problem[Array], y: Array, settings: ProximalLabels) -> Iterator[Step]:
     r"""Minimise as ``prox-lp``, without labels whose scores are small everywhere.
 
     Before each proximal step a label is removed for good when its score is below the threshold
@@ -46,11 +47,11 @@ def prox_lp_l(problem: ProblemBase, y: Any, settings: ProximalLabels) -> Iterato
     return proximal_steps(y, settings, label_restriction(problem, settings))
 
 
-def label_restriction(problem: ProblemBase, settings: ProximalLabels) -> Restrict:
+def label_restriction(problem: Problem[Array], settings: ProximalLabels) -> Restrict:
     """Return the choice of labels before each proximal step."""
-    last: SomeLabels | None = None
+    last: SomeLabels[Array] | None = None
 
-    def restrict(_k: int, y: Any, known: Known | None) -> tuple[SomeLabels, float]:
+    def restrict(_k: int, y: Any, known: Known | None) -> tuple[SomeLabels[Array], float]:
         nonlocal last
         keep = relevant_labels(problem, y, settings.label_threshold)
         if last is None or len(keep) < len(last.keep):

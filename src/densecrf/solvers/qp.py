@@ -5,10 +5,10 @@ Desmaison et al. (2016) brought it to dense CRFs.
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
+from densecrf.backend import Array
 from densecrf.certificates import Tangent
-from densecrf.problem_base import ProblemBase
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import convexifier, frank_wolfe
 from densecrf.validation import check_integer, check_non_negative
@@ -17,7 +17,7 @@ __all__ = ["qp"]
 
 
 def qp(
-    problem: ProblemBase, y: Any, *, iterations: int = 50, tolerance: float = 1e-2
+    problem: Problem[Array], y: Array, *, iterations: int = 50, tolerance: float = 1e-2
 ) -> Iterator[Step]:
     r"""Minimise a convex function that equals the energy at every labelling.
 

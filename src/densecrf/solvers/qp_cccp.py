@@ -2,9 +2,9 @@ r"""The non-convex quadratic program by the concave-convex procedure (Desmaison 
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
-from densecrf.problem_base import ProblemBase
+from densecrf.backend import Array
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import convexifier, expected_energy, frank_wolfe
 from densecrf.validation import check_integer, check_non_negative
@@ -13,8 +13,8 @@ __all__ = ["qp_cccp"]
 
 
 def qp_cccp(
-    problem: ProblemBase,
-    y: Any,
+    problem: Problem[Array],
+    y: Array,
     *,
     iterations: int = 50,
     inner_iterations: int = 10,

@@ -12,9 +12,8 @@ all 1 for the Potts model.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from densecrf.problem_base import ProblemBase
+from densecrf.backend import Array
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 
 __all__ = [
@@ -24,7 +23,6 @@ __all__ = [
     "expected_energy",
     "extrapolation",
     "frank_wolfe",
-    "label_eigenvalues",
     "proximal_strength",
 ]
 
@@ -41,43 +39,32 @@ class Iterate(NamedTuple):
     gap: float
 
 
-def label_eigenvalues(problem: ProblemBase) -> tuple[float, float]:
-    r"""Return the extreme eigenvalues of :math:`-\mu` on vectors that add up to 0."""
-    if problem.potts:
-        return 1.0, 1.0
-    mu = problem.costs_double
-    centre = np.eye(problem.n_labels) - 1 / problem.n_labels
-    basis = np.linalg.svd(centre)[0][:, :-1]
-    values = np.linalg.eigvalsh(basis.T @ -mu @ basis)
-    return float(values[0]), float(values[-1])
-
-
-def convexifier(problem: ProblemBase) -> Any:
+def convexifier(problem: Problem[Array]) -> Any:
     r"""Return a diagonal :math:`c_a` (n,) with which H + diag(c) is positive semidefinite.
 
     :math:`c_a = \rho \sum_{b \ne a} K_{ab}`, where :math:`\rho` is the largest absolute value of
-    `label_eigenvalues`: the diagonal of Ravikumar and Lafferty (2006), who add up absolute values
-    of whole rows of H, but no larger than the simplex needs.
+    `LabelCosts.eigenvalues`: the diagonal of Ravikumar and Lafferty (2006), who add up absolute
+    values of whole rows of H, but no larger than the simplex needs.
     """
-    low, high = label_eigenvalues(problem)
-    return max(abs(low), abs(high)) * (problem.mass - problem.diagonal)
+    low, high = problem.costs.eigenvalues
+    return max(abs(low), abs(high)) * (problem.pairwise.mass - problem.pairwise.diagonal)
 
 
-def expected_energy(problem: ProblemBase, y: Any, received: Any) -> float:
+def expected_energy(problem: Problem[Array], y: Array, received: Any) -> float:
     """Return F(y), where `received` is Hy."""
-    return problem.inner(problem.unary, y) + 0.5 * problem.inner(received, y)
+    return problem.steps.inner(problem.unary, y) + 0.5 * problem.steps.inner(received, y)
 
 
-def proximal_strength(problem: ProblemBase) -> Any:
+def proximal_strength(problem: Problem[Array]) -> Any:
     r"""Return :math:`g_a` (n,), with which :math:`\text{diag}(g) - H` is positive semidefinite."""
-    low, high = label_eigenvalues(problem)
-    strength: Any = max(high, 0.0) * problem.diagonal + SMALLEST_STRENGTH
+    low, high = problem.costs.eigenvalues
+    strength: Any = max(high, 0.0) * problem.pairwise.diagonal + SMALLEST_STRENGTH
     if low < 0:
-        strength = strength - low * (problem.mass - problem.diagonal)
+        strength = strength - low * (problem.pairwise.mass - problem.pairwise.diagonal)
     return strength
 
 
-def convex_start(problem: ProblemBase) -> Step:
+def convex_start(problem: Problem[Array]) -> Step:
     r"""Return a point near the minimum of the convex quadratic program that ``qp`` solves.
 
     Accelerated projected gradient steps (Beck and Teboulle 2009), restarted where the momentum
@@ -108,7 +95,7 @@ def extrapolation(momentum: float, uphill: float) -> tuple[float, float]:
 
 
 def frank_wolfe(
-    problem: ProblemBase, linear: Any, diagonal: Any, y: Any, received: Any
+    problem: Problem[Array], linear: Any, diagonal: Any, y: Any, received: Any
 ) -> Iterator[Iterate]:
     r"""Minimise :math:`\langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`.
 
@@ -129,20 +116,20 @@ def frank_wolfe(
     Iterate
         The starting point first.
     """
-    pairs, squares = problem.inner(received, y), problem.inner(diagonal * y, y)
+    pairs, squares = problem.steps.inner(received, y), problem.steps.inner(diagonal * y, y)
     corners = float(diagonal.sum())
     while True:
-        vertex, gap, objective = problem.lmo(linear, received, diagonal, y)
+        vertex, gap, objective = problem.steps.lmo(linear, received, diagonal, y)
         yield Iterate(y, received, objective, gap)
         if gap <= 0:
             return
         target = problem.messages(problem.indicator(vertex))
         # Along the direction to the vertex, by the products of its two ends; H is symmetric.
-        there, across = problem.sum_at(target, vertex), problem.sum_at(received, vertex)
-        shared = problem.sum_at(y, vertex, diagonal)
+        there, across = problem.steps.sum_at(target, vertex), problem.steps.sum_at(received, vertex)
+        shared = problem.steps.sum_at(y, vertex, diagonal)
         curvature = there - 2 * across + pairs + corners - 2 * shared + squares
         step = min(1.0, gap / curvature) if curvature > 0 else 1.0
         pairs = (1 - step) ** 2 * pairs + 2 * step * (1 - step) * across + step**2 * there
         squares = (1 - step) ** 2 * squares + 2 * step * (1 - step) * shared + step**2 * corners
-        y = problem.step_to_vertex(vertex, y, step)
-        received = problem.extrapolate(received, target, -step)
+        y = problem.steps.step_to_vertex(vertex, y, step)
+        received = problem.steps.extrapolate(received, target, -step)

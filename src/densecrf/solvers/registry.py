@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
-from densecrf.problem_base import ProblemBase
+from densecrf.problem import Problem
 from densecrf.solvers.cg_lp import cg_lp
 from densecrf.solvers.dc_neg import dc_neg
 from densecrf.solvers.loop import Finish, Step
@@ -61,7 +61,7 @@ class Method:
 
     steps: Callable[..., Iterator[Step]]
     about: str
-    init: str | Callable[[ProblemBase], Step] | None = None
+    init: str | Callable[[Problem[Any]], Step] | None = None
     presets: dict[str, Any] = field(default_factory=dict)
     compatibility: str = "any"
     gap: float | None = None

@@ -7,7 +7,8 @@ on the labels that it uses.
 from collections.abc import Iterator
 from typing import Any
 
-from densecrf.problem_base import ProblemBase
+from densecrf.backend import Array
+from densecrf.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.primal import check_settings, line_search, without_idle_labels
 
@@ -18,8 +19,8 @@ TRIALS = 10  # step sizes of the line search: 4, 1, 1/4, … times one that move
 
 
 def sg_lp(
-    problem: ProblemBase,
-    y: Any,
+    problem: Problem[Array],
+    y: Array,
     *,
     iterations: int = 5,
     label_threshold: float = 0.01,
@@ -46,14 +47,14 @@ def sg_lp(
     """
     check_settings(iterations, label_threshold, levels, order)
     part = without_idle_labels(problem, y, label_threshold)
-    y = problem.project(part.take(y))
+    y = problem.steps.project(part.take(y))
     for _ in range(iterations):
         r, _ = part.conditional_gradient(y, levels, order)
         duals = part.duals(((1.0, part.potentials(y, levels, order)),))
         gradient = part.problem.unary + r
         deviation = _deviation(gradient)
         steps = (4.0 ** (1 - trial) / deviation for trial in range(TRIALS))
-        trials = (problem.project(y - step * gradient) for step in steps)
+        trials = (problem.steps.project(y - step * gradient) for step in steps)
         y, labels, energy = line_search(problem, part, trials)
         yield Step(part.full(y), None, part.bound(r), duals, labels, energy, part.info())
 

@@ -5,14 +5,14 @@ all there is; the part translates: what to `take` from arrays of the whole, what
 means in `full`, and which bound on the *whole* energy a dual point of the part proves.
 """
 
-import copy
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 import numpy as np
 
+from densecrf.backend import Array
 from densecrf.certificates import Mixture, Potentials
 from densecrf.filters.base import Levels, PixelArray
-from densecrf.problem_base import ProblemBase
+from densecrf.problem import Problem
 from densecrf.validation import IntArray
 
 __all__ = ["Part", "SomeLabels", "SomePixels", "Whole", "relevant_labels", "uncertain_pixels"]
@@ -20,15 +20,17 @@ __all__ = ["Part", "SomeLabels", "SomePixels", "Whole", "relevant_labels", "unce
 FINE = 256  # levels that stand for an exact order
 
 
-def relevant_labels(problem: ProblemBase, y: Any, threshold: float) -> IntArray:
+def relevant_labels(problem: Problem[Array], y: Array, threshold: float) -> IntArray:
     """Return the labels whose score reaches the threshold at some pixel; at least one."""
-    highest = problem.to_numpy(problem.xp.amax(y, 1))
+    highest = problem.steps.to_numpy(problem.steps.xp.amax(y, 1))
     return np.flatnonzero(highest >= min(threshold, float(highest.max())))
 
 
-def uncertain_pixels(problem: ProblemBase, y: Any, confidence: float, max_share: float) -> IntArray:
+def uncertain_pixels(
+    problem: Problem[Array], y: Array, confidence: float, max_share: float
+) -> IntArray:
     """Return the pixels none of whose scores reaches `confidence`; the least certain if many."""
-    highest = problem.to_numpy(problem.xp.amax(y, 0))
+    highest = problem.steps.to_numpy(problem.steps.xp.amax(y, 0))
     uncertain = np.flatnonzero(highest < confidence)
     most = int(max_share * highest.size)
     if len(uncertain) > most:
@@ -37,11 +39,11 @@ def uncertain_pixels(problem: ProblemBase, y: Any, confidence: float, max_share:
     return uncertain
 
 
-class Part(Protocol):
+class Part(Protocol[Array]):
     """What methods need of a part."""
 
     @property
-    def problem(self) -> Any:
+    def problem(self) -> Problem[Array]:
         """The part as a problem of its own."""
 
     @property
@@ -52,64 +54,65 @@ class Part(Protocol):
     def labels(self) -> IntArray:
         """The whole's labels that are in it."""
 
-    def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
+    def conditional_gradient(self, y: Array, levels: int, order: str) -> tuple[Array, float]:
         """Return the dual point r at `y` and its constant c.
 
         The part's pairwise term is at least ⟨r, y⟩ - c everywhere, with equality at `y` but for
         the levels.
         """
 
-    def take(self, array: Any) -> Any:
+    def take(self, array: Array) -> Array:
         """Return the part of an array (labels, n) of the whole."""
 
-    def full(self, y: Any) -> Any:
+    def full(self, y: Array) -> Array:
         """Return the part's solution as one of the whole."""
 
-    def bound(self, r: Any) -> float | None:
+    def bound(self, r: Array) -> float | None:
         """Return an estimate of the bound on the whole energy that r proves, if any."""
 
-    def potentials(self, y: Any, levels: int, order: str) -> Potentials:
+    def potentials(self, y: Array, levels: int, order: str) -> Potentials:
         """Return the dual point that r at `y` is, by levels."""
 
     def duals(self, parts: tuple[tuple[float, Potentials], ...]) -> tuple[Mixture, ...]:
         """Return dual points of the whole for a combination of the part's, the best first."""
 
-    def extended(self, r: Any) -> Any:
+    def extended(self, r: Array) -> Array | None:
         """Return the dual point as one of the whole, or None."""
 
-    def rounded(self, y: Any) -> tuple[Any, float | None]:
+    def rounded(self, y: Array) -> tuple[Array, float | None]:
         """Return the labelling of the whole, (n,), and its energy where that is cheap."""
 
     def info(self) -> dict[str, Any]:
         """Return what stayed."""
 
 
-class Whole:
+class Whole(Generic[Array]):
     """All labels, all pixels."""
 
     complete = True
+    problem: Problem[Array]
 
-    def __init__(self, problem: ProblemBase) -> None:
+    def __init__(self, problem: Problem[Array]) -> None:
         self.problem = problem
         self.labels = np.arange(problem.n_labels)
 
-    def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
+    def conditional_gradient(self, y: Array, levels: int, order: str) -> tuple[Array, float]:
         """Return the problem's dual point and 0."""
         return self.problem.dual_point(y, levels, order), 0.0
 
-    def take(self, array: Any) -> Any:
+    def take(self, array: Array) -> Array:
         """Return the array itself."""
         return array
 
-    def full(self, y: Any) -> Any:
+    def full(self, y: Array) -> Array:
         """Return the solution itself."""
         return y
 
-    def bound(self, r: Any) -> float | None:
+    def bound(self, r: Array) -> float | None:
         """Return the problem's bound."""
         return self.problem.lower_bound(r)
 
-    def potentials(self, y: Any, levels: int, order: str) -> Potentials:
+    def potentials(self, y: Array, levels: int, order: str) -> Potentials:
         """Return the dual point by levels."""
         return by_levels(y, levels, order)
 
@@ -117,20 +120,20 @@ class Whole:
         """Return the combination."""
         return (Mixture(parts),)
 
-    def extended(self, r: Any) -> Any:
+    def extended(self, r: Array) -> Array | None:
         """Return the dual point itself."""
         return r
 
-    def rounded(self, y: Any) -> tuple[Any, float | None]:
+    def rounded(self, y: Array) -> tuple[Array, float | None]:
         """Return the argmax."""
-        return self.problem.argmax(y), None
+        return self.problem.steps.argmax(y), None
 
     def info(self) -> dict[str, Any]:
         """Return nothing: everything stayed."""
         return {}
 
 
-class SomeLabels:
+class SomeLabels(Generic[Array]):
     r"""All pixels, some labels; the others' scores are 0.
 
     In the Potts model the dual numbers :math:`\sigma_{abi}` of different labels have nothing to do
@@ -140,7 +143,7 @@ class SomeLabels:
 
     Parameters
     ----------
-    whole : ProblemBase
+    whole : Problem
         The problem.
     keep : ndarray of int
         Labels that stay, ascending.
@@ -149,46 +152,53 @@ class SomeLabels:
     """
 
     complete = True
+    whole: Problem[Array]
+    problem: Problem[Array]
+    _known: tuple[Array, Mixture | None] | None
+    _floors: list[Array]
 
     def __init__(
-        self, whole: ProblemBase, keep: IntArray, known: tuple[Any, Mixture | None] | None = None
+        self,
+        whole: Problem[Array],
+        keep: IntArray,
+        known: tuple[Array, Mixture | None] | None = None,
     ) -> None:
         self.whole, self.keep, self.labels = whole, keep, keep
-        self.problem = _on_labels(whole, keep)
+        self.problem = whole.on_labels(keep)
         self._known = known
         gone = np.setdiff1d(np.arange(whole.n_labels), keep)
-        self._floors: list[Any] = []
+        self._floors = []
         self._rest: tuple[tuple[float, Potentials], ...] = ()
         if len(gone):
-            self._floors.append(whole.xp.amin(whole.unary[gone], 0))
+            self._floors.append(whole.steps.xp.amin(whole.unary[gone], 0))
         if len(gone) and known is not None:
-            self._floors.append(whole.xp.amin(whole.unary[gone] + known[0][gone], 0))
+            self._floors.append(whole.steps.xp.amin(whole.unary[gone] + known[0][gone], 0))
             self._rest = () if known[1] is None else known[1].of_labels(gone)
 
-    def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
+    def conditional_gradient(self, y: Array, levels: int, order: str) -> tuple[Array, float]:
         """Return the problem's dual point and 0."""
         return self.problem.dual_point(y, levels, order), 0.0
 
-    def take(self, array: Any) -> Any:
+    def take(self, array: Array) -> Array:
         """Return the kept labels' rows."""
         return array[self.keep]
 
-    def full(self, y: Any) -> Any:
+    def full(self, y: Array) -> Array:
         """Return the solution with zeros for the removed labels."""
         return self.whole.embed_labels(y, self.keep)
 
-    def bound(self, r: Any) -> float | None:
+    def bound(self, r: Array) -> float | None:
         """Return the better of the estimates that completions of `r` give."""
         if not self.whole.potts:
             return None
         if not self._floors:
             return self.whole.lower_bound(r)
-        xp = self.whole.xp
+        xp = self.whole.steps.xp
         least = xp.amin(self.problem.unary + r, 0)
         sums = (xp.minimum(least, floor).sum(dtype=xp.float64) for floor in self._floors)
         return max(float(total) for total in sums)
 
-    def potentials(self, y: Any, levels: int, order: str) -> Potentials:
+    def potentials(self, y: Array, levels: int, order: str) -> Potentials:
         """Return the dual point by levels, of the kept labels."""
         return by_levels(y, levels, order)._replace(labels=self.keep)
 
@@ -196,10 +206,10 @@ class SomeLabels:
         """Return the completions of a combination of dual points."""
         if not self.whole.potts:
             return ()
-        completed = (Mixture(parts + self._rest),) if self._rest else ()
+        completed: tuple[Mixture, ...] = (Mixture(parts + self._rest),) if self._rest else ()
         return (*completed, Mixture(parts))
 
-    def extended(self, r: Any) -> Any:
+    def extended(self, r: Array) -> Array | None:
         """Return `r` completed by what is known of the removed labels."""
         out = self.whole.embed_labels(r, self.keep)
         if self._known is not None:
@@ -207,16 +217,16 @@ class SomeLabels:
             out[gone] = self._known[0][gone]
         return out
 
-    def rounded(self, y: Any) -> tuple[Any, float | None]:
+    def rounded(self, y: Array) -> tuple[Array, float | None]:
         """Return the argmax among the kept labels."""
-        return self.whole.from_numpy(self.keep)[y.argmax(0)], None
+        return self.whole.steps.from_numpy(self.keep)[y.argmax(0)], None
 
     def info(self) -> dict[str, Any]:
         """Return the kept labels."""
         return {"labels_kept": self.keep.copy()}
 
 
-class SomePixels:
+class SomePixels(Generic[Array]):
     r"""Some pixels, some labels; the other pixels keep their marginals.
 
     What the frozen pixels do to the others is filtered once and kept: for each of these pixels,
@@ -235,10 +245,16 @@ class SomePixels:
     """
 
     complete = False
+    problem: Problem[Array]
+    _labels: SomeLabels[Array]
+    _y: Array
+    _x: Array
+    _frozen: "FrozenPixels[Array]"
+    _agreeing: Array
 
-    def __init__(self, labels: SomeLabels, y: Any, pixels: IntArray) -> None:
+    def __init__(self, labels: SomeLabels[Array], y: Array, pixels: IntArray) -> None:
         self._labels, self.pixels, self.labels = labels, pixels, labels.keep
-        self._y = labels.problem.project(labels.take(y))
+        self._y = labels.problem.steps.project(labels.take(y))
         self.problem = labels.problem.on_pixels(pixels)
         self._frozen = FrozenPixels(labels.problem, self._y, pixels)
         self._x = self._y.argmax(0)
@@ -246,16 +262,17 @@ class SomePixels:
         if self._potts:
             self._prepare_energy()
 
-    def conditional_gradient(self, y: Any, levels: int, order: str) -> tuple[Any, float]:
+    def conditional_gradient(self, y: Array, levels: int, order: str) -> tuple[Array, float]:
         r"""Return r and :math:`c = \tfrac12 \sum_{abi} K_{ab} \sigma_{abi} y_{bi}`, b frozen."""
         scale = Levels(levels, 0.0, float(levels - 1), order != "soft")
-        nodes = self.problem.nodes(y)
-        inside = self.problem.ordered_inside(nodes, scale, order)
+        nodes = self.problem.steps.contiguous(self.problem.costs.nodes(y))
+        self.problem.calls.ordered += 1
+        inside = self.problem.pairwise.ordered(nodes, scale, order)
         r = 0.5 * (inside + self._frozen.signed_mass(nodes, scale))
-        lengths = self.problem._tree_arrays[1]
+        lengths = self.problem.costs.nodes_double[1]
         scored = self._frozen.signed_mass(nodes, scale, scored=True)
-        sums = self.problem.to_numpy(scored.sum(1, dtype=self.problem.xp.float64))
-        return self.problem.leaves(r), 0.5 * float(lengths @ sums)
+        sums = self.problem.steps.to_numpy(scored.sum(1, dtype=self.problem.steps.xp.float64))
+        return self.problem.costs.leaves(r), 0.5 * float(lengths @ sums)
 
     def _prepare_energy(self) -> None:
         """Store how much mass of each frozen label reaches the pixels, and the frozen energy."""
@@ -266,34 +283,34 @@ class SomePixels:
         whole = self._labels.whole.energy(self._named(self._x))
         self._rest = whole - self._own_energy(self._x[self.pixels])
 
-    def _named(self, x: Any) -> Any:
+    def _named(self, x: Array) -> Array:
         """Return the labelling in the whole's labels."""
-        return self._labels.whole.from_numpy(self._labels.keep)[x]
+        named: Array = self._labels.whole.steps.from_numpy(self._labels.keep)[x]
+        return named
 
-    def _own_energy(self, x: Any) -> float:
+    def _own_energy(self, x: Array) -> float:
         """Return the energy but for what concerns frozen pixels alone and disagreement at all."""
         problem = self.problem
         own = problem.indicator(x)
         # Pairs inside the set are met from both ends, pairs with a frozen pixel from one.
-        same = 0.5 * problem.apply_inside(own) + self._agreeing
-        energy: float = problem.inner(problem.unary - same, own)
-        return energy
+        same = 0.5 * problem.pairwise.apply(own) + self._agreeing
+        return problem.steps.inner(problem.unary - same, own)
 
-    def take(self, array: Any) -> Any:
+    def take(self, array: Array) -> Array:
         """Return the kept labels' rows, the optimised pixels' columns."""
-        return self.problem.floats(self._labels.take(array)[:, self.pixels])
+        return self.problem.steps.floats(self._labels.take(array)[:, self.pixels])
 
-    def full(self, y: Any) -> Any:
+    def full(self, y: Array) -> Array:
         """Return the solution beside the frozen marginals."""
-        out = self.problem.copy(self._y)
+        out = self.problem.steps.copy(self._y)
         out[:, self.pixels] = y
         return self._labels.full(out)
 
-    def bound(self, r: Any) -> float | None:  # noqa: ARG002 - the frozen pixels' r is unknown
+    def bound(self, r: Array) -> float | None:  # noqa: ARG002 - the frozen pixels' r is unknown
         """Return None: a dual point of some pixels proves nothing of the others."""
         return None
 
-    def potentials(self, y: Any, levels: int, order: str) -> Potentials:
+    def potentials(self, y: Array, levels: int, order: str) -> Potentials:
         """Return the dual point by levels, of no use for a bound."""
         return by_levels(y, levels, order)
 
@@ -301,12 +318,12 @@ class SomePixels:
         """Return none."""
         return ()
 
-    def extended(self, r: Any) -> None:
+    def extended(self, r: Array) -> None:
         """Return None."""
 
-    def rounded(self, y: Any) -> tuple[Any, float | None]:
+    def rounded(self, y: Array) -> tuple[Array, float | None]:
         """Return the argmax and, for Potts, an estimate of its energy from the stored masses."""
-        x = self.problem.copy(self._x)
+        x = self.problem.steps.copy(self._x)
         x[self.pixels] = y.argmax(0)
         estimate = self._rest + self._own_energy(x[self.pixels]) if self._potts else None
         return self._named(x), estimate
@@ -316,17 +333,22 @@ class SomePixels:
         return {**self._labels.info(), "pixels_kept": self.pixels.copy()}
 
 
-class FrozenPixels:
+class FrozenPixels(Generic[Array]):
     """What frozen pixels send to the others, by levels, filtered once and stored."""
 
-    def __init__(self, problem: ProblemBase, y: Any, pixels: PixelArray) -> None:
-        self._problem, self._pixels = problem, pixels
-        self._scores = problem.nodes(y)
-        self._weight = problem.floats(problem.xp.ones((1, problem.n), **problem._where))
-        self._weight[:, pixels] = 0
-        self._stored: dict[bool, tuple[Levels, Any]] = {}
+    _problem: Problem[Array]
+    _scores: Array
+    _weight: Array
+    _stored: dict[bool, tuple[Levels, Array]]
 
-    def signed_mass(self, nodes: Any, levels: Levels, *, scored: bool = False) -> Any:
+    def __init__(self, problem: Problem[Array], y: Array, pixels: PixelArray) -> None:
+        self._problem, self._pixels = problem, pixels
+        self._scores = problem.costs.nodes(y)
+        self._weight = problem.steps.ones(problem.n)
+        self._weight[:, pixels] = 0
+        self._stored = {}
+
+    def signed_mass(self, nodes: Array, levels: Levels, *, scored: bool = False) -> Array:
         """Return the frozen mass below minus that above each score, times its score if asked.
 
         With C_q the mass at or above level q it is C_0 - [(1-f) C_h + C_{h+1} + f C_{h+2}] at
@@ -335,46 +357,33 @@ class FrozenPixels:
         stored = self._stored.get(scored)
         if stored is None or stored[0] != levels:
             stored = self._stored[scored] = levels, self._masses(levels, scored)
-        masses, xp = stored[1], self._problem.xp
+        masses, xp = stored[1], self._problem.steps.xp
         t = levels.of(nodes, xp)
         h = xp.floor(t)
         f = t - h
-        out = 0 * t
+        out: Array = 0 * t
         for q in range(levels.count):
             share = (h == q) * (1 - f) + (h + 1 == q) + (h + 2 == q) * f
             out = out + (float(q == 0) - share) * masses[q]
         return out
 
-    def _masses(self, levels: Levels, scored: bool) -> Any:
+    def _masses(self, levels: Levels, scored: bool) -> Array:
         """Return the mass at or above each level at the other pixels, (levels, nodes, pixels)."""
-        problem, xp = self._problem, self._problem.xp
+        problem, xp = self._problem, self._problem.steps.xp
         problem.calls.ordered += 1  # the same work as an ordered filter call
         weight = self._weight * self._scores if scored else self._weight
         t = levels.of(self._scores, xp)
         plain = problem.calls.plain
         masses = [
-            problem.apply(problem.floats(xp.clip(t - q, 0, 1) * weight))[:, self._pixels]
+            problem.apply(problem.steps.floats(xp.clip(t - q, 0, 1) * weight))[:, self._pixels]
             for q in range(-1, levels.count - 1)
         ]
         problem.calls.plain = plain
-        return xp.stack(masses)
+        stacked: Array = xp.stack(masses)
+        return stacked
 
 
-def by_levels(y: Any, levels: int, order: str) -> Potentials:
+def by_levels(y: Array, levels: int, order: str) -> Potentials:
     """Return the dual point at `y`, by levels; by fine ones where the order is exact."""
     exact = order not in ("hard", "soft", "literal")
     return Potentials(y, levels=FINE if exact else levels, hard=order in ("hard", "literal"))
-
-
-def _on_labels(problem: Any, keep: IntArray) -> Any:
-    """Return the problem with some labels; its pixelwise operations and its filters are valid."""
-    part = copy.copy(problem)
-    part.__dict__.pop("_tree_arrays", None)
-    part.unary = part.contiguous(problem.unary[keep])
-    part.n_labels = len(keep)
-    if problem._members is not None:
-        below = problem._members[:, keep]
-        used = np.flatnonzero(problem.to_numpy(below).any(1))
-        used = used if len(used) else np.arange(1)  # labels without a node: one that is 0 for all
-        part._members, part._lengths = below[used], problem._lengths[used]
-    return part

@@ -1,10 +1,13 @@
 """Dense CRFs on torch tensors, on CPU and GPU; needs no compiled core."""
 
+import warnings
+from typing import Any
+
 from densecrf.torch.batches import BatchResult
 from densecrf.torch.lattice import Lattice, apply_sum, ordered_sum
 from densecrf.torch.loss import DenseCRFLoss
 from densecrf.torch.module import DenseCRF
-from densecrf.torch.problem import TorchProblem
+from densecrf.torch.problem import torch_problem
 from densecrf.torch.transform import DenseCRFd
 from densecrf.torch.warm import warm_up
 
@@ -14,8 +17,16 @@ __all__ = [
     "DenseCRFLoss",
     "DenseCRFd",
     "Lattice",
-    "TorchProblem",
     "apply_sum",
     "ordered_sum",
+    "torch_problem",
     "warm_up",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return what had another name before."""
+    if name == "TorchProblem":
+        warnings.warn("TorchProblem is now torch_problem", DeprecationWarning, stacklevel=2)
+        return torch_problem
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

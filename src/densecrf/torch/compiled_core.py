@@ -14,12 +14,13 @@ import torch
 from densecrf.kernels import Bilateral, Spatial
 from densecrf.model import DenseCRF
 from densecrf.native import core
-from densecrf.problem import Problem
+from densecrf.problem import Problem, problem_of
 from densecrf.validation import outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    import numpy.typing as npt
     from torch import Tensor
 
     from densecrf.compatibility import LabelTree
@@ -47,7 +48,7 @@ def problem(
     kernels: Sequence[Kernel],
     normalization: str,
     compatibility: LabelTree | Tensor | None,
-) -> Problem:
+) -> Problem[npt.NDArray[Any]]:
     """Return the problem of one item on NumPy arrays that share the tensors' memory.
 
     Parameters
@@ -62,7 +63,7 @@ def problem(
     if isinstance(costs, torch.Tensor):
         costs = costs.detach().numpy()
     crf = DenseCRF.from_checked(energies, kernels, normalization, compatibility=costs)
-    return Problem(crf, torch.get_num_threads())
+    return problem_of(crf, torch.get_num_threads())
 
 
 def kernel(

@@ -12,7 +12,7 @@ from densecrf.deadline import deadline
 from densecrf.solvers.minimisation import minimise
 from densecrf.torch.lattice import on_device
 from densecrf.torch.pairwise import Pairwise
-from densecrf.torch.problem import TorchProblem
+from densecrf.torch.problem import torch_problem
 from densecrf.torch.warm import first_use
 from densecrf.validation import ArgumentError, mention, outside
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from densecrf.model import DenseCRF
+    from densecrf.problem import Problem
     from densecrf.solvers.loop import Limits, Outcome
 
 _WORKSPACES = (None, 1 << 28, 1 << 24)  # bytes; None: the filters' default
@@ -36,7 +37,7 @@ def minimise_on(
     limits: Limits,
     init: Any = None,
     options: dict[str, Any] | None = None,
-) -> tuple[TorchProblem, Outcome]:
+) -> tuple[Problem[Tensor], Outcome]:
     """Bring a model to a device and minimise its energy there.
 
     Parameters
@@ -51,7 +52,7 @@ def minimise_on(
     where = checked_device(device)
     first_use(where, crf.n_labels)
 
-    def attempt(workspace: int | None) -> tuple[TorchProblem, Outcome]:
+    def attempt(workspace: int | None) -> tuple[Problem[Tensor], Outcome]:
         with deadline(limits.deadline):
             problem: Any = problem_on(crf, where, workspace)
         return problem, minimise(problem, method, limits, init, options)
@@ -60,7 +61,9 @@ def minimise_on(
         return within_memory(attempt, f"{crf.n} pixels with {crf.n_labels} labels")
 
 
-def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None) -> TorchProblem:
+def problem_on(
+    crf: DenseCRF, device: torch.device, workspace: int | None = None
+) -> Problem[Tensor]:
     """Bring a model on NumPy arrays to a device.
 
     Parameters
@@ -92,7 +95,7 @@ def problem_on(crf: DenseCRF, device: torch.device, workspace: int | None = None
         workspace=workspace,
     )
     costs = None if crf.compatibility is None else move(crf.compatibility)
-    return TorchProblem(unary, pairwise, costs, crf.tree, crf)
+    return torch_problem(unary, pairwise, costs, crf.tree, crf)
 
 
 def checked_device(device: Any) -> torch.device:

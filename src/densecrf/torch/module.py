@@ -24,7 +24,7 @@ from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.one_step_gradient import final_step, smoothed_log
 from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.parameters import LayerParameters, Sigma
-from densecrf.torch.problem import TorchProblem
+from densecrf.torch.problem import torch_problem
 from densecrf.torch.together import minimise_all, packed
 from densecrf.torch.validation import (
     as_tensor,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
     from densecrf.parameters import Parameters
+    from densecrf.problem import Problem
 
 __all__ = ["DenseCRF"]
 
@@ -238,7 +239,9 @@ class DenseCRF(LayerParameters):
             outcomes = within_memory(attempt, what)
         return packed(outcomes, grids, stack)
 
-    def problem(self, logits: Tensor, image: Tensor, workspace: int | None = None) -> TorchProblem:
+    def problem(
+        self, logits: Tensor, image: Tensor, workspace: int | None = None
+    ) -> Problem[Tensor]:
         """Return the problem of a whole batch as one: its items lie one after the other.
 
         Parameters
@@ -269,7 +272,7 @@ class DenseCRF(LayerParameters):
         except ValueError:
             check_finite("image", image)  # the lattice is built from features alone
             raise
-        return TorchProblem(unary, pairwise, self._symmetric_costs(unary), self._tree)
+        return torch_problem(unary, pairwise, self._symmetric_costs(unary), self._tree)
 
     def _item(self, logits: Tensor, image: Tensor, workspace: int | None) -> Any:
         """Return the problem of one finite item, for the compiled core where that can solve it."""
@@ -346,9 +349,7 @@ class DenseCRF(LayerParameters):
         for step in mean_field(problem, y, iterations=most - 1, tolerance=tolerance):
             y = step.y
         # The last update in logarithms, which keep what a probability would round to zero.
-        if isinstance(problem, TorchProblem):
-            return problem.log_response(y)
-        return torch.log_softmax(torch.as_tensor(-problem.unary - problem.messages(y)), 0)
+        return torch.log_softmax(torch.as_tensor(problem.response_logits(y)), 0)
 
     def extra_repr(self) -> str:
         """Return the settings."""

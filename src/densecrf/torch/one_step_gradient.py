@@ -12,13 +12,13 @@ from densecrf.solvers.quadratic import proximal_strength
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from densecrf.torch.problem import TorchProblem
+    from densecrf.problem import Problem
 
 LEVELS = 10
 SMOOTHING = 1e-4
 
 
-def final_step(problem: TorchProblem, y: Tensor, method: str) -> Tensor:
+def final_step(problem: Problem[Tensor], y: Tensor, method: str) -> Tensor:
     r"""Return `y`, with the gradient of one more projected step of the method from there.
 
     The step is :math:`P_\Delta(y - (\phi + r) / s)`: r is the gradient of the pairwise term
@@ -28,7 +28,7 @@ def final_step(problem: TorchProblem, y: Tensor, method: str) -> Tensor:
 
     Parameters
     ----------
-    problem : TorchProblem
+    problem : Problem
         The problem, attached to what needs gradients.
     y : Tensor
         (labels, n), its solution, detached.
@@ -43,7 +43,7 @@ def final_step(problem: TorchProblem, y: Tensor, method: str) -> Tensor:
     else:
         strength = (CELLS * problem.lipschitz).detach()
         pull = problem.dual_point(y, LEVELS, rescale=False)
-    step = problem.project(y - (problem.unary + pull) / strength)
+    step = problem.steps.project(y - (problem.unary + pull) / strength)
     return y + (step - step.detach())
 
 

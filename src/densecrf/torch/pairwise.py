@@ -163,6 +163,11 @@ class Pairwise:
                 learned = replace(source, corner_weight=barycentric(feature, source))
             self.kernels.append(Kernel(source, own, learned, normalized))
 
+    @property
+    def n(self) -> int:
+        """Number of pixels."""
+        return int(self._like.shape[-1])
+
     @cached_property
     def learned(self) -> bool:
         """Whether weights or features need gradients."""
@@ -179,7 +184,8 @@ class Pairwise:
 
         return RepeatedFilter(self.merged)
 
-    def _by_kernel(self) -> bool:
+    def by_kernel(self) -> bool:
+        """Whether gradients of weights or features are asked for."""
         return self.learned and torch.is_grad_enabled()
 
     def _sum(self, terms: Sequence[Tensor]) -> Tensor:
@@ -191,14 +197,14 @@ class Pairwise:
     @property
     def mass(self) -> Tensor:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
-        if self.merged is not None and not self._by_kernel():
+        if self.merged is not None and not self.by_kernel():
             return self.merged.mass
         return self._once("mass")
 
     @property
     def diagonal(self) -> Tensor:
         """The self terms :math:`K_{aa}`, (n,)."""
-        if self.merged is None or not self.merged.triton or self._by_kernel():
+        if self.merged is None or not self.merged.triton or self.by_kernel():
             return self._once("diagonal")
         return self._diagonal
 
@@ -211,7 +217,7 @@ class Pairwise:
 
     def _once(self, name: str) -> Tensor:
         """Sum an attribute of the kernels; kept apart with and without gradients."""
-        key = name, self._by_kernel()
+        key = name, self.by_kernel()
         if key not in self._kept:
             self._kept[key] = self._sum([getattr(kernel, name) for kernel in self.kernels])
         return self._kept[key]
@@ -221,7 +227,7 @@ class Pairwise:
         check_deadline()
         if self.merged is None:
             return torch.zeros_like(values)
-        if self._by_kernel():
+        if self.by_kernel():
             return self._sum([kernel.apply(values) for kernel in self.kernels])
         if torch.is_grad_enabled() and values.requires_grad:
             return filtered(self.merged, values)
@@ -244,13 +250,13 @@ class Pairwise:
         scores = scores.detach()
         if self.merged is None:
             return torch.zeros_like(scores)
-        if self.repeated is not None and not self._by_kernel():
+        if self.repeated is not None and not self.by_kernel():
             from densecrf.torch.triton.units import Wanted
 
             wanted = [Wanted(0, range(len(scores)) if names is None else names, levels)]
             return self.repeated.ordered(scores, offsets, wanted, 0.5, self.total_mass.view(1))
         scores = scores if offsets is None else scores + offsets
-        if self._by_kernel():
+        if self.by_kernel():
             return self._balanced(self._ordered_by_kernel(scores, levels))
         if names is None:
             return self._balanced(0.5 * self.merged.ordered_by(scores, levels))
@@ -290,7 +296,7 @@ class Pairwise:
         return out
 
     @cached_property
-    def _double_filter(self) -> DoubleFilter | None:
+    def double_filter(self) -> DoubleFilter | None:
         """The filter by Triton's kernels, where they serve."""
         if self.merged is None or not self.merged.triton:
             return None
@@ -315,33 +321,23 @@ class Pairwise:
     def apply_double(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
         check_deadline()
-        if self._double_filter is not None:
-            return self._double_filter.apply(values)
+        if self.double_filter is not None:
+            return self.double_filter.apply(values)
         out = torch.zeros_like(values)
         for weight, g, lattice in self._double_kernels:
             out += weight * (g * lattice.apply(g * values))
         return out
 
-    def overlaps(self, labels: Tensor, names: Sequence[int], *, double: bool) -> Any:
-        """Return masses of agreeing pairs of labellings (planes, n), by Triton.
+    def ordered_double(self, u: Tensor, levels: Levels, mass: Tensor | None = None) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` for each row of potentials.
 
-        See `densecrf.torch.triton.repeated_filter.RepeatedFilter.overlaps`.
+        `mass` is `mass_double`, where it is known.
         """
-        from densecrf.torch.triton.units import Wanted
-
         check_deadline()
-        engine = self._double_filter if double else self.repeated
-        assert engine is not None
-        wanted = [Wanted(0, names, plane=plane) for plane in range(len(labels))]
-        return engine.overlaps(labels, wanted)
-
-    def ordered_double(self, u: Tensor, levels: Levels) -> Tensor:
-        r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` for each row of potentials."""
-        check_deadline()
-        if self._double_filter is not None:
-            t = levels.of(u, torch)
-            return self._double_filter.ordered(t, levels.ramps, self.mass_double)
-        out: Tensor = ordered_by_ramps(torch, self.apply_double, self.mass_double, u, levels)
+        mass = self.mass_double if mass is None else mass
+        if self.double_filter is not None:
+            return self.double_filter.ordered(levels.of(u, torch), levels.ramps, mass)
+        out: Tensor = ordered_by_ramps(torch, self.apply_double, mass, u, levels)
         return out
 
     @cached_property

@@ -67,10 +67,11 @@ def _groups(sizes: Sequence[int]) -> list[list[int]]:
 
 def _solved(problems: list[Any], solve: Callable[[Any], Outcome]) -> list[Outcome]:
     if len(problems) > 1 and find_spec("greenlet") is not None:
-        from densecrf.torch.joint import Joint, can_join
+        from densecrf.torch.problem import batch_of, can_join
 
         if can_join(problems):
-            return Joint(problems).run(solve)
+            batch, items = batch_of(problems)
+            return batch.run([partial(solve, each) for each in items])
     return [solve(problem) for problem in problems]
 
 

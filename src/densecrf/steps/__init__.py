@@ -1,0 +1,1 @@
+"""The steps of the solvers on each back end; see `densecrf.backend.Steps`."""

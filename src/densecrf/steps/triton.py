@@ -1,0 +1,595 @@
+"""The steps of the solvers by Triton's kernels: a batch of items at once, one item a batch of one.
+
+The items' lattices form one lattice space, their pixels lie one after the other
+(`densecrf.torch.spans`), and a step of all items is one launch. Each item is solved by an ordinary
+run of a solver on a problem of its own, whose operator and steps ask the batch; runs of several
+items advance together (`densecrf.torch.lockstep`).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from densecrf.backend import Moves
+from densecrf.cached import cached_property
+from densecrf.deadline import check_deadline
+from densecrf.steps.torch import TorchSteps
+from densecrf.torch.lattice_batch import side_by_side
+from densecrf.torch.operator import TorchOperator
+from densecrf.torch.pixelwise import (
+    compress,
+    descend,
+    extents,
+    extrapolate,
+    icm_moves,
+    mean_field_update,
+    own_unaries,
+    raised_argmax,
+    undecided,
+)
+from densecrf.torch.spans import Spans
+from densecrf.torch.triton.double_filter import DoubleFilter
+from densecrf.torch.triton.plans import Plans
+from densecrf.torch.triton.repeated_filter import Overlaps, RepeatedFilter
+from densecrf.torch.triton.units import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+    from torch import Tensor
+
+    from densecrf.filters.base import Levels
+    from densecrf.torch.lockstep import Lockstep
+    from densecrf.torch.pairwise import Pairwise
+    from densecrf.validation import FloatArray
+
+__all__ = ["Batch", "TritonOperator", "TritonSteps"]
+
+SIGNS = np.array([1, -1], np.float32)
+
+
+class TritonSteps(TorchSteps):
+    """The steps of one item of a batch; see `densecrf.backend.Steps`."""
+
+    def __init__(self, like: Tensor, batch: Batch) -> None:
+        super().__init__(like)
+        self._like, self._batch = like, batch
+
+    def _ask(self, kind: Hashable, together: Any, *arguments: Any, late: bool = False) -> Any:
+        return self._batch.ask(kind, together, arguments, late=late)
+
+    def of_pixels(self, n: int) -> TorchSteps:  # noqa: ARG002
+        """Return the steps of a problem of n pixels, by itself: it is no item of the batch."""
+        return TorchSteps(self._like)
+
+    def extents(self, nodes: Tensor, offsets: Tensor | None) -> FloatArray:
+        """Return the least and the largest of each node's nodes + offsets, (nodes, 2)."""
+        kind = ("extents", len(nodes), offsets is None)
+        found: FloatArray = self._ask(kind, self._batch.extents, nodes.detach(), offsets, late=True)
+        return found
+
+    def descend(
+        self,
+        phi: Tensor,
+        v: Tensor,
+        r: Tensor,
+        step: Tensor,
+        lipschitz: Tensor,
+        previous: Tensor,
+        *,
+        in_place: bool,  # noqa: ARG002 - the allocator keeps what is let go
+    ) -> tuple[Tensor, float, float, float]:
+        """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
+        given = (phi, lipschitz, v, r, step, previous)
+        y, (least, value, uphill) = self._ask("descend", self._batch.descend, *given)
+        return y, least, value, uphill
+
+    def compress(
+        self,
+        nodes: Tensor,
+        offsets: Tensor | None,
+        span: float,
+        edge: float,
+        *,
+        in_place: bool,  # noqa: ARG002
+    ) -> Tensor:
+        """Return the potentials nodes + offsets within `span`."""
+        kind = ("compress", offsets is None)
+        out: Tensor = self._ask(kind, self._batch.compress, nodes, offsets, span, edge)
+        return out
+
+    def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
+        """Return `y` + `share` · (`y` - `previous`)."""
+        out: Tensor = self._ask("extrapolate", self._batch.extrapolate, y, previous, 1 + share)
+        return out
+
+    def argmax(self, y: Tensor) -> Tensor:
+        """Return the largest label of each pixel, (n,)."""
+        return self.raised_argmax(y, -1, 0.0)
+
+    def raised_argmax(self, y: Tensor, label: int, bias: float) -> Tensor:
+        """Return the largest label of each pixel after the values of one label were raised."""
+        labels: Tensor = self._ask("argmax", self._batch.argmax, y, label, bias)
+        return labels
+
+    def undecided(self, y: Tensor) -> npt.NDArray[Any]:
+        """Return the sum over pixels of y (1 - y) of each label."""
+        return self.compare(y, y, None)[0]
+
+    def compare(
+        self, y: Tensor, labels: Tensor, others: Tensor | None
+    ) -> tuple[npt.NDArray[Any], bool]:
+        """Return `undecided` and `same`, which wait for the device once."""
+        found: tuple[npt.NDArray[Any], bool]
+        found = self._ask("compare", self._batch.compare, y, labels, others)
+        return found
+
+    def same(self, labels: Tensor, others: Tensor) -> bool:
+        """Whether two labellings are the same."""
+        return bool(self.to_numpy((labels == others).all()))
+
+    def accumulate(self, total: Tensor, y: Tensor) -> None:
+        """Add `y` to `total`, in place."""
+        self._ask("accumulate", self._batch.accumulate, total, y)
+
+    def to_numpy(self, array: Tensor) -> npt.NDArray[Any]:
+        """Return the tensor as NumPy's array."""
+        found: npt.NDArray[Any] = self._ask(
+            ("fetch", array.dtype), self._batch.fetch, array.detach()
+        )
+        return found
+
+
+class TritonOperator(TorchOperator):
+    """The matrix K of one item of a batch; see `densecrf.backend.Operator`."""
+
+    def __init__(self, pairwise: Pairwise, batch: Batch, number: int) -> None:
+        super().__init__(pairwise)
+        self._batch, self._number = batch, number
+
+    @property
+    def mass_double(self) -> Tensor:
+        """Row sums in double precision, (n,)."""
+        return self._batch.masses_double[self._number][0]
+
+    @property
+    def total_double(self) -> float:
+        """The sum of all of K, summed in double precision."""
+        return self._batch.masses_double[self._number][1]
+
+    def _half_ordered(
+        self,
+        nodes: Tensor,
+        levels: Levels,
+        names: Sequence[int] | None,
+        offsets: Tensor | None,
+    ) -> Tensor:
+        if self.pairwise.by_kernel():
+            return super()._half_ordered(nodes, levels, names, offsets)
+        kind = ("ordered", len(nodes), offsets is None, levels.hard)
+        names = range(len(nodes)) if names is None else names
+        given = (nodes.detach(), levels, names, offsets)
+        r: Tensor = self._batch.ask(kind, self._batch.ordered, given)
+        return r
+
+    def potts_moves(self, phi: Tensor, labels: Tensor) -> Moves[Tensor]:
+        """Return the ICM move of every pixel in the Potts model, by filtering what occurs."""
+        given = (phi, self.diagonal, labels)
+        moves: Moves[Tensor] = self._batch.ask("moves", self._batch.moves, given)
+        return moves
+
+    def potts_energies(
+        self, phi: Tensor, labellings: Sequence[Tensor], *, double: bool
+    ) -> list[float]:
+        """Return the labellings' energies by one filter call of all."""
+        kind, engine = ("energies", double), self._batch.double if double else self._batch.single
+        found: list[float] = self._batch.ask(kind, self._batch.energies, (phi, labellings, engine))
+        return found
+
+    def potts_responses(
+        self, phi: Tensor, y: Tensor, own: Tensor | None, count: int
+    ) -> Iterator[Tensor] | None:
+        """Yield mean field's updates, where no gradients are asked for."""
+        return None if torch.is_grad_enabled() else self._responses(phi, y, own, count)
+
+    def _responses(
+        self, phi: Tensor, y: Tensor, own: Tensor | None, count: int
+    ) -> Iterator[Tensor]:
+        kind = ("respond", own is None)
+        own = torch.zeros_like(self.diagonal) if own is None else own
+        for _ in range(count):
+            y = self._batch.ask(kind, self._batch.respond, (phi, own, y), late=True)
+            yield y
+
+
+class Batch:
+    """The items side by side: pixels, vertices and entries one item after the other.
+
+    A step is a method that takes the numbers of the items that ask for it, and what each gives; it
+    returns an answer for each.
+
+    Parameters
+    ----------
+    pairwise : sequence of Pairwise
+        The items' kernels, of one layer: with the same weights.
+    """
+
+    def __init__(self, pairwise: Sequence[Pairwise]) -> None:
+        self._pairwise = pairwise
+        first = pairwise[0]
+        assert first.merged is not None
+        assert first.repeated is not None
+        self._device = first.merged.device
+        self._lockstep: Lockstep | None = None
+        if len(pairwise) == 1:
+            self.single: RepeatedFilter = first.repeated
+            self._runs = [(0, first.n)]
+        else:
+            from densecrf.torch.lockstep import Lockstep
+
+            self._lockstep = Lockstep()
+            lattice = side_by_side([each.merged for each in pairwise if each.merged is not None])
+            self.single = RepeatedFilter(lattice)
+            self._runs = [(span.pixel, span.pixels) for span in lattice.spans]
+        self._n = sum(count for _, count in self._runs)
+        self._plans = Plans()
+        self._spans: dict[tuple[int, ...], Spans] = {}
+        self._kept: dict[Hashable, tuple[Tensor, dict[int, Tensor]]] = {}
+        #: The labels that have occurred in each item, and their rows on the device.
+        self._occurring: dict[int, list[int]] = {}
+        self._rows: tuple[Hashable, Tensor] | None = None
+
+    def run(self, runs: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Return what the items' runs return, all advancing together."""
+        assert self._lockstep is not None
+        return self._lockstep.run(runs, attrgetter("interrupted"))
+
+    def ask(
+        self,
+        kind: Hashable,
+        together: Callable[..., Sequence[Any]],
+        given: Any,
+        *,
+        late: bool = False,
+    ) -> Any:
+        """Return an item's answer of a step, made for all items that ask for the same kind."""
+        check_deadline()
+        if self._lockstep is None:
+            return together((0,), (given,))[0]
+        return self._lockstep.ask(kind, together, given, late=late)
+
+    # --- linear programs ----------------------------------------------------------------------
+
+    @cached_property
+    def _totals(self) -> Tensor:
+        return torch.stack([each.total_mass for each in self._pairwise])
+
+    def extents(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return the least and the largest number of each node."""
+        nodes, offsets = self._joined_all(runs, asked)
+        found = extents(nodes, offsets, self._spans_of(runs))
+        return list(found.cpu().numpy() * SIGNS)
+
+    def ordered(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return half the ordered filter's output."""
+        scores, levels, names, shifts = zip(*asked, strict=True)
+        nodes, offsets = self._joined(runs, scores), self._joined(runs, shifts)
+        wanted = [Wanted(*each) for each in zip(runs, names, levels, strict=True)]
+        return self._parts(runs, self.single.ordered(nodes, offsets, wanted, 0.5, self._totals))
+
+    def descend(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Take projected gradient steps."""
+        phi, lipschitz = self._constants(runs, asked, "unary", "lipschitz")
+        v, r, step, previous = self._joined_all(runs, [given[2:] for given in asked])
+        spans = self._spans_of(runs)
+        y, sums = descend(v, phi, r, previous, step, lipschitz, spans=spans, plans=self._plans)
+        return list(zip(self._parts(runs, y), sums.tolist(), strict=True))
+
+    def compress(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return compressed potentials."""
+        nodes, offsets = self._joined_all(runs, [given[:2] for given in asked])
+        spans = self._spans_of(runs, [given[2:] for given in asked])
+        return self._parts(runs, compress(nodes, offsets, spans))
+
+    def extrapolate(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return extrapolated points."""
+        if len(self._runs) == 1:
+            ((y, previous, share),) = asked
+            return [torch.lerp(previous, y, share)]
+        y, previous = self._joined_all(runs, [given[:2] for given in asked])
+        spans = self._spans_of(runs, [(share, 0.0) for _, _, share in asked])
+        return self._parts(runs, extrapolate(y, previous, spans))
+
+    def accumulate(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Add to totals."""
+        torch._foreach_add_([total for total, _ in asked], [y for _, y in asked])
+        return [None] * len(runs)
+
+    # --- mean field ---------------------------------------------------------------------------
+
+    def respond(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return mean field's updates."""
+        phi, own = self._constants(runs, asked, "unary", "own")
+        y = self._joined(runs, [each for _, _, each in asked])
+        received = self.single.apply(y, runs)
+        spans = self._spans_of(runs)
+        out = mean_field_update(phi, received, y, own, spans=spans, plans=self._plans)
+        return self._parts(runs, out)
+
+    # --- labellings ---------------------------------------------------------------------------
+
+    def argmax(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return the largest labels, of values one of which is raised."""
+        y, label, bias = zip(*asked, strict=True)
+        for run, raised in zip(runs, label, strict=True):
+            if raised >= 0 and run in self._occurring:
+                self._expect(run, [raised])
+        spans = self._spans_of(runs, list(zip(label, bias, strict=True)))
+        return self._parts(runs, raised_argmax(self._joined(runs, y), spans))
+
+    def compare(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return the sums of y (1 - y), and whether labellings agree."""
+        sums = undecided(self._joined(runs, [y for y, _, _ in asked]), self._spans_of(runs))
+        given = [(labels, others) for _, labels, others in asked]
+        if all(others is None for _, others in given):
+            return [(each, False) for each in sums.cpu().numpy()]
+        differ = [
+            sums.new_ones(()) if others is None else (labels != others).any().to(sums.dtype)
+            for labels, others in given
+        ]
+        found = torch.cat([sums, torch.stack(differ).unsqueeze(1)], 1).cpu().numpy()
+        return [(each[:-1], not each[-1]) for each in found]
+
+    def fetch(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
+        """Return tensors as NumPy's arrays, all in one copy from the device."""
+        tensors = [each for (each,) in asked]
+        if len(tensors) == 1:
+            return [tensors[0].cpu().numpy()]
+        flat = torch.cat([each.reshape(-1) for each in tensors]).cpu().numpy()
+        ends = np.cumsum([each.numel() for each in tensors])[:-1]
+        pieces = zip(np.split(flat, ends), tensors, strict=True)
+        return [piece.reshape(tuple(each.shape)) for piece, each in pieces]
+
+    def moves(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return the ICM moves of every pixel in the Potts model."""
+        phi, own = self._constants(runs, asked, "unary", "own")
+        labels = self._joined(runs, [each for _, _, each in asked])
+
+        def step(left: list[int], wanted: list[Wanted], row: Tensor) -> list[Any]:
+            received = self.single.presence(labels, wanted, torch.empty_like(phi))
+            spans = self._spans_of(left)
+            best, gain, sums = icm_moves(
+                phi, received, own, row, labels, spans=spans, plans=self._plans
+            )
+            parts = (self._parts(left, best), self._parts(left, gain), sums.tolist())
+            found = zip(*parts, strict=True)
+            return [None if line[-1] else (own, gained, *line) for own, gained, line in found]
+
+        found = self._of_occurring(runs, [labels] * len(runs), len(phi), step)
+        return [
+            Moves(best, gain, int(movers), unary + 0.5 * (mass - agreeing))
+            for best, gain, unary, agreeing, mass, movers, _ in found
+        ]
+
+    @cached_property
+    def double(self) -> DoubleFilter:
+        """K in double precision, over the lattices that are stored."""
+        if self._lockstep is None:
+            assert self._pairwise[0].double_filter is not None
+            return self._pairwise[0].double_filter
+        terms = []
+        for parts in zip(*(each.double_terms for each in self._pairwise), strict=True):
+            weights, g, lattices = zip(*parts, strict=True)
+            terms.append((weights[0], torch.cat(g), side_by_side(lattices)))
+        return DoubleFilter(terms)
+
+    @cached_property
+    def masses_double(self) -> list[tuple[Tensor, float]]:
+        """The row sums of each item's K in double precision, and their sum."""
+        ones = torch.ones(1, self._n, dtype=torch.float64, device=self._device)
+        masses = self._parts(range(len(self._runs)), self.double.apply(ones)[0])
+        totals = torch.stack([own.sum() for own in masses]).tolist()
+        return list(zip(masses, totals, strict=True))
+
+    def energies(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Return energies of some labellings of each in the Potts model."""
+        (phi,) = self._constants(runs, asked, "unary")
+        engine = asked[0][2]
+        given = {run: labellings for run, (_, labellings, _) in zip(runs, asked, strict=True)}
+        counts = {run: len(labellings) for run, labellings in given.items()}
+        planes = []
+        for place in range(max(counts.values())):
+            some = [run for run in runs if counts[run] > place]
+            planes.append(self._joined(some, [given[run][place] for run in some]))
+        labels = torch.stack(planes)
+
+        def step(left: list[int], wanted: list[Wanted], row: Tensor) -> list[Any]:
+            each = [
+                (run, place, plane)
+                for place, run in enumerate(left)
+                for plane in range(counts[run])
+            ]
+            if len(each) == len(left):  # the first plane of each
+                spans, rows = self._spans_of(left), row
+            else:
+                numbers = [(float(plane), 0.0) for _, _, plane in each]
+                spans = self._spans_of([run for run, _, _ in each], numbers)
+                rows = row[[place for _, place, _ in each]]
+            own = own_unaries(phi, rows, labels, spans)
+            wants = [wanted[place]._replace(plane=plane) for _, place, plane in each]
+            mass = [self.masses_double[run][1] for run, _, _ in each]
+            found = iter(potts_energies(own, engine.overlaps(labels, wants), mass))
+            lines = [list(islice(found, counts[run])) for run in left]
+            return [None if None in line else line for line in lines]
+
+        parts = [labels[: counts[run]] for run in runs]
+        return self._of_occurring(runs, parts, len(phi), step)
+
+    # --- labels that occur --------------------------------------------------------------------
+
+    def _of_occurring(
+        self,
+        runs: Sequence[int],
+        labels: Sequence[Tensor],
+        count: int,
+        step: Callable[..., list[Any]],
+    ) -> list[Any]:
+        """Return what `step` finds with the labels that occur in labellings (..., n) of each run.
+
+        Those that did before are taken on trust. The step finds None where others occur, since
+        looking first would wait for the device.
+        """
+        found: dict[int, Any] = {}
+        given = dict(zip(runs, labels, strict=True))
+        left = list(runs)
+        unknown = [run for run in runs if run not in self._occurring]
+        while left:
+            if unknown:
+                self._find_occurring({run: given[run] for run in unknown}, count)
+            wanted = [Wanted(run, self._occurring[run]) for run in left]
+            answers = zip(left, step(left, wanted, self._rows_of(wanted, count)), strict=True)
+            found |= {run: answer for run, answer in answers if answer is not None}
+            left = unknown = [run for run in left if run not in found]
+        return [found[run] for run in runs]
+
+    def _rows_of(self, wanted: Sequence[Wanted], count: int) -> Tensor:
+        """Return for each item and label the label itself, or -1 where it has not occurred."""
+        key = (count, *[(each.item, *each.names) for each in wanted])
+        if self._rows is None or self._rows[0] != key:  # sending them to the device takes time
+            row = np.full((len(wanted), count), -1, np.int32)
+            for line, each in zip(row, wanted, strict=True):
+                line[each.names] = each.names
+            self._rows = key, torch.from_numpy(row).to(self._device, non_blocking=True)
+        return self._rows[1]
+
+    def _expect(self, run: int, labels: Iterable[int]) -> None:
+        """Let labels be among those that occur in a run."""
+        self._occurring[run] = sorted({*self._occurring.get(run, ()), *labels})
+
+    def _find_occurring(self, labels: dict[int, Tensor], count: int) -> None:
+        """Look which labels occur in labellings (..., n) of some runs."""
+        found = []
+        for run, planes in labels.items():
+            first, pixels = self._runs[run]
+            found.append(occurring(planes[..., first : first + pixels].reshape(-1), count))
+        for run, there in zip(labels, torch.stack(found).cpu().numpy(), strict=True):
+            self._expect(run, np.flatnonzero(there).tolist())
+
+    # --- joint tensors ------------------------------------------------------------------------
+
+    def _spans_of(
+        self, runs: Sequence[int], numbers: Sequence[tuple[float, float]] | None = None
+    ) -> Spans:
+        key = tuple(runs)
+        if numbers is None and key in self._spans:
+            return self._spans[key]
+        spans = Spans.of([self._runs[run] for run in runs], self._device, numbers)
+        if numbers is None:
+            self._spans[key] = spans
+        return spans
+
+    def _parts(self, runs: Sequence[int], joint: Tensor) -> list[Tensor]:
+        """Return the runs' views of a joint tensor."""
+        if len(self._runs) == 1:
+            return [joint]
+        return [
+            joint[..., first : first + count] for first, count in map(self._runs.__getitem__, runs)
+        ]
+
+    def _constants(self, runs: Sequence[int], asked: Sequence[Any], *names: str) -> list[Tensor]:
+        """Return the joint tensors of what is given first, which is the same in each call."""
+        return [
+            self._constant(name, runs, [given[place] for given in asked])
+            for place, name in enumerate(names)
+        ]
+
+    def _constant(self, name: str, runs: Sequence[int], parts: Sequence[Tensor]) -> Tensor:
+        key = name, parts[0].shape[:-1]
+        if key not in self._kept:
+            joint = parts[0]
+            if len(self._runs) > 1:
+                joint = joint.new_empty(*joint.shape[:-1], self._n)
+            self._kept[key] = joint.contiguous(), {}
+        joint, known = self._kept[key]
+        for run, part in zip(runs, parts, strict=True):
+            if known.get(run) is not part:
+                if len(self._runs) > 1:
+                    self._parts([run], joint)[0].copy_(part)
+                elif run in known:  # another problem of the item: plans have the former's addresses
+                    joint, self._plans = part.contiguous(), Plans()
+                    self._kept[key] = joint, known
+                known[run] = part
+        return joint
+
+    def _joined_all(self, runs: Sequence[int], asked: Sequence[Any]) -> list[Any]:
+        return [self._joined(runs, column) for column in zip(*asked, strict=True)]
+
+    def _joined(self, runs: Sequence[int], parts: Sequence[Tensor | None]) -> Any:
+        """Return the joint tensor that parts are views of, or a new one with copies of them."""
+        first = parts[0]
+        if first is None:
+            return None
+        if len(self._runs) == 1:
+            return first.contiguous()
+        n, size = self._n, first.element_size()
+        begins = {
+            part.data_ptr() - size * self._runs[run][0]
+            for run, part in zip(runs, parts, strict=True)
+            if part is not None
+        }
+        strides = {part.stride() for part in parts if part is not None}
+        if len(begins) == 1 and strides <= {(n, 1), (1,)} and len(strides) == 1:
+            shape = (*first.shape[:-1], n)
+            begin = first.storage_offset() - self._runs[runs[0]][0]
+            whole = begin >= 0 and first.untyped_storage().nbytes() >= size * (
+                begin + int(np.prod(shape))
+            )
+            if whole:
+                return first.as_strided(shape, first.stride(), begin)
+        out = torch.empty(*first.shape[:-1], n, dtype=first.dtype, device=first.device)
+        torch._foreach_copy_(self._parts(runs, out), [part for part in parts if part is not None])
+        return out
+
+
+def occurring(labels: Tensor, count: int) -> Tensor:
+    """Return which of `count` labels occur, (count,) bool; the device is not waited for.
+
+    Examples
+    --------
+    >>> occurring(torch.tensor([2, 0, 2]), 4).tolist()
+    [True, False, True, False]
+    """
+    out = torch.zeros(count, dtype=torch.bool, device=labels.device)
+    return out.scatter_(0, labels, True)
+
+
+def potts_energies(own: Tensor, overlaps: Overlaps, pairs: Sequence[float]) -> list[Any]:
+    """Return energies, None where some label had no row; waits for the device once.
+
+    Parameters
+    ----------
+    own : Tensor
+        Of `densecrf.torch.pixelwise.own_unaries`.
+    overlaps : Overlaps
+        Masses of agreeing pairs.
+    pairs : sequence of float
+        The sum of K of each.
+    """
+    flat = torch.cat([own.view(-1), *overlaps.sums]).tolist()
+    count = len(own)
+    agreeing = [0.0] * count
+    for place, factor, mass in zip(
+        overlaps.owners, overlaps.factors, flat[2 * count :], strict=True
+    ):
+        agreeing[place] += factor * mass
+    unary, missing = flat[: 2 * count : 2], flat[1 : 2 * count : 2]
+    return [
+        None if lost else own + 0.5 * (mass - same)
+        for own, lost, mass, same in zip(unary, missing, pairs, agreeing, strict=True)
+    ]
