@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Section, photographs
-from densecrf.filters import LatticeFilter
-from densecrf.kernels import Bilateral, Spatial
+from densecrf.model.kernels import Bilateral, Spatial
+from densecrf.operators import LatticeFilter
 
 TEXT = """
 Rows of the lattice's matrix against exp(-½‖f_a - f_b‖²), at some {rows} pixels of each image, in

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.harness import Section, in_turn, milliseconds, published, times
-from densecrf.filters.base import Levels
-from densecrf.problem import problem_of
+from densecrf.operators.levels import Levels
+from densecrf.problem.problem import problem_of
 
 TEXT = """
 One conditional gradient (both kernels, H = 10, one thread, CPU milliseconds, medians of seven in

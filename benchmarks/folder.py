@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks import peer
 from benchmarks.harness import SHARED, NotAtHandError, Section, cores, times
 from benchmarks.mean_field import PARAMETERS
+from densecrf.model.unaries import from_logits
 from densecrf.native import core
-from densecrf.unaries import from_logits
 
 TEXT = """
 {count} images of MSRC (320 × 213, 21 labels): read the photograph and the network's logits, solve,

@@ -18,7 +18,7 @@ import numpy as np
 import densecrf
 from benchmarks.tables import RESULTS
 from densecrf import DenseCRF
-from densecrf.kernels import Bilateral, Features, Spatial
+from densecrf.model.kernels import Bilateral, Features, Spatial
 from densecrf.native import core
 
 if TYPE_CHECKING:

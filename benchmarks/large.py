@@ -22,12 +22,12 @@ import numpy as np
 
 import densecrf
 from benchmarks.harness import SHARED
-from densecrf.certificates import Costs, Potentials
 from densecrf.large import visits
 from densecrf.large.planning import plan
 from densecrf.large.visits import Before
-from densecrf.parameters import Parameters
-from densecrf.problem import problem_of
+from densecrf.model.parameters import Parameters
+from densecrf.problem.certificate import Costs, Potentials
+from densecrf.problem.problem import problem_of
 from densecrf.refinement import build
 
 MODEL = Parameters(3, 3, 15, 13, 10)
@@ -45,7 +45,9 @@ def photographs(data: Path, labels: int, scale: int) -> list[tuple[Any, Any]]:
                 (scale * small.width, scale * small.height), Image.Resampling.BICUBIC
             )
         logits = np.load(data / "logits" / f"{path.stem}.npz")["logits"]
-        unary = densecrf.unaries.from_logits(logits, axis=-1, shape=(image.height, image.width))
+        unary = densecrf.model.unaries.from_logits(
+            logits, axis=-1, shape=(image.height, image.width)
+        )
         p = np.exp(-unary[np.argsort(unary.mean((1, 2)))[:labels]]) + 1e-3
         found.append((np.asarray(image), (p / p.sum(0)).astype(np.float16)))
     return found

@@ -20,7 +20,7 @@ import numpy as np
 import densecrf
 from benchmarks.harness import SHARED
 from benchmarks.large import MODEL, cluster, cpu, line, mosaic
-from densecrf.parameters import Parameters
+from densecrf.model.parameters import Parameters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

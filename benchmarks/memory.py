@@ -16,8 +16,8 @@ import json, sys
 import numpy as np
 from benchmarks.child import Peak
 from benchmarks.harness import photograph, standard_kernels
-from densecrf.filters import LatticeFilter
-from densecrf.filters.base import Levels
+from densecrf.operators import LatticeFilter
+from densecrf.operators.levels import Levels
 
 n, kernel, levels, labels, threads = json.loads(sys.argv[1])
 image = photograph(n)

@@ -16,8 +16,8 @@ from benchmarks.harness import (
     standard_features,
     times,
 )
-from densecrf.filters import LatticeFilter
-from densecrf.filters.base import Levels
+from densecrf.operators import LatticeFilter
+from densecrf.operators.levels import Levels
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from benchmarks.harness import (
     standard_features,
     times,
 )
-from densecrf.filters import LatticeFilter
+from densecrf.operators import LatticeFilter
 
 TEXT = """
 Milliseconds for one filter call on 21 channels, lattice built beforehand, one thread, CPU time,

@@ -18,9 +18,9 @@ from benchmarks.harness import (
     standard_kernels,
 )
 from benchmarks.threads import enlarged
-from densecrf.filters import LatticeFilter
-from densecrf.filters.base import Levels
 from densecrf.native import core
+from densecrf.operators import LatticeFilter
+from densecrf.operators.levels import Levels
 
 TEXT = """
 One thread, 375 × 500 pixels, 21 labels, H = 10. *Least bytes* are those that any filter must move

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from show import save
 
 import densecrf
-from densecrf.scribbles import scribble_unary
+from densecrf.model.scribbles import scribble_unary
 
 scene = densecrf.data.coffee()  # the cup, two labels
 image = scene.image[::2, ::2]

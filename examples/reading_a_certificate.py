@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 from show import save
 
 import densecrf
-from densecrf.scribbles import scribble_unary
+from densecrf.model.scribbles import scribble_unary
 
 scene = densecrf.data.astronaut()  # the astronaut, six labels
 image = scene.image[::2, ::2]

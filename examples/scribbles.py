@@ -5,7 +5,7 @@ from show import row, save, tint
 from skimage import data
 
 import densecrf
-from densecrf.scribbles import scribble_unary
+from densecrf.model.scribbles import scribble_unary
 
 image = np.ascontiguousarray(data.rocket()[60:420:2, 120:540:2])  # 180 × 210
 strokes = np.full(image.shape[:2], 255)  # 255: nothing drawn

@@ -20,9 +20,9 @@ from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.learning.examples import Example, checked_truth
 from densecrf.learning.fit import fit_examples
 from densecrf.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
+from densecrf.model.parameters import Parameters
+from densecrf.model.presets import PRESETS
 from densecrf.parallel import run
-from densecrf.parameters import Parameters
-from densecrf.presets import PRESETS
 from experiments import other_methods as other
 
 if TYPE_CHECKING:

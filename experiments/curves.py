@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from densecrf.io import Sample
-    from densecrf.model import DenseCRF
+    from densecrf.model.crf import DenseCRF
     from densecrf.records import RecordStore
 
 __all__ = ["STUDIES", "Curve", "Variant", "draw_curves", "measure_curves", "methods_study"]

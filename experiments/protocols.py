@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from densecrf.model import DenseCRF
-from densecrf.parameters import Parameters
-from densecrf.presets import PRESETS
+from densecrf.model.crf import DenseCRF
+from densecrf.model.parameters import Parameters
+from densecrf.model.presets import PRESETS
 from densecrf.validation import check_choice
 
 if TYPE_CHECKING:

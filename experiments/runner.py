@@ -21,9 +21,9 @@ from densecrf.cached import cached_property
 from densecrf.deadline import Interrupted
 from densecrf.io import Dataset, ItemError, Sample
 from densecrf.metrics import confusion_matrix
+from densecrf.model.parameters import NUMBERS, Parameters
 from densecrf.parallel import run as run_tasks
 from densecrf.parallel import stop_here
-from densecrf.parameters import NUMBERS, Parameters
 from densecrf.solvers import METHODS
 from densecrf.validation import ArgumentError, check_choice, check_integer
 from experiments.outcome import Outcome
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from densecrf.io import Item
     from densecrf.records import RecordStore
-    from densecrf.result import Result
+    from densecrf.solvers.result import Result
 
 __all__ = [
     "Plan",

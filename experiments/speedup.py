@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.filters import LatticeFilter
-from densecrf.kernels import Bilateral, Spatial
-from densecrf.resample import resize_bilinear
+from densecrf.model.kernels import Bilateral, Spatial
+from densecrf.model.resample import resize_bilinear
+from densecrf.operators import LatticeFilter
 from experiments.figures import COLORS, new_figure
 
 if TYPE_CHECKING:

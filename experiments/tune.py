@@ -19,8 +19,8 @@ import numpy as np
 
 from densecrf.io import ItemError
 from densecrf.metrics import METRICS
+from densecrf.model.parameters import NUMBERS, Parameters, write_parameters
 from densecrf.parallel import run
-from densecrf.parameters import NUMBERS, Parameters, write_parameters
 from densecrf.validation import ArgumentError, check_choice, check_integer
 from experiments.figures import COLORS, new_figure
 from experiments.runner import Plan, count_pixels, end_if_asked, solve

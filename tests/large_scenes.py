@@ -3,8 +3,8 @@
 import numpy as np
 
 import densecrf
-from densecrf.compatibility import with_label_costs
-from densecrf.parameters import Parameters
+from densecrf.model.compatibility import with_label_costs
+from densecrf.model.parameters import Parameters
 
 SHAPE = (44, 56)
 MODEL = Parameters(sigma=2, weight=3, sigma_xy=5, sigma_color=20, bilateral_weight=5)

@@ -11,7 +11,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 import densecrf
-from densecrf.problem import problem_of
+from densecrf.problem.problem import problem_of
 
 
 def dense_pairwise(crf: densecrf.DenseCRF) -> np.ndarray[Any, Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from densecrf import ArgumentError, Bilateral, DenseCRF, Features, LabelTree, Spatial
-from densecrf.filters import ORDERS, ExactFilter, GridFilter, LatticeFilter
+from densecrf.operators import ORDERS, ExactFilter, GridFilter, LatticeFilter
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -259,7 +259,7 @@ def test_more_levels_than_memory():
 
 
 def test_adaptive_lists_beyond_their_limit_are_refused(monkeypatch):
-    monkeypatch.setattr("densecrf.filters.lattice.MAX_ADAPTIVE_ENTRIES", 100)
+    monkeypatch.setattr("densecrf.operators.lattice.MAX_ADAPTIVE_ENTRIES", 100)
     operator = LatticeFilter(np.random.default_rng(0).random((500, 3)))
     with pytest.raises(MemoryError, match='order="adaptive"'):
         operator.ordered(np.random.default_rng(0).random(500), order="adaptive")

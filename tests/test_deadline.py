@@ -9,11 +9,11 @@ import pytest
 
 import densecrf
 import densecrf.deadline
-from densecrf.certificates import Costs, Mixture, lower_bound
-from densecrf.filters.base import Filter
 from densecrf.native import core
-from densecrf.pairwise import Pairwise
-from densecrf.problem import problem_of
+from densecrf.operators.levels import Filter
+from densecrf.operators.pairwise import Pairwise
+from densecrf.problem.certificate import Costs, Mixture, lower_bound
+from densecrf.problem.problem import problem_of
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ FILTER_CALLS = {
     Filter: ("normalized",),
 }
 if find_spec("torch") is not None:
-    from densecrf.torch.pairwise import Pairwise as OnTensors
+    from densecrf.operators.torch.pairwise import Pairwise as OnTensors
 
     FILTER_CALLS[OnTensors] = ("apply", "ordered", "apply_double", "ordered_double")
 

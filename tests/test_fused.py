@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from densecrf.filters.base import Levels
 from densecrf.native import core
+from densecrf.operators.levels import Levels
 
 SHAPES = [(1, 1), (2, 5), (3, 127), (21, 128), (7, 129), (4, 20_011)]
 CLOSE = {"rtol": 2e-6, "atol": 2e-6}  # float32 against double, sums of up to 21 terms

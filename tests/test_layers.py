@@ -9,27 +9,30 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "densecrf"
 
-# From the bottom to the top. Modules of one layer do not import each other; a folder is one module.
+# From the bottom to the top. Modules of one layer do not import each other. A package is one entry,
+# or its modules are entries of their own.
 LAYERS = (
     ("validation", "cached", "colors", "extras", "_pyinstaller", "_moved"),
-    ("deadline", "resample", "changes", "label_prior", "metrics", "data"),
+    ("model", "operators.torch", "problem", "solvers"),  # the packages themselves import nothing
+    ("deadline", "model.resample", "solvers.changes", "model.label_prior", "metrics", "data"),
     ("native", "parallel", "experiments"),  # experiments: the former place of metrics
-    ("kernels", "projections", "filters", "hard_labels"),
-    ("backend", "unaries"),
+    ("model.kernels", "problem.projections", "operators", "model.hard_labels"),
+    ("backend", "model.unaries"),
     ("steps",),
-    ("pairwise",),
-    ("compatibility", "result"),
-    ("certificates",),
-    ("problem", "verification"),
-    ("rounding",),
-    ("io", "plotting", "solvers"),
+    ("operators.pairwise",),
+    ("model.compatibility", "solvers.result"),
+    ("problem.certificate",),
+    ("problem.label_costs", "solvers.verification"),
+    ("problem.problem",),
+    ("problem.rounding",),
+    ("io", "plotting", "solvers.methods"),
     ("display", "records"),
-    ("model",),
-    ("parameters",),
-    ("presets",),
-    ("torch", "specification"),
+    ("model.crf",),
+    ("model.parameters",),
+    ("model.presets",),
+    ("torch", "model.specification"),
     ("refinement",),
-    ("scribbles",),
+    ("model.scribbles",),
     ("drop_in", "large"),
     ("densecrf",),  # the public names, loaded on first use
     ("learning",),
@@ -38,36 +41,58 @@ LAYERS = (
     ("cli",),
     ("__main__",),
 )
-# Modules that belong to another room than their folder's: steps on tensors.
-ELSEWHERE = {"densecrf.steps.torch": "torch", "densecrf.steps.triton": "torch"}
 LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
+# Everything on tensors is one entry.
+ON_TENSORS = (
+    "operators.torch",
+    "operators.triton",
+    "steps.torch",
+    "steps.triton",
+    "steps.lockstep",
+)
 
 # Imports inside functions that go upwards all the same, and why.
 LATE = {
     ("large", "densecrf"): "the version, among the settings of a run",
-    ("certificates", "densecrf"): "the version, in an error that reports a defect",
-    ("certificates", "problem"): "certify makes the problem of a model",
-    ("result", "verification"): "Result.verify",
-    ("result", "io"): "Result.save and load",
-    ("certificates", "display"): "what notebooks show",
-    ("kernels", "display"): "what notebooks show",
-    ("result", "display"): "what notebooks show",
-    ("result", "plotting"): "Result.plot draws with the optional extra",
-    ("solvers", "torch"): "solve(device=...) continues on the device",
+    ("problem.certificate", "densecrf"): "the version, in an error that reports a defect",
+    ("problem.certificate", "problem.problem"): "certify makes the problem of a model",
+    ("solvers.result", "solvers.verification"): "Result.verify",
+    ("solvers.result", "io"): "Result.save and load",
+    ("problem.certificate", "display"): "what notebooks show",
+    ("model.kernels", "display"): "what notebooks show",
+    ("solvers.result", "display"): "what notebooks show",
+    ("solvers.result", "plotting"): "Result.plot draws with the optional extra",
+    ("solvers.methods", "torch"): "solve(device=...) continues on the device",
 }
 
 
 def room(module):
-    if module in ELSEWHERE:
-        return ELSEWHERE[module]
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
+    """Return the entry that a module belongs to: the longest one that its name begins with."""
+    name = module.partition(".")[2]
+    if not name:
+        return "densecrf"
+    if name.startswith(ON_TENSORS):
+        return "torch"
+    parts = name.split(".")
+    found = next(
+        entry
+        for length in range(len(parts), -1, -1)
+        if (entry := ".".join(parts[:length])) in LAYER or not entry
+    )
+    if found == "solvers" and len(parts) > 1:
+        return "solvers.methods"
+    return found or parts[0]
 
 
 def modules():
     for path in sorted(PACKAGE.rglob("*.py")):
         name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         yield name.removesuffix(".__init__"), path
+
+
+@cache
+def known():
+    return {name for name, _ in modules()}
 
 
 @cache
@@ -89,11 +114,9 @@ def imports(path):
             continue
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module == "densecrf":
-            names = [f"densecrf.{alias.name}" for alias in node.names]
-            names = [name if room(name) in LAYER else "densecrf" for name in names]
         elif isinstance(node, ast.ImportFrom):
-            names = [node.module or ""]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in known() else node.module for name in names]
         else:
             continue
         for name in names:

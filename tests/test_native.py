@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from densecrf import Bilateral, DenseCRF, Spatial
-from densecrf.filters import GridFilter, LatticeFilter
-from densecrf.filters.base import Levels
 from densecrf.native import core
-from densecrf.projections import simplex
-from operators import random_features
+from densecrf.operators import GridFilter, LatticeFilter
+from densecrf.operators.levels import Levels
+from densecrf.problem.projections import simplex
+from engines import random_features
 
 pytestmark = pytest.mark.usefixtures("many_threads")
 
@@ -254,7 +254,7 @@ def test_other_python_threads_run_during_a_native_call():
 INTERRUPTED = """
     import _thread, threading
     import numpy as np
-    from densecrf.filters import GridFilter, LatticeFilter
+    from densecrf.operators import GridFilter, LatticeFilter
     rng = np.random.default_rng(0)
     n, d, channels = {n}, {d}, {channels}
     points = (rng.random((n, d)) * {spread}).astype(np.float32)

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf import ArgumentError, presets, solvers
-from densecrf.kernels import color_range
-from densecrf.parameters import write_parameters
-from densecrf.presets import PRESETS, get_parameters
+from densecrf import ArgumentError, solvers
+from densecrf.model import presets
+from densecrf.model.kernels import color_range
+from densecrf.model.parameters import write_parameters
+from densecrf.model.presets import PRESETS, get_parameters
+from densecrf.model.specification import Specification
 from densecrf.refinement import build
 from densecrf.solvers import registry
-from densecrf.specification import Specification
 from scored_image import HARD, IMAGE, H, L, P, W
 
 # --- refused, with what to do ------------------------------------------------
@@ -269,7 +270,7 @@ def test_many_images_refuse_wrong_keywords_and_lengths_at_once():
 @pytest.mark.parametrize("owner", [densecrf, presets])
 def test_the_former_name_of_parameters_leads_to_them(owner):
     with pytest.warns(
-        DeprecationWarning, match=r"Model is now densecrf\.parameters\.Param"
+        DeprecationWarning, match=r"Model is now densecrf\.model\.parameters\.Param"
     ) as heard:
         assert owner.Model is densecrf.Parameters
     assert [each.filename for each in heard] == [__file__]

@@ -12,7 +12,7 @@ import pytest
 
 import densecrf
 import densecrf.drop_in.pydensecrf.densecrf as dcrf
-from densecrf.parameters import Parameters
+from densecrf.model.parameters import Parameters
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 

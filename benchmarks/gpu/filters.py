@@ -5,10 +5,15 @@ import torch
 from benchmarks.gpu.data import load
 from benchmarks.gpu.naive import NaiveLattice
 from benchmarks.gpu.timing import DEVICE, copy_bandwidth, graphed, profile, timed
+from densecrf.operators.torch.lattice import Levels
+from densecrf.operators.torch.pairwise import Pairwise
+from densecrf.operators.torch.pixelwise import (
+    descend,
+    lower_bound,
+    mean_field_update,
+    project_simplex,
+)
 from densecrf.torch import Lattice
-from densecrf.torch.lattice import Levels
-from densecrf.torch.pairwise import Pairwise
-from densecrf.torch.pixelwise import descend, lower_bound, mean_field_update, project_simplex
 
 KERNELS = {
     "spatial 3": (3, None),

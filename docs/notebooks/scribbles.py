@@ -25,8 +25,8 @@ canvas  # in Jupyter, VS Code, Colab or marimo: draw
 
 # %%
 from densecrf.app.strokes import Stroke, rasterise
-from densecrf.presets import get_parameters
-from densecrf.scribbles import scribble_unary
+from densecrf.model.presets import get_parameters
+from densecrf.model.scribbles import scribble_unary
 
 drawn = rasterise(map(Stroke.parse, strokes), image.shape[:2])
 unary = scribble_unary(image, drawn)

@@ -11,7 +11,7 @@ from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import console, output, print_json, reporting_errors, require
 from densecrf.io import write_json, write_text
-from densecrf.parameters import read_parameters
+from densecrf.model.parameters import read_parameters
 from densecrf.records import RecordStore
 from experiments.commands import options as e
 

@@ -12,7 +12,7 @@ from densecrf.cli import options as o
 from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, describe, fail, print_json
-from densecrf.parameters import read_parameters
+from densecrf.model.parameters import read_parameters
 from densecrf.solvers import METHODS
 from experiments.protocols import PARAMETERS, PROTOCOLS, get_parameters, get_protocol
 from experiments.runner import Plan, make_plan

@@ -24,7 +24,7 @@ from densecrf.cli.reports import (
 )
 from densecrf.io import Dataset
 from densecrf.metrics import METRICS, bootstrap
-from densecrf.parameters import NUMBERS, read_parameters
+from densecrf.model.parameters import NUMBERS, read_parameters
 from densecrf.solvers import METHODS
 from experiments.commands import options as e
 

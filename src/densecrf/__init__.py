@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from densecrf._moved import MOVED, register
 
 if TYPE_CHECKING:
-    from densecrf import data, drop_in, filters, io, large, metrics, presets
+    from densecrf import data, drop_in, io, large, metrics, model, operators
     from densecrf import torch as torch
-    from densecrf.certificates import certify
-    from densecrf.compatibility import LabelTree
-    from densecrf.kernels import Bilateral, Features, Spatial
     from densecrf.learning.adaptation import adapt
     from densecrf.learning.fit import fit
-    from densecrf.model import DenseCRF
-    from densecrf.parameters import Parameters
+    from densecrf.model.compatibility import LabelTree
+    from densecrf.model.crf import DenseCRF
+    from densecrf.model.kernels import Bilateral, Features, Spatial
+    from densecrf.model.parameters import Parameters
+    from densecrf.problem.certificate import certify
     from densecrf.refinement import Failure, refine, refine_many
-    from densecrf.result import Result, Trace
     from densecrf.solvers import METHODS
     from densecrf.solvers.branch_and_bound import branch_and_bound
+    from densecrf.solvers.result import Result, Trace
     from densecrf.validation import ArgumentError, ArgumentWarning
 
 __version__ = "0.1.0"
@@ -46,12 +46,12 @@ __all__ = [
     "certify",
     "data",
     "drop_in",
-    "filters",
     "fit",
     "io",
     "large",
     "metrics",
-    "presets",
+    "model",
+    "operators",
     "refine",
     "refine_many",
 ]
@@ -60,18 +60,18 @@ _DEFINED_IN = {
     "METHODS": "densecrf.solvers",
     "ArgumentError": "densecrf.validation",
     "ArgumentWarning": "densecrf.validation",
-    "Bilateral": "densecrf.kernels",
-    "DenseCRF": "densecrf.model",
+    "Bilateral": "densecrf.model.kernels",
+    "DenseCRF": "densecrf.model.crf",
     "Failure": "densecrf.refinement",
-    "Features": "densecrf.kernels",
-    "LabelTree": "densecrf.compatibility",
-    "Parameters": "densecrf.parameters",
-    "Result": "densecrf.result",
-    "Spatial": "densecrf.kernels",
-    "Trace": "densecrf.result",
+    "Features": "densecrf.model.kernels",
+    "LabelTree": "densecrf.model.compatibility",
+    "Parameters": "densecrf.model.parameters",
+    "Result": "densecrf.solvers.result",
+    "Spatial": "densecrf.model.kernels",
+    "Trace": "densecrf.solvers.result",
     "adapt": "densecrf.learning.adaptation",
     "branch_and_bound": "densecrf.solvers.branch_and_bound",
-    "certify": "densecrf.certificates",
+    "certify": "densecrf.problem.certificate",
     "fit": "densecrf.learning.fit",
     # Not "densecrf.refine": importing that module would put it in the function's place.
     "refine": "densecrf.refinement",
@@ -81,11 +81,11 @@ _SUBMODULES = frozenset(
     {
         "data",
         "drop_in",
-        "filters",
         "io",
         "large",
         "metrics",
-        "presets",
+        "model",
+        "operators",
         "torch",
         "widget",
     }
@@ -99,7 +99,7 @@ def __getattr__(name: str) -> Any:
     if name in _SUBMODULES or f"densecrf.{name}" in MOVED:
         return import_module(f"densecrf.{name}")
     if name == "Model":  # its former name, for one release
-        return import_module("densecrf.presets").Model
+        return import_module("densecrf.model.presets").Model
     if name not in _DEFINED_IN:
         raise AttributeError(f"module 'densecrf' has no attribute {name!r}")
     value = getattr(import_module(_DEFINED_IN[name]), name)

@@ -19,9 +19,25 @@ __all__ = ["MOVED", "register"]
 
 #: Old path and new path; submodules move along.
 MOVED = {
+    "densecrf.certificates": "densecrf.problem.certificate",
+    "densecrf.changes": "densecrf.solvers.changes",
+    "densecrf.compatibility": "densecrf.model.compatibility",
+    "densecrf.filters": "densecrf.operators",
+    "densecrf.hard_labels": "densecrf.model.hard_labels",
+    "densecrf.kernels": "densecrf.model.kernels",
+    "densecrf.label_prior": "densecrf.model.label_prior",
     "densecrf.monai": "densecrf.drop_in.monai",
+    "densecrf.pairwise": "densecrf.operators.pairwise",
+    "densecrf.presets": "densecrf.model.presets",
+    "densecrf.projections": "densecrf.problem.projections",
     "densecrf.pydensecrf": "densecrf.drop_in.pydensecrf",
+    "densecrf.resample": "densecrf.model.resample",
+    "densecrf.result": "densecrf.solvers.result",
+    "densecrf.rounding": "densecrf.problem.rounding",
+    "densecrf.scribbles": "densecrf.model.scribbles",
     "densecrf.simplecrf": "densecrf.drop_in.simplecrf",
+    "densecrf.unaries": "densecrf.model.unaries",
+    "densecrf.verification": "densecrf.solvers.verification",
 }
 
 

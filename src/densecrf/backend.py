@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy.typing as npt
 
-from densecrf.filters.base import Doubles, Levels
+from densecrf.operators.levels import Doubles, Levels
 from densecrf.validation import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Steps(Protocol[Array]):
     def compress(
         self, nodes: Array, offsets: Array | None, span: float, edge: float, *, in_place: bool
     ) -> Array:
-        """Return the potentials nodes + offsets within `span`; see `densecrf.projections`.
+        """Return the potentials nodes + offsets within `span`; see `densecrf.problem.projections`.
 
         With `in_place`, the result may take the memory of `nodes`.
         """

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.plotting import label_colors
-from densecrf.result import share_proven
+from densecrf.solvers.result import share_proven
 
 if TYPE_CHECKING:
-    from densecrf.certificates import Certificate
-    from densecrf.model import DenseCRF
-    from densecrf.result import Result
+    from densecrf.model.crf import DenseCRF
+    from densecrf.problem.certificate import Certificate
+    from densecrf.solvers.result import Result
 
 __all__ = ["certificate_html", "kernel_html", "model_html", "png", "result_html"]
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.kernels import without_alpha
-from densecrf.presets import PRESETS
-from densecrf.scribbles import scribble_unary
-from densecrf.specification import Specification
+from densecrf.model.kernels import without_alpha
+from densecrf.model.presets import PRESETS
+from densecrf.model.scribbles import scribble_unary
+from densecrf.model.specification import Specification
 from densecrf.validation import ArgumentError, as_image
 
 if TYPE_CHECKING:
     import napari
 
-    from densecrf.result import Result
+    from densecrf.solvers.result import Result
 
 __all__ = ["scribbles_to_labels", "solve"]
 
@@ -42,7 +42,7 @@ def scribbles_to_labels(
     scribbles : napari.layers.Labels
         Strokes; 0 means none, as everywhere in napari.
     preset : str
-        One of `densecrf.presets.PRESETS`.
+        One of `densecrf.model.presets.PRESETS`.
     strength : float
         What the pairwise weights are multiplied by.
     time_limit : float

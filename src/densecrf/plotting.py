@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from densecrf.colors import label_colors
 from densecrf.extras import check_installed
-from densecrf.kernels import Bilateral
-from densecrf.result import Result, Trace, share_proven
+from densecrf.model.kernels import Bilateral
+from densecrf.solvers.result import Result, Trace, share_proven
 from densecrf.validation import ArgumentError, as_image, check_finite
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.model import DenseCRF
+from densecrf.model.crf import DenseCRF
+from densecrf.model.parameters import Parameters
+from densecrf.model.specification import KEYWORDS, Specification
+from densecrf.model.unaries import Kind
 from densecrf.parallel import run
-from densecrf.parameters import Parameters
-from densecrf.specification import KEYWORDS, Specification
-from densecrf.unaries import Kind
 from densecrf.validation import (
     ArgumentError,
     check_integer,
@@ -23,8 +23,8 @@ from densecrf.validation import (
 )
 
 if TYPE_CHECKING:
-    from densecrf.result import Result
     from densecrf.solvers.registry import MethodName
+    from densecrf.solvers.result import Result
 
 __all__ = ["Failure", "build", "refine", "refine_many"]
 
@@ -75,8 +75,8 @@ def refine(
         behind a batch axis of one, one integer label per pixel, or one foreground probability per
         pixel. Input that can be read in two ways is refused, and both are spelled out.
     model : str, path-like or Parameters
-        The energy's parameters: the name of a preset (`densecrf.presets.PRESETS`), a file that
-        `densecrf.adapt` or `densecrf.fit` made, or the object.
+        The energy's parameters: the name of a preset (`densecrf.model.presets.PRESETS`), a file
+        that `densecrf.adapt` or `densecrf.fit` made, or the object.
     strength : float
         What the pairwise weights are multiplied by: 0 leaves the input as it is, 1 is the model.
     sigma : float or sequence of float, optional

@@ -21,13 +21,13 @@ from densecrf.app.live import Live
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import MAX_LABELS, Stroke
 from densecrf.display import png
-from densecrf.kernels import color_range
-from densecrf.parameters import Parameters
-from densecrf.presets import get_parameters
+from densecrf.model.kernels import color_range
+from densecrf.model.parameters import Parameters
+from densecrf.model.presets import get_parameters
 from densecrf.validation import ArgumentError, as_image
 
 if TYPE_CHECKING:
-    from densecrf.result import Result
+    from densecrf.solvers.result import Result
 
 __all__ = ["Scribble"]
 

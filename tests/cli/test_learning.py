@@ -11,7 +11,7 @@ import pytest
 from command_line import densecrf, probabilities, said
 from densecrf.cli.batch import run_batch
 from densecrf.io import write_image
-from densecrf.parameters import NUMBERS, read_parameters
+from densecrf.model.parameters import NUMBERS, read_parameters
 from tiny_dataset import make_dataset
 
 

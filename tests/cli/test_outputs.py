@@ -12,8 +12,8 @@ import typer
 from command_line import COLORS, TRUTH, densecrf, probabilities, said
 from densecrf.cli.outputs import check_outputs
 from densecrf.io import write_image, write_labels
-from densecrf.parameters import write_parameters
-from densecrf.presets import PRESETS
+from densecrf.model.parameters import write_parameters
+from densecrf.model.presets import PRESETS
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from densecrf.drop_in.monai import CRF, ApplyDenseCRFOptimisationd  # noqa: E402
-from densecrf.filters import LatticeFilter  # noqa: E402
+from densecrf.operators import LatticeFilter  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from command_line import said
 from densecrf.io import write_labels
-from densecrf.parameters import write_parameters
-from densecrf.presets import PRESETS
+from densecrf.model.parameters import write_parameters
+from densecrf.model.presets import PRESETS
 from experiments import other_methods as other
 from experiments.alternatives import trimap
 from experiments.commands import app

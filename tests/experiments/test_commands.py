@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from densecrf.cli.app import app as densecrf_app
 from densecrf.io import write_image
-from densecrf.parameters import write_parameters
-from densecrf.presets import PRESETS
+from densecrf.model.parameters import write_parameters
+from densecrf.model.presets import PRESETS
 from experiments import speedup
 from experiments.commands import app
 from tiny_dataset import make_dataset

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from densecrf.io import Dataset, FileFormatError
-from densecrf.parameters import Parameters, read_parameters, write_parameters
+from densecrf.model.parameters import Parameters, read_parameters, write_parameters
 from experiments.runner import make_plan
 from experiments.tune import Target, draw_history, ranges_around, tune
 

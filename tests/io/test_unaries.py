@@ -153,7 +153,7 @@ def test_names_in_archives_say_the_kind(tmp_path: Path) -> None:
 
 def test_several_arrays_need_a_choice(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "a.npz", probs=PROBS, unary=LOGITS, image=np.zeros(3))
-    with pytest.raises(FileFormatError, match="holds probs and unary; choose with kind="):
+    with pytest.raises(FileFormatError, match="holds probs and unary; choose by kind="):
         read_scores(tmp_path / "a.npz")
     scores = read_scores(tmp_path / "a.npz", kind="energies", axis="first")
     np.testing.assert_array_equal(scores.values, LOGITS)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from densecrf import parallel, refine_many
 from densecrf.cli.app import app
 from densecrf.large import refine
-from densecrf.parameters import read_parameters
+from densecrf.model.parameters import read_parameters
 from large_scenes import MODEL, crowd
 from tiny_dataset import make_dataset
 

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf.certificates import Costs, Potentials
-from densecrf.filters import LatticeFilter
 from densecrf.large import visits
 from densecrf.large.planning import plan
 from densecrf.large.reach import lattice_reach
 from densecrf.large.tiles import Tiling, around, flat
 from densecrf.large.visits import Before
-from densecrf.parameters import Parameters
-from densecrf.problem import problem_of
-from densecrf.specification import Specification
+from densecrf.model.parameters import Parameters
+from densecrf.model.specification import Specification
+from densecrf.operators import LatticeFilter
+from densecrf.problem.certificate import Costs, Potentials
+from densecrf.problem.problem import problem_of
 from large_scenes import MODEL, in_memory, scene
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf.label_prior import LabelPrior
 from densecrf.large import planning, refine
-from densecrf.parameters import Parameters
+from densecrf.model.label_prior import LabelPrior
+from densecrf.model.parameters import Parameters
 from densecrf.refinement import build
 from large_scenes import MODEL, crowd
 

@@ -14,7 +14,7 @@ from densecrf.learning.examples import make_examples, reduced
 from densecrf.learning.fit import fit_examples
 from densecrf.learning.oracle import Oracle
 from densecrf.learning.training_set import Settings, TrainingSet, class_weights
-from densecrf.parameters import Parameters
+from densecrf.model.parameters import Parameters
 from densecrf.records import RecordStore
 
 START = Parameters(1.0, 1.0, 5.0, 20.0, 1.0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from densecrf.learning.search import Candidate, search, surely_better
-from densecrf.presets import PRESETS
+from densecrf.model.presets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ import pytest
 
 import densecrf
 import oracles
-from densecrf.problem import problem_of
+from densecrf.problem.problem import problem_of
 from densecrf.solvers import loop
 from densecrf.solvers.loop import Limits, Step, drive
 

@@ -5,9 +5,9 @@ import pytest
 
 import densecrf
 import oracles
-from densecrf.certificates import Potentials
-from densecrf.problem import problem_of
-from densecrf.rounding import icm
+from densecrf.problem.certificate import Potentials
+from densecrf.problem.problem import problem_of
+from densecrf.problem.rounding import icm
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from densecrf import METHODS, Bilateral, DenseCRF, Spatial
-from densecrf.result import Result
+from densecrf.solvers.result import Result
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the constant labelling"),

@@ -5,7 +5,7 @@ import pytest
 
 import densecrf
 import oracles
-from densecrf.problem import problem_of
+from densecrf.problem.problem import problem_of
 from densecrf.solvers.primal import line_search, without_idle_labels
 from densecrf.solvers.subproblems import SomeLabels
 

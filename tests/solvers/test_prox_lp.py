@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from densecrf import Bilateral, DenseCRF, Features, LabelTree, Spatial
-from densecrf.problem import problem_of
-from densecrf.projections import simplex
+from densecrf.problem.problem import problem_of
+from densecrf.problem.projections import simplex
 from densecrf.solvers.multiplicative import MultiplicativeBlock
 from densecrf.solvers.prox_lp import Alpha, Iterate, Proximal, frank_wolfe
 from densecrf.solvers.subproblems import SomeLabels, SomePixels, Whole, uncertain_pixels

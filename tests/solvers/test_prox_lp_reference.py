@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from densecrf import Bilateral, DenseCRF, Spatial
-from densecrf.result import Result
+from densecrf.solvers.result import Result
 
 
 def reference(shared_data: Path, name: str) -> tuple[DenseCRF, Any, dict[str, float]]:

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 import densecrf
 import oracles
-from densecrf.problem import problem_of
+from densecrf.problem.problem import problem_of
 from densecrf.solvers.quadratic import (
     START_STEPS,
     convex_start,

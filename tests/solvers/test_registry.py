@@ -10,7 +10,7 @@ import pytest
 
 import densecrf
 import densecrf.deadline
-import densecrf.projections
+import densecrf.problem.projections
 
 LONG = {"iterations": 10**9, "tolerance": 0.0}
 
@@ -70,7 +70,7 @@ def test_infeasible_init_is_projected_with_a_warning(crf):
     y = np.random.default_rng(1).normal(size=(4, 18, 24))
     with pytest.warns(UserWarning, match="init: not in the product of simplices"):
         result = crf.solve("mf", init=y)
-    nearest = densecrf.projections.simplex(y.reshape(4, -1).astype(np.float32))
+    nearest = densecrf.problem.projections.simplex(y.reshape(4, -1).astype(np.float32))
     assert result.trace.current_energy[0] == pytest.approx(crf.energy(nearest.argmax(0)), rel=1e-5)
 
 

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 torch.set_num_threads(1)  # small problems: threads would cost more than they do
 
-from densecrf.torch.dispatch import has_triton, interpreted  # noqa: E402
+from densecrf.operators.torch.dispatch import has_triton, interpreted  # noqa: E402
 
 
 def _interpret_quickly():
@@ -52,7 +52,7 @@ def generator():
 
 def build_by_torch(monkeypatch):
     """Let plain operations build the lattices, which takes Triton's interpreter long."""
-    from densecrf.torch import diagonal, lattice, lattice_sum
+    from densecrf.operators.torch import diagonal, lattice, lattice_sum
 
     build, own = lattice.build_topologies, diagonal.diagonal
     monkeypatch.setattr(lattice, "build_topologies", lambda f, k, _, p: build(f, k, False, p))
@@ -65,7 +65,9 @@ def by_triton(monkeypatch):
     """Let Triton's kernels do all work, interpreted where there is no GPU."""
     if not has_triton():
         pytest.skip("Triton is not installed")
-    from densecrf.torch import compiled_core, lattice, module, pixelwise
+    from densecrf.operators.torch import lattice, pixelwise
+    from densecrf.torch import compiled_core
+    from densecrf.torch import layer as module
 
     def use_triton(tensor, engine="auto"):
         return engine != "torch" and tensor.dtype != torch.float64

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import densecrf
+from densecrf.operators.torch.dispatch import has_triton
 from densecrf.torch import DenseCRF
-from densecrf.torch.dispatch import has_triton
 
 from .conftest import build_by_torch
 

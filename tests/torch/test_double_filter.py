@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from densecrf.filters.base import Levels, ordered_by_ramps
-from densecrf.torch.dispatch import has_triton
-from densecrf.torch.pairwise import Pairwise
+from densecrf.operators.levels import Levels, ordered_by_ramps
+from densecrf.operators.torch.dispatch import has_triton
+from densecrf.operators.torch.pairwise import Pairwise
+from densecrf.operators.triton.units import Wanted
 from densecrf.torch.problem import torch_problem
-from densecrf.torch.triton.units import Wanted
 
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)

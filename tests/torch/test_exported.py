@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 import densecrf
-from densecrf.label_prior import LabelPrior
-from densecrf.torch import DenseCRF, compiled_core, exported
+from densecrf.model.label_prior import LabelPrior
+from densecrf.torch import DenseCRF, compiled_core
+from densecrf.torch import export as exported
 
 if not hasattr(torch.compiler, "is_exporting"):
     pytest.skip("this torch has no sign of an export", allow_module_level=True)

@@ -4,10 +4,13 @@ import pytest
 import torch
 
 from densecrf import deadline
+from densecrf.operators.torch import lattice, pixelwise
+from densecrf.operators.torch.dispatch import has_triton
+from densecrf.steps import lockstep
+from densecrf.steps.lockstep import Lockstep
 from densecrf.steps.triton import Batch
-from densecrf.torch import DenseCRF, lattice, lockstep, module, pixelwise, together
-from densecrf.torch.dispatch import has_triton
-from densecrf.torch.lockstep import Lockstep
+from densecrf.torch import DenseCRF, together
+from densecrf.torch import layer as module
 
 from .conftest import build_by_torch
 

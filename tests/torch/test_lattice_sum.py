@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from densecrf.operators.torch.lattice_sum import merge
 from densecrf.torch import Lattice, apply_sum, ordered_sum
-from densecrf.torch.lattice_sum import merge
 
 FACTORS = [2.0, 0.5, 3.0]
 PIXELS = 30

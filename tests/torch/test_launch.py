@@ -7,10 +7,10 @@ import torch
 
 pytest.importorskip("triton")
 
-from densecrf.torch import dispatch
-from densecrf.torch.lattice import Lattice
-from densecrf.torch.triton import launch as module
-from densecrf.torch.triton.plans import Plans
+from densecrf.operators.torch import dispatch
+from densecrf.operators.torch.lattice import Lattice
+from densecrf.operators.triton import launch as module
+from densecrf.operators.triton.plans import Plans
 
 
 class Compiled:

@@ -9,8 +9,9 @@ import torch
 
 import densecrf
 from densecrf.solvers import loop
-from densecrf.torch import DenseCRF, compiled_core, module
+from densecrf.torch import DenseCRF, compiled_core
 from densecrf.torch import device as device_module
+from densecrf.torch import layer as module
 
 
 @pytest.fixture(params=["core", "torch"], autouse=True)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from densecrf.filters import LatticeFilter
+from densecrf.operators import LatticeFilter
 from densecrf.torch import Lattice
 
 

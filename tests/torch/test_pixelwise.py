@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from densecrf.torch.pixelwise import (
+from densecrf.operators.torch.pixelwise import (
     balanced,
     descend,
     icm_moves,
@@ -12,7 +12,7 @@ from densecrf.torch.pixelwise import (
     mean_field_update,
     project_simplex,
 )
-from densecrf.torch.spans import Spans
+from densecrf.operators.torch.spans import Spans
 
 
 @pytest.mark.parametrize("labels", [1, 2, 21, 150])

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import densecrf
-from densecrf.certificates import Potentials, lower_bound
-from densecrf.problem import problem_of
+from densecrf.problem.certificate import Potentials, lower_bound
+from densecrf.problem.problem import problem_of
 from densecrf.torch.device import problem_on
 
 pytest.importorskip("densecrf._native")

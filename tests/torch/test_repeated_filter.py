@@ -3,18 +3,18 @@
 import pytest
 import torch
 
+from densecrf.operators.torch.dispatch import has_triton
+from densecrf.operators.torch.lattice import Levels
+from densecrf.operators.torch.pixelwise import balanced, descend, icm_moves, mean_field_update
+from densecrf.operators.torch.spans import Spans
+from densecrf.operators.triton.plans import Plans
 from densecrf.torch import Lattice
-from densecrf.torch.dispatch import has_triton
-from densecrf.torch.lattice import Levels
-from densecrf.torch.pixelwise import balanced, descend, icm_moves, mean_field_update
-from densecrf.torch.spans import Spans
-from densecrf.torch.triton.plans import Plans
 
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
 
-from densecrf.torch.triton.repeated_filter import RepeatedFilter
-from densecrf.torch.triton.units import Wanted
+from densecrf.operators.triton.repeated_filter import RepeatedFilter
+from densecrf.operators.triton.units import Wanted
 
 PIXELS, LABELS = 24, 5
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf.certificates import lower_bound
-from densecrf.parameters import Parameters
-from densecrf.problem import problem_of
+from densecrf.model.parameters import Parameters
+from densecrf.problem.certificate import lower_bound
+from densecrf.problem.problem import problem_of
 from densecrf.solvers.registry import REGISTRY
 
 from .test_problem import COSTS, TREE, model

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from densecrf.torch import spans  # noqa: E402 - needs torch
+from densecrf.operators.torch import spans  # noqa: E402 - needs torch
 
 
 def test_tables_are_kept_for_each_stream(monkeypatch):

@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from densecrf.certificates import Potentials, lower_bound
+from densecrf.operators.torch.dispatch import has_triton, interpreted
+from densecrf.problem.certificate import Potentials, lower_bound
 from densecrf.torch import DenseCRF, warm_up
-from densecrf.torch.dispatch import has_triton, interpreted
 
 from .conftest import build_by_torch
 
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
 
-from densecrf.torch.triton import launch
-from densecrf.torch.triton.variants import variants
+from densecrf.operators.triton import launch
+from densecrf.operators.triton.variants import variants
 
 
 def operations(number):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.certificates import Share
-from densecrf.problem import problem_of
+from densecrf.problem.certificate import Share
+from densecrf.problem.problem import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,7 +133,7 @@ def every_energy(energies: Energies) -> tuple[Array, Array]:
     """Return all labellings (count, n) and their energies from the explicit matrix, in double."""
     crf, k = energies.crf, energies.matrix()
     n, m = crf.n, crf.n_labels
-    costs = energies.problem.costs_double
+    costs = energies.problem.costs.double
     costs = 1.0 - np.eye(m) if costs is None else costs
     labellings = np.stack(np.unravel_index(np.arange(m**n), (m,) * n), 1)
     sums = crf.unary.astype(np.float64)[labellings, np.arange(n)].sum(1)

@@ -133,7 +133,7 @@ def _constructors(rng: np.random.Generator) -> tuple[str, Callable[[], Any]]:
 
 
 def _filters(rng: np.random.Generator) -> tuple[str, Callable[[], Any]]:
-    lattice = densecrf.filters.LatticeFilter(rng.standard_normal((8, 2)))
+    lattice = densecrf.operators.LatticeFilter(rng.standard_normal((8, 2)))
     value, number, word = _arrays(rng), pick(rng, NUMBERS), pick(rng, WORDS)
     y = rng.random((8, 2))
     calls: tuple[tuple[str, Callable[[], Any]], ...] = (
@@ -143,9 +143,9 @@ def _filters(rng: np.random.Generator) -> tuple[str, Callable[[], Any]]:
         ("levels", lambda: lattice.ordered(y, levels=number)),
         ("order", lambda: lattice.ordered(y, order=word)),
         ("threads", lambda: lattice.apply(y, threads=number)),
-        ("features", lambda: densecrf.filters.LatticeFilter(value)),
-        ("shape", lambda: densecrf.filters.GridFilter(value, 1.0)),
-        ("sigma", lambda: densecrf.filters.GridFilter((3, 4), number)),
+        ("features", lambda: densecrf.operators.LatticeFilter(value)),
+        ("shape", lambda: densecrf.operators.GridFilter(value, 1.0)),
+        ("sigma", lambda: densecrf.operators.GridFilter((3, 4), number)),
     )
     return pick(rng, calls)
 

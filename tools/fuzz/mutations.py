@@ -15,8 +15,8 @@ import numpy as np
 from problems import pick
 
 import densecrf
-from densecrf.certificates import CertificateError
 from densecrf.io.results import HEAD
+from densecrf.problem.certificate import CertificateError
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]

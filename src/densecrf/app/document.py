@@ -7,8 +7,8 @@ from typing import Any
 
 from densecrf.app.strokes import MAX_LABELS, VOID, Canvas, Raster, Stroke
 from densecrf.io import Palette
+from densecrf.model.presets import PRESETS
 from densecrf.plotting import label_colors
-from densecrf.presets import PRESETS
 
 __all__ = ["Document", "Label", "ModelSettings", "default_labels"]
 
@@ -52,7 +52,7 @@ class ModelSettings:
     Attributes
     ----------
     preset : str
-        A name of `densecrf.presets.PRESETS`, or ``"file"``.
+        A name of `densecrf.model.presets.PRESETS`, or ``"file"``.
     strength : float
         Factor of both weights.
     color : float

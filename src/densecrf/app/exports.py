@@ -19,8 +19,8 @@ from densecrf.app.live import GAP
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import VOID
 from densecrf.io import overlay, write_image, write_labels
-from densecrf.parameters import Parameters, write_parameters
-from densecrf.result import Result
+from densecrf.model.parameters import Parameters, write_parameters
+from densecrf.solvers.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,7 +167,9 @@ class Export:
         """Return the program that repeats the result, in the folder of the exported files."""
         image, strokes, model = map(repr, (self._image(), self.name("raster"), self.name("model")))
         if self.probs is None:
-            source = f"unary = densecrf.scribbles.scribble_unary(image, strokes, void={VOID})\n"
+            source = (
+                f"unary = densecrf.model.scribbles.scribble_unary(image, strokes, void={VOID})\n"
+            )
             source += "crf = model.crf(unary, image)\n"
         else:
             source = (
@@ -194,12 +196,12 @@ class Export:
             f"{imports}"
             "import densecrf.app.pictures\n"
             "import densecrf.io\n"
-            "import densecrf.presets\n"
+            "import densecrf.model.presets\n"
             "import densecrf.refinement\n"
-            "import densecrf.scribbles\n\n"
+            "import densecrf.model.scribbles\n\n"
             f"image = {reading.format(image)}\n"
             f"strokes = {drawn.format(strokes)}\n"
-            f"model = densecrf.presets.read_parameters({model})\n"
+            f"model = densecrf.model.presets.read_parameters({model})\n"
             f"{source}"
             f'result = crf.solve("lp", gap={GAP!r})\n'
             "print(result)\n"

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.app.energy import Energies, Snapshot
-from densecrf.model import DenseCRF
-from densecrf.result import Result
+from densecrf.model.crf import DenseCRF
+from densecrf.solvers.result import Result
 
 __all__ = ["GAP", "Live", "frame"]
 

@@ -21,11 +21,11 @@ from densecrf.app.exports import Export
 from densecrf.app.live import Live
 from densecrf.app.pictures import Picture
 from densecrf.app.store import ChangedElsewhere, ImageFolder
-from densecrf.parameters import Parameters
+from densecrf.model.parameters import Parameters
 from densecrf.validation import physical_memory
 
 if TYPE_CHECKING:
-    from densecrf.result import Result
+    from densecrf.solvers.result import Result
 
 __all__ = ["Connection", "Room", "Rooms"]
 

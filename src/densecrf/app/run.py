@@ -10,7 +10,7 @@ import uvicorn
 from densecrf.app.security import LOOPBACK, new_token
 from densecrf.app.server import make_app
 from densecrf.app.store import ImageFolder
-from densecrf.parameters import Parameters
+from densecrf.model.parameters import Parameters
 
 __all__ = ["check_host", "serve"]
 

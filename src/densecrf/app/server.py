@@ -23,8 +23,8 @@ from densecrf.app.rooms import Connection, Room, Rooms
 from densecrf.app.security import Guard
 from densecrf.app.store import MAX_UPLOAD, ImageFolder
 from densecrf.app.strokes import MAX_LABELS
-from densecrf.parameters import Parameters
-from densecrf.presets import PRESETS
+from densecrf.model.parameters import Parameters
+from densecrf.model.presets import PRESETS
 
 __all__ = ["make_app"]
 

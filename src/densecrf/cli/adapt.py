@@ -14,7 +14,7 @@ from densecrf.cli.inputs import ImageFiles, Sources, find_images, load, with_sou
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, output, print_failures, print_json
 from densecrf.learning.adaptation import adapted, look_at, unadapted
-from densecrf.parameters import Parameters, write_parameters
+from densecrf.model.parameters import Parameters, write_parameters
 
 __all__ = ["ENOUGH", "Adapt", "adapt", "adapt_to"]
 

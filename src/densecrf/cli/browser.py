@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from densecrf.cli.reports import console, fail, reporting_errors, require
-from densecrf.parameters import read_parameters
+from densecrf.model.parameters import read_parameters
 
 __all__ = ["open_app"]
 

@@ -8,16 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from densecrf.certificates import CertificateError
-from densecrf.certificates import certify as certify_labels
 from densecrf.cli import options as o
 from densecrf.cli.inputs import ImageFiles, Sources, find_image, load, read_labelling, with_sources
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import fail, output, print_json, print_notes, reporting_errors
-from densecrf.hard_labels import FORBIDDEN, read_void, whole_numbers
-from densecrf.model import DenseCRF
-from densecrf.result import Result
+from densecrf.model.crf import DenseCRF
+from densecrf.model.hard_labels import FORBIDDEN, read_void, whole_numbers
+from densecrf.problem.certificate import CertificateError
+from densecrf.problem.certificate import certify as certify_labels
+from densecrf.solvers.result import Result
 
 __all__ = ["certify"]
 

@@ -22,8 +22,8 @@ from densecrf.cli.reports import (
     require,
     solved_columns,
 )
-from densecrf.result import Result, relative_gap
 from densecrf.solvers import METHODS
+from densecrf.solvers.result import Result, relative_gap
 from densecrf.validation import check_choice
 
 __all__ = ["compare"]

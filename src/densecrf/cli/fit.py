@@ -25,8 +25,8 @@ from densecrf.cli.reports import (
     require,
 )
 from densecrf.io import Dataset, ItemError
-from densecrf.parameters import Parameters, write_parameters
-from densecrf.presets import PRESETS, get_parameters
+from densecrf.model.parameters import Parameters, write_parameters
+from densecrf.model.presets import PRESETS, get_parameters
 
 if TYPE_CHECKING:
     from densecrf.learning.examples import Example

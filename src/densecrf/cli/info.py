@@ -9,8 +9,8 @@ from typing import Any
 from densecrf import __version__
 from densecrf.cli import options as o
 from densecrf.cli.reports import output, print_json
+from densecrf.model.presets import PRESETS
 from densecrf.native import core
-from densecrf.presets import PRESETS
 from densecrf.solvers import METHODS
 
 __all__ = ["info"]

@@ -12,14 +12,14 @@ import typer
 
 from densecrf.cli.options import Labels, ModelOptions, Probs, Scribbles, with_options
 from densecrf.cli.reports import describe
-from densecrf.hard_labels import VOID, whole_numbers
 from densecrf.io import FileFormatError, read_image, read_labels, read_npy
 from densecrf.io.images import IMAGE_SUFFIXES, shown_colors
 from densecrf.io.opening import by_numbers, open_regular
 from densecrf.io.unaries import SCORE_SUFFIXES, read_known
-from densecrf.kernels import color_range
-from densecrf.model import DenseCRF
-from densecrf.scribbles import scribble_unary
+from densecrf.model.crf import DenseCRF
+from densecrf.model.hard_labels import VOID, whole_numbers
+from densecrf.model.kernels import color_range
+from densecrf.model.scribbles import scribble_unary
 
 __all__ = [
     "ImageFiles",

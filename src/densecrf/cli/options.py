@@ -12,12 +12,12 @@ import typer
 from densecrf.cli.reports import describe, require
 from densecrf.io import PALETTES
 from densecrf.io.opening import open_regular
-from densecrf.parameters import read_parameters
-from densecrf.presets import PRESETS
+from densecrf.model.parameters import read_parameters
+from densecrf.model.presets import PRESETS
+from densecrf.model.specification import Specification
+from densecrf.model.unaries import KINDS
 from densecrf.solvers import METHODS
 from densecrf.solvers.registry import LP_GAP
-from densecrf.specification import Specification
-from densecrf.unaries import KINDS
 from densecrf.validation import check_choice
 
 __all__ = [

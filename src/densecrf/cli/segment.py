@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import typer
 
-from densecrf.changes import warning_of_many
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
 from densecrf.cli.batch import Watch, Work, run_batch
@@ -36,8 +35,9 @@ from densecrf.deadline import Interrupted
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.io.opening import open_regular
 from densecrf.native import core
-from densecrf.result import Result
+from densecrf.solvers.changes import warning_of_many
 from densecrf.solvers.loop import Outcome
+from densecrf.solvers.result import Result
 from densecrf.validation import ArgumentWarning
 
 __all__ = ["segment"]

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from densecrf.hard_labels import plant
-from densecrf.kernels import Bilateral, Kernel, Spatial
-from densecrf.model import DenseCRF
-from densecrf.scribbles import scribble_unary
-from densecrf.torch.autograd import filtered
-from densecrf.torch.features import positions
-from densecrf.torch.lattice import Lattice, on_device
+from densecrf.model.crf import DenseCRF
+from densecrf.model.hard_labels import plant
+from densecrf.model.kernels import Bilateral, Kernel, Spatial
+from densecrf.model.scribbles import scribble_unary
+from densecrf.model.unaries import from_probabilities
+from densecrf.operators.torch.autograd import filtered
+from densecrf.operators.torch.features import positions
+from densecrf.operators.torch.lattice import Lattice, on_device
 from densecrf.torch.validation import as_tensor, check_finite, check_image, check_scores
-from densecrf.unaries import from_probabilities
 from densecrf.validation import ArgumentError, check_integer, check_positive
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from densecrf.result import Result
+    from densecrf.solvers.result import Result
 
 __all__ = ["CRF", "ApplyDenseCRFOptimisationd"]
 

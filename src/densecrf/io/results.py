@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.certificates import Mixture, Potentials, Tangent
 from densecrf.io.arrays import read_npz
 from densecrf.io.atomic import write_npz
 from densecrf.io.errors import FileFormatError
-from densecrf.result import Result, Trace
-from densecrf.verification import declared
+from densecrf.problem.certificate import Mixture, Potentials, Tangent
+from densecrf.solvers.result import Result, Trace
+from densecrf.solvers.verification import declared
 
 if TYPE_CHECKING:
     import os
 
     from numpy.typing import NDArray
 
-    from densecrf.certificates import Dual
+    from densecrf.problem.certificate import Dual
 
 __all__ = ["read_result", "write_result"]
 

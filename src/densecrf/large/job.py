@@ -10,19 +10,19 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.compatibility import LabelTree
-from densecrf.filters import LatticeFilter
 from densecrf.io.errors import FileFormatError
-from densecrf.kernels import color_range, position_dtype
-from densecrf.label_prior import plus_offsets
 from densecrf.large.reach import lattice_reach
 from densecrf.large.sources import Source, place, read
 from densecrf.large.store import Store
 from densecrf.large.tiles import Box, Tiling, around, flat, inside, shape_of
 from densecrf.large.views import holds_data
-from densecrf.model import DenseCRF
-from densecrf.pairwise import Pairwise
-from densecrf.unaries import Reading, energies
+from densecrf.model.compatibility import LabelTree
+from densecrf.model.crf import DenseCRF
+from densecrf.model.kernels import color_range, position_dtype
+from densecrf.model.label_prior import plus_offsets
+from densecrf.model.unaries import Reading, energies
+from densecrf.operators import LatticeFilter
+from densecrf.operators.pairwise import Pairwise
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -121,8 +121,8 @@ class Job:
     mask : Source or None
         Which pixels belong to the model.
     content, kind
-        As for `densecrf.unaries.Reading` and `densecrf.unaries.energies`; a kind that was not
-        named is None until the pixels are scanned.
+        As for `densecrf.model.unaries.Reading` and `densecrf.model.unaries.energies`; a kind that
+        was not named is None until the pixels are scanned.
     n_labels : int
         Number of labels; of hard labels None until the pixels are scanned.
     kernels : tuple of Kernel
@@ -196,7 +196,7 @@ class Job:
     def features(self, local: Local) -> list[npt.NDArray[Any]]:
         """Return the features of each kernel, with the whole grid's positions.
 
-        The same numbers as those of `densecrf.kernels` for the whole grid.
+        The same numbers as those of `densecrf.model.kernels` for the whole grid.
         """
         colors = None
         if any(kernel.colors is not None for kernel in self.kernels):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from densecrf import rounding
 from densecrf.large.visits import Plan
+from densecrf.problem import rounding
 from densecrf.solvers.lp import CELLS, DAMPED, SLOW
 
 __all__ = ["Pace"]

@@ -14,9 +14,9 @@ from densecrf.large.ome import image_of
 from densecrf.large.sources import Source, open_source, read
 from densecrf.large.tiles import Tiling
 from densecrf.large.views import Coarse, Picked, Resized, Valid
-from densecrf.parameters import Parameters
-from densecrf.specification import Specification
-from densecrf.unaries import Content, layout_of, sums_to_one
+from densecrf.model.parameters import Parameters
+from densecrf.model.specification import Specification
+from densecrf.model.unaries import Content, layout_of, sums_to_one
 from densecrf.validation import ArgumentError, check_choice, check_integer, warn
 
 __all__ = ["check_memory", "label_count", "plan", "scratch_of", "settings_of", "worthwhile_sides"]

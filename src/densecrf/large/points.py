@@ -27,9 +27,9 @@ from densecrf.large.result import LargeResult
 from densecrf.large.run import Progress, Run
 from densecrf.large.sources import Source, open_source, place, read
 from densecrf.large.tiles import Box, Tiling
-from densecrf.parameters import Parameters
+from densecrf.model.parameters import Parameters
+from densecrf.model.unaries import KINDS
 from densecrf.solvers.registry import LP_GAP
-from densecrf.unaries import KINDS
 from densecrf.validation import (
     ArgumentError,
     check_choice,

@@ -11,7 +11,7 @@ so are the others.
 import numpy as np
 
 from densecrf.native import core
-from densecrf.rounding import Incumbent
+from densecrf.problem.rounding import Incumbent
 from densecrf.steps.native import NativeSteps, Plain
 from densecrf.validation import FloatArray, IntArray
 

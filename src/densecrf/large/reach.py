@@ -26,7 +26,7 @@ SLACK = 1e-6  # standard deviations, against rounding
 def lattice_reach(sigmas: Sequence[float]) -> tuple[int, ...]:
     """Return the margin in pixels along each axis, for standard deviations of positions.
 
-    Positions are the first features, the last axis (x) first, as in `densecrf.kernels`.
+    Positions are the first features, the last axis (x) first, as in `densecrf.model.kernels`.
 
     Examples
     --------

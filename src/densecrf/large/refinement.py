@@ -13,9 +13,9 @@ from densecrf.large.planning import plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.run import Progress, Run
 from densecrf.large.store import DamagedFileError
-from densecrf.parameters import Parameters
+from densecrf.model.parameters import Parameters
+from densecrf.model.specification import Specification
 from densecrf.solvers.registry import LP_GAP
-from densecrf.specification import Specification
 from densecrf.validation import check_gap, check_integer, check_threads, warn
 
 __all__ = ["refine"]

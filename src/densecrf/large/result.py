@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.result import Result, relative_gap
+from densecrf.solvers.result import Result, relative_gap
 
 __all__ = ["LargeResult", "label_dtype"]
 

@@ -17,9 +17,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from densecrf.certificates import Share, Sizes
-from densecrf.compatibility import BorderStatistics
-from densecrf.kernels import black_and_white, check_opaque
 from densecrf.large import visits
 from densecrf.large.job import Job
 from densecrf.large.pace import Pace
@@ -28,11 +25,14 @@ from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, read
 from densecrf.large.tiles import Box
 from densecrf.large.visits import REACHES, Before, Plan
+from densecrf.model.compatibility import BorderStatistics
+from densecrf.model.kernels import black_and_white, check_opaque
+from densecrf.model.parameters import Parameters, check_label_count
+from densecrf.model.specification import Specification
+from densecrf.model.unaries import settled
 from densecrf.parallel import run
-from densecrf.parameters import Parameters, check_label_count
+from densecrf.problem.certificate import Share, Sizes
 from densecrf.solvers.lp import DOMINANT
-from densecrf.specification import Specification
-from densecrf.unaries import settled
 from densecrf.validation import ArgumentError, check_finite, physical_memory
 
 __all__ = ["Progress", "Run"]

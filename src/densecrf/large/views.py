@@ -9,8 +9,8 @@ import numpy.typing as npt
 from densecrf.large.chunks import Absent
 from densecrf.large.sources import Source
 from densecrf.large.tiles import Box, shape_of
-from densecrf.resample import resize_window
-from densecrf.unaries import picked
+from densecrf.model.resample import resize_window
+from densecrf.model.unaries import picked
 
 __all__ = ["Coarse", "Picked", "Resized", "Valid", "holds_data"]
 

@@ -12,21 +12,21 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.certificates import Potentials
-from densecrf.compatibility import BorderStatistics, border_statistics
-from densecrf.filters.base import SMALLEST_MASS
-from densecrf.label_prior import share_sums
 from densecrf.large.job import Job, Local
 from densecrf.large.problem import FixedExtents, TileSteps, Unrounded, in_whole_cells
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, whole
 from densecrf.large.tiles import Box
-from densecrf.problem import Problem, problem_of
-from densecrf.projections import compressed
+from densecrf.model.compatibility import BorderStatistics, border_statistics
+from densecrf.model.label_prior import share_sums
+from densecrf.model.specification import KEYWORDS, Specification
+from densecrf.operators.levels import SMALLEST_MASS
+from densecrf.problem.certificate import Potentials
+from densecrf.problem.problem import Problem, problem_of
+from densecrf.problem.projections import compressed
+from densecrf.problem.rounding import SWEEPS, Incumbent, icm
 from densecrf.refinement import refine
-from densecrf.rounding import SWEEPS, Incumbent, icm
 from densecrf.solvers.lp import Workspace, lp_start, multipliers, primal_dual
-from densecrf.specification import KEYWORDS, Specification
 from densecrf.steps.native import NativeSteps, Plain
 from densecrf.validation import ArgumentError, FloatArray, IntArray, check_finite
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.compatibility import (
+from densecrf.model.compatibility import (
     TOLERATED,
     BorderStatistics,
     border_statistics,
     sum_statistics,
 )
-from densecrf.label_prior import label_shares, prior_from_shares
-from densecrf.presets import get_parameters
+from densecrf.model.label_prior import label_shares, prior_from_shares
+from densecrf.model.presets import get_parameters
 from densecrf.refinement import build
 from densecrf.validation import check_positive, check_threads
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from densecrf.model import DenseCRF
-    from densecrf.parameters import Parameters
+    from densecrf.model.crf import DenseCRF
+    from densecrf.model.parameters import Parameters
 
 __all__ = ["Seen", "adapt", "adapted", "look_at", "unadapted"]
 
@@ -45,9 +45,9 @@ def adapt(
 
     Labels whose regions are thin or scattered in the network's own labelling pay less for their
     borders, and so do those that the network is not sure of, so that the refinement does not remove
-    them (`densecrf.compatibility`). Where most images
+    them (`densecrf.model.compatibility`). Where most images
     lack most labels, labels of which an image shows little become less probable there
-    (`densecrf.label_prior`). Ten images or more of one data set give better numbers than each
+    (`densecrf.model.label_prior`). Ten images or more of one data set give better numbers than each
     image's own, which the default model uses.
 
     Parameters

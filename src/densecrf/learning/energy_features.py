@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.pairwise import Pairwise
+from densecrf.operators.pairwise import Pairwise
 from densecrf.validation import FloatArray
 
 __all__ = ["EnergyFeatures", "energy_features"]

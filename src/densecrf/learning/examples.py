@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.hard_labels import read_void, whole_numbers
-from densecrf.parameters import Parameters
+from densecrf.model.hard_labels import read_void, whole_numbers
+from densecrf.model.parameters import Parameters
 from densecrf.refinement import build
 from densecrf.validation import FloatArray, as_real_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from densecrf.kernels import Bilateral
+    from densecrf.model.kernels import Bilateral
 
 __all__ = ["Example", "make_examples", "reduced"]
 

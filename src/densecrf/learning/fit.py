@@ -13,7 +13,7 @@ from densecrf.learning.examples import Example, make_examples, reduced
 from densecrf.learning.held_out import held_out
 from densecrf.learning.oracle import ClusterOracle, Oracle
 from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
-from densecrf.presets import get_parameters
+from densecrf.model.presets import get_parameters
 from densecrf.validation import (
     ArgumentError,
     ArgumentWarning,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from densecrf.learning.large_margin import Learned
     from densecrf.learning.stage import Stage
-    from densecrf.parameters import Parameters
+    from densecrf.model.parameters import Parameters
     from densecrf.records import RecordStore
 
 __all__ = ["fit", "fit_examples"]

@@ -10,7 +10,7 @@ from densecrf.learning.training_set import STAGES
 if TYPE_CHECKING:
     from densecrf.learning.training_set import Report, TrainingSet
     from densecrf.metrics import Interval
-    from densecrf.parameters import Parameters
+    from densecrf.model.parameters import Parameters
 
 __all__ = ["held_out"]
 

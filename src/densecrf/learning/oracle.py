@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from densecrf.compatibility import with_label_costs
 from densecrf.deadline import Interrupted
 from densecrf.learning.adaptation import Seen, look_at
 from densecrf.learning.energy_features import energy_features
 from densecrf.learning.stage import Plane
 from densecrf.metrics import confusion_matrix
-from densecrf.pairwise import Pairwise
+from densecrf.model.compatibility import with_label_costs
+from densecrf.operators.pairwise import Pairwise
 from densecrf.parallel import run
 from densecrf.validation import ArgumentWarning
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from densecrf.filters import Filter
     from densecrf.learning.cutting_planes import Vector
     from densecrf.learning.examples import Example
     from densecrf.learning.stage import Stage
-    from densecrf.model import DenseCRF
-    from densecrf.parameters import Parameters
+    from densecrf.model.crf import DenseCRF
+    from densecrf.model.parameters import Parameters
+    from densecrf.operators import Filter
 
     Labels = npt.NDArray[np.int64]
 

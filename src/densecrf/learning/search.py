@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from densecrf.compatibility import TOLERATED
 from densecrf.learning.adaptation import adapted, unadapted
 from densecrf.metrics import Interval, bootstrap
-from densecrf.presets import PRESETS
+from densecrf.model.compatibility import TOLERATED
+from densecrf.model.presets import PRESETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from densecrf.learning.adaptation import Seen
-    from densecrf.parameters import Parameters
+    from densecrf.model.parameters import Parameters
 
 __all__ = ["Candidate", "gains", "search", "surely_better"]
 

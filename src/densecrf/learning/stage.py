@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from densecrf.label_prior import LabelPrior
+from densecrf.model.label_prior import LabelPrior
 
 if TYPE_CHECKING:
     from densecrf.learning.cutting_planes import Vector
     from densecrf.learning.energy_features import EnergyFeatures
-    from densecrf.parameters import Parameters
+    from densecrf.model.parameters import Parameters
 
 __all__ = ["Plane", "Stage"]
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from densecrf.label_prior import label_shares
 from densecrf.learning.adaptation import Seen, unadapted
 from densecrf.learning.journal import Journaled, answer
 from densecrf.learning.large_margin import Learned, learn
@@ -17,8 +16,9 @@ from densecrf.learning.oracle import Oracle, Task
 from densecrf.learning.search import Candidate, search
 from densecrf.learning.stage import Plane, Stage
 from densecrf.metrics import accuracy, mean_iou
+from densecrf.model.label_prior import label_shares
+from densecrf.model.presets import PRESETS
 from densecrf.parallel import run
-from densecrf.presets import PRESETS
 from densecrf.records import digest
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from densecrf.learning.examples import Example
-    from densecrf.parameters import Parameters
+    from densecrf.model.parameters import Parameters
     from densecrf.records import RecordStore
 
 __all__ = ["Report", "Settings", "TrainingSet", "class_weights"]

@@ -1,5 +1,1 @@
-"""The problem that solvers minimise; see `densecrf.problem.problem`."""
-
-from densecrf.problem.problem import Calls, Problem, problem_of
-
-__all__ = ["Calls", "Problem", "problem_of"]
+"""The problem that solvers minimise, its bounds and its roundings: see `problem.problem`."""

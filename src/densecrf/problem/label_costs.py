@@ -6,8 +6,8 @@ import numpy as np
 
 from densecrf.backend import Array, Steps
 from densecrf.cached import cached_property
-from densecrf.compatibility import LabelTree
-from densecrf.filters.base import Doubles
+from densecrf.model.compatibility import LabelTree
+from densecrf.operators.levels import Doubles
 from densecrf.validation import IntArray
 
 __all__ = ["LabelCosts"]

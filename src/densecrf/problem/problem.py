@@ -7,7 +7,7 @@ filters is counted.
 
 Energies and bounds are in double precision. The operator K is then the real-arithmetic one over the
 weights that the filters store; float64's rounding errors are bounded in docs/mathematics.md and
-subtracted by `densecrf.certificates.lower_bound`.
+subtracted by `densecrf.problem.certificate.lower_bound`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,15 +19,15 @@ import numpy.typing as npt
 
 from densecrf.backend import Array, Moves, Operator, QuadraticStep, Steps
 from densecrf.cached import cached_property
-from densecrf.certificates import Potentials, Sizes, gamma
-from densecrf.filters.base import Levels
-from densecrf.pairwise import PairwiseOnThreads
+from densecrf.operators.levels import Levels
+from densecrf.operators.pairwise import PairwiseOnThreads
+from densecrf.problem.certificate import Potentials, Sizes, gamma
 from densecrf.problem.label_costs import LabelCosts
 from densecrf.steps.native import NativeSteps
 from densecrf.validation import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from densecrf.model import DenseCRF
+    from densecrf.model.crf import DenseCRF
 
 __all__ = ["Calls", "Problem", "problem_of"]
 
@@ -122,7 +122,7 @@ class Problem(Generic[Array]):
 
         Half the ordered filter's output: a subgradient of the LP's pairwise term (Eq. 13 of the
         paper: :math:`A s = -r`), exact or smoothed by the levels, and in any case dual feasible:
-        see `densecrf.certificates`.
+        see `densecrf.problem.certificate`.
         """
         nodes = self.costs.nodes(y)
         extents = self.steps.extents(nodes, None)

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.certificates import Costs, Share
 from densecrf.deadline import Limits
-from densecrf.problem import problem_of
-from densecrf.result import Result, relative_gap
+from densecrf.problem.certificate import Costs, Share
+from densecrf.problem.problem import problem_of
 from densecrf.solvers.loop import ROUNDING
 from densecrf.solvers.minimisation import minimise, solve
+from densecrf.solvers.result import Result, relative_gap
 from densecrf.validation import FloatArray, IntArray, check_integer, check_threads
 
 if TYPE_CHECKING:
-    from densecrf.model import DenseCRF
+    from densecrf.model.crf import DenseCRF
 
 __all__ = ["branch_and_bound"]
 

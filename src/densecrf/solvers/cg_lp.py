@@ -7,7 +7,7 @@ instead of the negative subgradient.
 from collections.abc import Iterator
 
 from densecrf.backend import Array
-from densecrf.problem import Problem
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.primal import check_settings, line_search, without_idle_labels
 

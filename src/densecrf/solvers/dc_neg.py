@@ -7,7 +7,7 @@ programs.
 from collections.abc import Iterator
 
 from densecrf.backend import Array
-from densecrf.problem import Problem
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import extrapolation, proximal_strength
 from densecrf.validation import check_integer, check_non_negative

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from densecrf.backend import Array
-from densecrf.certificates import Costs, Dual, Mixture, Share
 from densecrf.deadline import Calls, Limits, OutOfTime, check_deadline, deadline, now
-from densecrf.problem import Problem
-from densecrf.result import Trace, relative_gap
+from densecrf.problem.certificate import Costs, Dual, Mixture, Share
+from densecrf.problem.problem import Problem
+from densecrf.solvers.result import Trace, relative_gap
 
 __all__ = ["ROUNDING", "Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 

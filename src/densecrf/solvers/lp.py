@@ -43,9 +43,9 @@ from math import sqrt
 from typing import Any, Generic
 
 from densecrf.backend import Array
-from densecrf.certificates import Potentials
-from densecrf.problem import Problem
-from densecrf.rounding import SWEEPS, Incumbent, Pace, icm
+from densecrf.problem.certificate import Potentials
+from densecrf.problem.problem import Problem
+from densecrf.problem.rounding import SWEEPS, Incumbent, Pace, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive

@@ -3,7 +3,7 @@ r"""Mean field (Krähenbühl and Koltun 2011), the usual way to solve dense CRFs
 from collections.abc import Iterator
 
 from densecrf.backend import Array
-from densecrf.problem import Problem
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 
 __all__ = ["mean_field"]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from densecrf.backend import Array
-from densecrf.certificates import Dual, Mixture, Tangent
 from densecrf.deadline import OutOfTime
-from densecrf.problem import Problem, problem_of
-from densecrf.result import Result
+from densecrf.problem.certificate import Dual, Mixture, Tangent
+from densecrf.problem.problem import Problem, problem_of
 from densecrf.solvers.loop import ROUNDING, Limits, Outcome, Step, drive, unscored
 from densecrf.solvers.registry import REGISTRY, Method
+from densecrf.solvers.result import Result
 from densecrf.validation import (
     ArgumentError,
     as_real_array,
@@ -26,7 +26,7 @@ from densecrf.validation import (
 )
 
 if TYPE_CHECKING:
-    from densecrf.model import DenseCRF
+    from densecrf.model.crf import DenseCRF
 
 __all__ = ["minimise", "solve"]
 

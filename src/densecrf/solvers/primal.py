@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from densecrf.backend import Array
-from densecrf.filters.base import MOST_LEVELS, ORDERS
-from densecrf.problem import Problem
+from densecrf.operators.levels import MOST_LEVELS, ORDERS
+from densecrf.problem.problem import Problem
 from densecrf.solvers.subproblems import Part, SomeLabels, Whole, relevant_labels
 from densecrf.validation import check_choice, check_integer, check_share
 

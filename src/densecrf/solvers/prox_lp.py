@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from densecrf.backend import Array
-from densecrf.certificates import Mixture, Potentials
-from densecrf.filters.base import MOST_LEVELS
-from densecrf.problem import Problem
+from densecrf.operators.levels import MOST_LEVELS
+from densecrf.problem.certificate import Mixture, Potentials
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
 from densecrf.solvers.subproblems import Part, Whole

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from densecrf.backend import Array
-from densecrf.problem import Problem
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.prox_lp import Known, Restrict, proximal_steps
 from densecrf.solvers.prox_lp_l import ProximalLabels, label_restriction

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from densecrf.backend import Array
-from densecrf.problem import Problem
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.prox_lp import Known, Proximal, Restrict, proximal_steps
 from densecrf.solvers.subproblems import SomeLabels, relevant_labels

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from densecrf.backend import Array
-from densecrf.certificates import Tangent
-from densecrf.problem import Problem
+from densecrf.problem.certificate import Tangent
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import convexifier, frank_wolfe
 from densecrf.validation import check_integer, check_non_negative

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from densecrf.backend import Array
-from densecrf.problem import Problem
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.quadratic import convexifier, expected_energy, frank_wolfe
 from densecrf.validation import check_integer, check_non_negative

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from densecrf.backend import Array
-from densecrf.problem import Problem
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.primal import check_settings, line_search, without_idle_labels
 
@@ -43,7 +43,7 @@ def sg_lp(
     label_threshold : float
         Labels whose score is below this at every pixel of the starting point are removed.
     levels, order
-        Of the ordered filter; see `densecrf.filters.Filter.ordered`.
+        Of the ordered filter; see `densecrf.operators.Filter.ordered`.
     """
     check_settings(iterations, label_threshold, levels, order)
     part = without_idle_labels(problem, y, label_threshold)

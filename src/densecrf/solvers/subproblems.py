@@ -10,9 +10,9 @@ from typing import Any, Generic, Protocol
 import numpy as np
 
 from densecrf.backend import Array
-from densecrf.certificates import Mixture, Potentials
-from densecrf.filters.base import Levels, PixelArray
-from densecrf.problem import Problem
+from densecrf.operators.levels import Levels, PixelArray
+from densecrf.problem.certificate import Mixture, Potentials
+from densecrf.problem.problem import Problem
 from densecrf.validation import IntArray
 
 __all__ = ["Part", "SomeLabels", "SomePixels", "Whole", "relevant_labels", "uncertain_pixels"]

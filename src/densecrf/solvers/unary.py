@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from densecrf.backend import Array
-from densecrf.problem import Problem
+from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 
 __all__ = ["unary"]

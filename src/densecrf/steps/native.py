@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf import projections
 from densecrf.backend import Moves
 from densecrf.native import core
+from densecrf.problem import projections
 from densecrf.validation import FloatArray
 
 __all__ = ["NativeSteps"]

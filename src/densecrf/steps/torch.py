@@ -13,15 +13,15 @@ import numpy as np
 import torch
 
 from densecrf.backend import Moves
-from densecrf.projections import compressed
-from densecrf.torch.autograd import projected, updated
-from densecrf.torch.pixelwise import (
+from densecrf.operators.torch.autograd import projected, updated
+from densecrf.operators.torch.pixelwise import (
     descend,
     inner,
     lower_bound,
     mean_field_update,
     project_simplex,
 )
+from densecrf.problem.projections import compressed
 
 if TYPE_CHECKING:
     from types import ModuleType

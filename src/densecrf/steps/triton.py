@@ -1,9 +1,9 @@
 """The steps of the solvers by Triton's kernels: a batch of items at once, one item a batch of one.
 
 The items' lattices form one lattice space, their pixels lie one after the other
-(`densecrf.torch.spans`), and a step of all items is one launch. Each item is solved by an ordinary
-run of a solver on a problem of its own, whose operator and steps ask the batch; runs of several
-items advance together (`densecrf.torch.lockstep`).
+(`densecrf.operators.torch.spans`), and a step of all items is one launch. Each item is solved by an
+ordinary run of a solver on a problem of its own, whose operator and steps ask the batch; runs of
+several items advance together (`densecrf.steps.lockstep`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import torch
 from densecrf.backend import Moves
 from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
-from densecrf.steps.torch import TorchSteps
-from densecrf.torch.lattice_batch import side_by_side
-from densecrf.torch.operator import TorchOperator
-from densecrf.torch.pixelwise import (
+from densecrf.operators.torch.lattice_batch import side_by_side
+from densecrf.operators.torch.operator import TorchOperator
+from densecrf.operators.torch.pixelwise import (
     compress,
     descend,
     extents,
@@ -32,11 +31,12 @@ from densecrf.torch.pixelwise import (
     raised_argmax,
     undecided,
 )
-from densecrf.torch.spans import Spans
-from densecrf.torch.triton.double_filter import DoubleFilter
-from densecrf.torch.triton.plans import Plans
-from densecrf.torch.triton.repeated_filter import Overlaps, RepeatedFilter
-from densecrf.torch.triton.units import Wanted
+from densecrf.operators.torch.spans import Spans
+from densecrf.operators.triton.double_filter import DoubleFilter
+from densecrf.operators.triton.plans import Plans
+from densecrf.operators.triton.repeated_filter import Overlaps, RepeatedFilter
+from densecrf.operators.triton.units import Wanted
+from densecrf.steps.torch import TorchSteps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
-    from densecrf.filters.base import Levels
-    from densecrf.torch.lockstep import Lockstep
-    from densecrf.torch.pairwise import Pairwise
+    from densecrf.operators.levels import Levels
+    from densecrf.operators.torch.pairwise import Pairwise
+    from densecrf.steps.lockstep import Lockstep
     from densecrf.validation import FloatArray
 
 __all__ = ["Batch", "TritonOperator", "TritonSteps"]
@@ -231,7 +231,7 @@ class Batch:
             self.single: RepeatedFilter = first.repeated
             self._runs = [(0, first.n)]
         else:
-            from densecrf.torch.lockstep import Lockstep
+            from densecrf.steps.lockstep import Lockstep
 
             self._lockstep = Lockstep()
             lattice = side_by_side([each.merged for each in pairwise if each.merged is not None])
@@ -575,7 +575,7 @@ def potts_energies(own: Tensor, overlaps: Overlaps, pairs: Sequence[float]) -> l
     Parameters
     ----------
     own : Tensor
-        Of `densecrf.torch.pixelwise.own_unaries`.
+        Of `densecrf.operators.torch.pixelwise.own_unaries`.
     overlaps : Overlaps
         Masses of agreeing pairs.
     pairs : sequence of float

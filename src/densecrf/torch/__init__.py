@@ -3,10 +3,10 @@
 import warnings
 from typing import Any
 
+from densecrf.operators.torch.lattice import Lattice, apply_sum, ordered_sum
 from densecrf.torch.batches import BatchResult
-from densecrf.torch.lattice import Lattice, apply_sum, ordered_sum
+from densecrf.torch.layer import DenseCRF
 from densecrf.torch.loss import DenseCRFLoss
-from densecrf.torch.module import DenseCRF
 from densecrf.torch.problem import torch_problem
 from densecrf.torch.transform import DenseCRFd
 from densecrf.torch.warm import warm_up

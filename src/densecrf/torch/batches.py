@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from densecrf.parameters import check_label_count
-from densecrf.result import relative_gap
+from densecrf.model.parameters import check_label_count
+from densecrf.solvers.result import relative_gap
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from densecrf.label_prior import LabelPrior
+    from densecrf.model.label_prior import LabelPrior
 
 __all__ = ["BatchResult", "batched", "energies", "working_dtype"]
 
@@ -59,7 +59,7 @@ def working_dtype(logits: Tensor) -> torch.dtype:
 def energies(logits: Tensor, dtype: torch.dtype, prior: LabelPrior | None = None) -> Tensor:
     """Return the unary energies of a batch, (C, N n).
 
-    With a prior, each item's own shares of the labels add theirs, as in `densecrf.label_prior`.
+    With a prior, each item's shares of the labels add theirs, as in `densecrf.model.label_prior`.
     """
     items, classes = logits.shape[:2]
     scores = logits.to(dtype).flatten(2).transpose(0, 1).reshape(classes, -1)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from densecrf.kernels import Bilateral, Spatial
-from densecrf.model import DenseCRF
+from densecrf.model.crf import DenseCRF
+from densecrf.model.kernels import Bilateral, Spatial
 from densecrf.native import core
-from densecrf.problem import Problem, problem_of
+from densecrf.problem.problem import Problem, problem_of
 from densecrf.validation import outside
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
-    from densecrf.compatibility import LabelTree
-    from densecrf.kernels import Kernel
+    from densecrf.model.compatibility import LabelTree
+    from densecrf.model.kernels import Kernel
 
 _NUMPY = (torch.uint8, torch.float32, torch.float64)
 

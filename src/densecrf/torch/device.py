@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from densecrf.deadline import deadline
+from densecrf.operators.torch.lattice import on_device
+from densecrf.operators.torch.pairwise import Pairwise
 from densecrf.solvers.minimisation import minimise
-from densecrf.torch.lattice import on_device
-from densecrf.torch.pairwise import Pairwise
 from densecrf.torch.problem import torch_problem
 from densecrf.torch.warm import first_use
 from densecrf.validation import ArgumentError, mention, outside
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from densecrf.model import DenseCRF
-    from densecrf.problem import Problem
+    from densecrf.model.crf import DenseCRF
+    from densecrf.problem.problem import Problem
     from densecrf.solvers.loop import Limits, Outcome
 
 _WORKSPACES = (None, 1 << 28, 1 << 24)  # bytes; None: the filters' default

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from densecrf.presets import PRESETS
-from densecrf.torch.autograd import filtered
+from densecrf.model.presets import PRESETS
+from densecrf.operators.torch.autograd import filtered
+from densecrf.operators.torch.features import bilateral, positions
+from densecrf.operators.torch.lattice import Lattice, on_device
 from densecrf.torch.device import within_memory
-from densecrf.torch.features import bilateral, positions
-from densecrf.torch.lattice import Lattice, on_device
 from densecrf.torch.validation import as_tensor, check_finite, check_image, check_mask, check_scores
 from densecrf.torch.warm import first_use
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive

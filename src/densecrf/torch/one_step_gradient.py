@@ -12,7 +12,7 @@ from densecrf.solvers.quadratic import proximal_strength
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from densecrf.problem import Problem
+    from densecrf.problem.problem import Problem
 
 LEVELS = 10
 SMOOTHING = 1e-4

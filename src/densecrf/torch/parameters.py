@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from densecrf.validation import ArgumentError, check_choice, check_non_negative, check_positive
 
 if TYPE_CHECKING:
-    from densecrf.compatibility import LabelTree
-    from densecrf.label_prior import LabelPrior
+    from densecrf.model.compatibility import LabelTree
+    from densecrf.model.label_prior import LabelPrior
 
 __all__ = ["KERNEL_NUMBERS", "LEARNABLE", "LayerParameters", "Sigma"]
 

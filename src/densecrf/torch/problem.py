@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from densecrf.operators.torch.operator import TorchOperator
 from densecrf.problem.label_costs import LabelCosts
 from densecrf.problem.problem import Problem
 from densecrf.steps.torch import TorchSteps
-from densecrf.torch.operator import TorchOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from densecrf.compatibility import LabelTree
-    from densecrf.model import DenseCRF
+    from densecrf.model.compatibility import LabelTree
+    from densecrf.model.crf import DenseCRF
+    from densecrf.operators.torch.pairwise import Pairwise
     from densecrf.steps.triton import Batch
-    from densecrf.torch.pairwise import Pairwise
 
 __all__ = ["batch_of", "can_join", "torch_problem"]
 
@@ -47,7 +47,7 @@ def torch_problem(
     Examples
     --------
     >>> import torch
-    >>> from densecrf.torch.pairwise import Pairwise
+    >>> from densecrf.operators.torch.pairwise import Pairwise
     >>> unary = torch.tensor([[0.0, 0.6, 0.0], [1.0, 0.5, 1.0]])
     >>> features = torch.arange(3.0).reshape(3, 1)
     >>> problem = torch_problem(unary, Pairwise([features], [1.0], unary))

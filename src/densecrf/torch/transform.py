@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from densecrf.torch.module import DenseCRF
+from densecrf.torch.layer import DenseCRF
 from densecrf.torch.validation import as_tensor
 from densecrf.validation import check_choice
 

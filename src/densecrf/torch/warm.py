@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from densecrf.torch.dispatch import has_triton, interpreted
-from densecrf.torch.lattice import on_device
+from densecrf.operators.torch.dispatch import has_triton, interpreted
+from densecrf.operators.torch.lattice import on_device
 from densecrf.validation import check_integer
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _numbered(device: torch.device) -> torch.device:
 
 def _compiled(device: torch.device, lanes: list[int], processes: int) -> int:
     """See to it that the kernels are in Triton's cache; return how many there are."""
-    from densecrf.torch.triton.variants import variants
+    from densecrf.operators.triton.variants import variants
 
     wanted = list(variants(lanes))
     major, minor = torch.cuda.get_device_capability(device)
@@ -110,7 +110,7 @@ def _compile(wanted: list[Any], capability: int, processes: int) -> None:
     """Fill Triton's cache by forked processes, which use no GPU; what fails is compiled later."""
     import triton
 
-    from densecrf.torch.triton.compiler import compile_variant
+    from densecrf.operators.triton.compiler import compile_variant
 
     if processes < 2 or not hasattr(os, "fork"):
         return

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from densecrf.data import Scene
-from densecrf.model import DenseCRF
-from densecrf.parameters import Parameters
-from densecrf.result import Result
-from densecrf.scribbles import scribble_unary
+from densecrf.model.crf import DenseCRF
+from densecrf.model.parameters import Parameters
+from densecrf.model.scribbles import scribble_unary
+from densecrf.solvers.result import Result
 
 __all__ = ["Comparison", "at_least", "at_most", "compare", "gap_of", "mean_field_excess", "proven"]
 

@@ -34,10 +34,10 @@ from densecrf.drop_in.pydensecrf.terms import (
     member,
     one_compatibility,
 )
-from densecrf.kernels import Bilateral, Features, Kernel, Spatial, largest_value
-from densecrf.model import DenseCRF as Model
+from densecrf.model.crf import DenseCRF as Model
+from densecrf.model.kernels import Bilateral, Features, Kernel, Spatial, largest_value
 from densecrf.native import core
-from densecrf.pairwise import Pairwise
+from densecrf.operators.pairwise import Pairwise
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -48,7 +48,7 @@ from densecrf.validation import (
 )
 
 if TYPE_CHECKING:
-    from densecrf.result import Result
+    from densecrf.solvers.result import Result
 
 __all__ = [
     "CONST_KERNEL",

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.cached import cached_property
-from densecrf.compatibility import LabelTree
-from densecrf.filters import Filter, LatticeFilter
-from densecrf.kernels import Kernel
+from densecrf.model.compatibility import LabelTree
+from densecrf.model.kernels import Kernel
+from densecrf.operators import Filter, LatticeFilter
 from densecrf.validation import ArgumentError, FloatArray, as_real_array, check_finite
 
 __all__ = [

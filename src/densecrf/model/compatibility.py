@@ -1,0 +1,328 @@
+r"""What it costs two pixels to carry two labels.
+
+Potts (1 for different labels) is the default of a model. Mean field, QP and DC also take a vector
+or a matrix; the linear programs take any tree metric, which is the route to general
+compatibilities that the paper names (hierarchical Potts).
+
+**Label costs** are a tree of leaves alone: labels i and j cost :math:`\tfrac12(\ell_i + \ell_j)`.
+The default model takes them from a network's own output. The Potts model charges every label the
+same for its border. In a labelling x, the pixels of label i pay on average
+
+.. math:: q_i = \frac1{N_i} \sum_{a: x_a = i}\ \sum_{b: x_b \ne i} K_{ab}
+
+for differing from others: little for sky, most of the total kernel weight for poles, whatever
+evidence there is for either. The minimiser therefore removes thin labels first. A label cost
+:math:`\ell_i = \min(1, \kappa / q_i)` caps that price at κ nats per pixel, as the network draws the
+label's regions: see docs/mathematics.md.
+"""
+
+import copy
+import functools
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.operators.pairwise import Pairwise
+from densecrf.validation import (
+    ArgumentError,
+    as_float32,
+    as_real_array,
+    check_fits,
+    check_integer,
+    check_non_negative,
+)
+
+if TYPE_CHECKING:
+    from densecrf.model.crf import DenseCRF
+
+__all__ = ["TOLERATED", "BorderStatistics", "LabelTree", "border_statistics"]
+__all__ += ["compatibility_matrix", "sum_statistics", "with_label_costs"]
+
+Vector = npt.NDArray[np.float64]
+
+#: Nats per pixel that a label's border may cost.
+TOLERATED = 1.25
+AT_ONCE = 4  # labels filtered together in double precision
+#: Share of an image that a label's pixels are weighed against: with fewer its statistics are noise.
+PRIOR_SHARE = 0.002
+
+
+class LabelTree:
+    r"""A tree metric on labels: Potts in groups, and in groups of groups.
+
+    Two labels cost :math:`\mu(i, j) = \tfrac12\sum_T \ell_T [i \in T] \oplus [j \in T]`, the length
+    of the path between them when node T hangs on an edge of length :math:`\ell_T / 2`. Leaves of
+    length 1 alone are the Potts model.
+
+    Parameters
+    ----------
+    n_labels : int
+        Number of labels.
+    groups : iterable of (sequence of int, float)
+        Inner nodes: the labels below a node, and its length. Any two groups must be nested or
+        disjoint.
+    leaf : float or sequence of float
+        Length of each label's own node.
+
+    Examples
+    --------
+    Cat and dog are cheap to confuse (0.4), either with sky is not (1):
+
+    >>> LabelTree(3, [([0, 1], 1.0)], leaf=[0.4, 0.4, 0.6]).matrix()
+    array([[0. , 0.4, 1. ],
+           [0.4, 0. , 1. ],
+           [1. , 1. , 0. ]])
+    """
+
+    def __init__(
+        self,
+        n_labels: int,
+        groups: Iterable[tuple[Sequence[int], float]] = (),
+        leaf: Any = 1.0,
+    ) -> None:
+        self.n_labels = check_integer("n_labels", n_labels, at_least=2)
+        check_fits("n_labels", (self.n_labels, self.n_labels))
+        leaves = as_real_array("leaf", leaf)
+        if leaves.shape not in ((), (self.n_labels,)):
+            raise ArgumentError("leaf", leaf, "give one number, or one for each label")
+        lengths = [
+            check_non_negative(f"leaf[{i}]", value)
+            for i, value in enumerate(np.broadcast_to(leaves, (self.n_labels,)))
+        ]
+        members = list(np.eye(self.n_labels, dtype=bool))
+        for name, below, length in _named_groups(groups):
+            row = self._members_of(name, below)
+            for other in members:
+                if (row & other).any() and (row & ~other).any() and (other & ~row).any():
+                    raise ArgumentError(
+                        name,
+                        list(below),
+                        "overlaps another group without containing it or "
+                        "lying in it; that is no tree",
+                    )
+            members.append(row)
+            lengths.append(check_non_negative(f"{name} length", length))
+        self.members: npt.NDArray[np.float32] = np.array(members, np.float32)
+        self.lengths: npt.NDArray[np.float32] = np.array(lengths, np.float32)
+        if not self.lengths.any():
+            raise ArgumentError(
+                "leaf", leaf, "all lengths are 0, so that no two labels cost anything; give some"
+            )
+
+    @classmethod
+    def of_metric(cls, costs: npt.NDArray[Any]) -> "LabelTree | None":
+        """Return the tree whose matrix these costs are, or None where they are no tree metric.
+
+        Parameters
+        ----------
+        costs : ndarray, (labels, labels)
+            Symmetric costs of pairs of labels, zero for equal ones.
+
+        Examples
+        --------
+        >>> line = np.abs(np.subtract.outer(range(4), range(4)))
+        >>> np.array_equal(LabelTree.of_metric(line).matrix(), line)
+        True
+        >>> LabelTree.of_metric(line**2) is None
+        True
+        """
+        count = len(costs)
+        # Seen from label 0, the paths to i and j part at this depth (their Gromov product).
+        depth = 0.5 * (costs[:1] + costs[:, :1] - costs)
+        near = 1e-6 * float(np.abs(costs).max())
+        leaf, groups = np.zeros(count), []
+        subtrees = [(np.arange(1, count), 0.0)]  # their labels, the depth at which they begin
+        while subtrees:
+            below, begin = subtrees.pop()
+            least = float(depth[np.ix_(below, below)].min())
+            length = 2 * max(least - begin, 0.0)
+            if len(below) == count - 1:  # all but label 0: its own edge
+                leaf[0] = length
+            elif len(below) == 1:
+                leaf[below] = length
+            elif length > near:
+                groups.append((below.tolist(), length))
+            rest = below
+            while len(rest):
+                together = depth[rest[0], rest] > least + near
+                if together.sum() == len(below):
+                    return None  # in a tree, labels of the least depth are apart
+                if together.any():
+                    subtrees.append((rest[together], least))
+                rest = rest[~together & (rest != rest[0])]
+        if not leaf.any() and not groups:
+            return None
+        tree = cls(count, groups, leaf)
+        return tree if np.allclose(tree.matrix(), costs, 1e-5, near) else None
+
+    def _members_of(self, name: str, below: Sequence[int]) -> npt.NDArray[np.bool_]:
+        """Return which labels a group holds."""
+        row = np.zeros(self.n_labels, bool)
+        for label in below:
+            row[check_integer(name, label, at_least=0, at_most=self.n_labels - 1)] = True
+        return row
+
+    def matrix(self) -> npt.NDArray[np.float64]:
+        """Return the costs of all pairs of labels."""
+        inside = self.members.astype(np.float64)
+        differs = np.abs(inside[:, :, None] - inside[:, None, :])
+        half = 0.5 * self.lengths.astype(np.float64).round(7)
+        return np.asarray((half[:, None, None] * differs).sum(0))
+
+
+def _named_groups(groups: Any) -> Iterator[tuple[str, Sequence[int], Any]]:
+    """Yield a name, the labels and the length of each group that a user gave."""
+    try:
+        for position, (below, length) in enumerate(groups):
+            yield f"groups[{position}]", list(below), length
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            "groups", groups, f"give pairs (labels below the node, its length) ({error})"
+        ) from error
+
+
+def compatibility_matrix(value: Any, n_labels: int) -> npt.NDArray[np.float32] | None:
+    """Return the symmetric matrix of costs of pairs of labels; None stands for Potts."""
+    if value is None:
+        return None
+    if isinstance(value, LabelTree):
+        if value.n_labels != n_labels:
+            raise ArgumentError(
+                "compatibility", ..., f"a tree of {value.n_labels} labels for {n_labels} labels"
+            )
+        return value.matrix().astype(np.float32)
+    array = as_float32("compatibility", as_real_array("compatibility", value))
+    if array.shape == (n_labels,):
+        return -np.diag(array)
+    if array.shape != (n_labels, n_labels):
+        raise ArgumentError(
+            "compatibility",
+            ...,
+            f"shape {array.shape}; give {(n_labels,)} (what two pixels of one label "
+            f"gain), {(n_labels, n_labels)} (what two labels cost), or a LabelTree",
+        )
+    if not np.allclose(array, array.T, rtol=1e-5, atol=1e-8):
+        raise ArgumentError("compatibility", ..., "the matrix is not symmetric; use (C + C.T) / 2")
+    # Bounds rely on the symmetry, to the last bit.
+    return np.asarray(0.5 * (array + array.T.astype(np.float64)), np.float32)
+
+
+# --- label costs from a network's own output -----------------------------------------------
+
+
+@dataclass(frozen=True)
+class BorderStatistics:
+    """What labels pay for their borders; statistics of several images add up.
+
+    Attributes
+    ----------
+    images : int
+        How many there are.
+    pixels : ndarray, (labels,)
+        Pixels of each label.
+    paid : ndarray, (labels,)
+        What they pay together, with label costs of 1.
+    """
+
+    images: int
+    pixels: Vector
+    paid: Vector
+
+    def __add__(self, other: "BorderStatistics") -> "BorderStatistics":
+        """Return the statistics of both."""
+        return BorderStatistics(
+            self.images + other.images, self.pixels + other.pixels, self.paid + other.paid
+        )
+
+    def label_costs(self, tolerated: float | Vector) -> tuple[float, ...]:
+        """Return a cost in (0, 1] for each label.
+
+        Parameters
+        ----------
+        tolerated : float or ndarray, (labels,)
+            Nats per pixel that a label's border may cost on average, κ.
+
+        Examples
+        --------
+        >>> found = BorderStatistics(10, np.array([9e5, 1e5]), np.array([9e5, 4e5]))
+        >>> [round(cost, 3) for cost in found.label_costs(2.0)]
+        [1.0, 0.501]
+        """
+        price = self.per_pixel(self.paid)
+        return tuple((tolerated / np.maximum(price, tolerated)).tolist())
+
+    def per_pixel(self, sums: Vector) -> Vector:
+        """Return the mean of each label's pixels from their sum.
+
+        A label of few pixels is drawn towards the average label, one without any is the average
+        label.
+        """
+        total = float(self.pixels.sum())
+        prior = PRIOR_SHARE * total / self.images
+        return np.asarray((sums + prior * sums.sum() / total) / (self.pixels + prior))
+
+
+def sum_statistics(found: Iterable[BorderStatistics]) -> BorderStatistics:
+    """Return the statistics of all images together."""
+    return functools.reduce(operator.add, found)
+
+
+def border_statistics(
+    crf: "DenseCRF", threads: int = 0, pixels: Any = slice(None)
+) -> BorderStatistics:
+    """Return what the labels of the unaries' own labelling pay for their borders.
+
+    Parameters
+    ----------
+    crf : DenseCRF
+        The model; its compatibility does not matter.
+    threads : int
+        Number of threads; 0 for all.
+    pixels : ndarray of int, optional
+        The pixels that count, all by default.
+    """
+    labels = crf.unary.argmin(0)
+    outside = crf.pairwise.mass_double.copy()
+    count = len(crf.unary)
+    present = np.flatnonzero(np.bincount(labels, minlength=count))
+    for some in np.split(present, range(AT_ONCE, len(present), AT_ONCE)):
+        inside = labels == some[:, None]
+        received = crf.pairwise.apply_double(inside.astype(np.float64), threads)
+        outside -= np.where(inside, received, 0).sum(0)
+    outside = np.maximum(outside, 0)
+    labels, outside = labels[pixels], outside[pixels]
+    return BorderStatistics(
+        1,
+        np.bincount(labels, minlength=count).astype(np.float64),
+        np.bincount(labels, outside, minlength=count).astype(np.float64),
+    )
+
+
+def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":
+    """Return a Potts model with costs for each label; both share the filters.
+
+    Parameters
+    ----------
+    crf : DenseCRF
+        The Potts model.
+    costs : sequence of float
+        One for each label, trusted.
+    """
+    other = copy.copy(crf)
+    built = crf.pairwise if crf.filters_built else None  # as on a GPU, where they are not needed
+    if len(costs) == 2:  # the mean is all that two labels have: a Potts model with other weights
+        mean = sum(costs) / 2
+        other.kernels = tuple(
+            replace(cast("Any", kernel), weight=mean * kernel.weight) for kernel in crf.kernels
+        )
+        if built is not None:
+            parts = [(mean * weight, part) for weight, part in built.parts]
+            other = other.with_pairwise(Pairwise(parts, crf.n, "none"))
+    else:
+        other.tree = LabelTree(len(costs), leaf=costs)
+        other.compatibility = other.tree.matrix().astype(np.float32)
+    return other

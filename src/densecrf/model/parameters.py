@@ -1,0 +1,293 @@
+"""Models: the numbers of an energy, by name or from a file.
+
+Every model has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 255, and a cost for
+each label. The presets are those that people copy from project to project, and ours;
+`densecrf.adapt` and `densecrf.fit` make others.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from densecrf.io.atomic import write_json
+from densecrf.io.errors import FileFormatError
+from densecrf.model.compatibility import TOLERATED, border_statistics, with_label_costs
+from densecrf.model.crf import DenseCRF
+from densecrf.model.kernels import Bilateral, Spatial
+from densecrf.model.label_prior import LabelPrior, label_shares, with_label_offsets
+from densecrf.validation import ArgumentError, check_non_negative, check_positive
+
+__all__ = ["NUMBERS", "Parameters", "check_label_count", "read_parameters", "write_parameters"]
+
+SMALLEST_FACTOR = 0.25  # standard deviations of tiny images stay above a pixel
+FORMAT, VERSION = "densecrf-model", 1
+
+NUMBERS = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The numbers of an energy, all but those of the image.
+
+    Attributes
+    ----------
+    sigma, weight : float
+        Standard deviation (pixels) and weight of the spatial kernel.
+    sigma_xy, sigma_color, bilateral_weight : float
+        Standard deviations (pixels; colours from 0 to 255) and weight of the bilateral kernel.
+    confidence : float
+        Probability that a hard label is right.
+    pixels : int
+        Size of the images that it was made for.
+    scale_sigmas : bool
+        Whether the standard deviations of positions follow the size of an image: with sides twice
+        as long they are twice as large, so that the labelling does not depend on the resolution.
+    about : str
+        Where it comes from.
+    label_costs : tuple of float or "image", optional
+        What a pair of pixels with different labels costs, by label: labels i and j cost
+        ``(label_costs[i] + label_costs[j]) / 2`` times the kernel. None: 1 for all (Potts).
+        ``"image"``: from the image's own unaries, see `densecrf.model.compatibility`.
+    tolerated : float
+        For ``"image"``: nats per pixel that a label's border may cost on average.
+    prior : LabelPrior, optional
+        What is added to the unaries by label, from the labels' shares in the image; see
+        `densecrf.model.label_prior`.
+    provenance : dict
+        How it was made: what made it, from how many images, how good it is.
+
+    Examples
+    --------
+    Change one number of a preset:
+
+    >>> from dataclasses import replace
+    >>> from densecrf.model.presets import PRESETS
+    >>> replace(PRESETS["deeplab"], bilateral_weight=6).sigma_xy
+    67
+    """
+
+    sigma: Any = 3
+    weight: float = 3
+    sigma_xy: Any = 80
+    sigma_color: Any = 13
+    bilateral_weight: float = 10
+    confidence: float = 0.7
+    pixels: int = 375 * 500
+    about: str = ""
+    scale_sigmas: bool = False
+    label_costs: tuple[float, ...] | Literal["image"] | None = None
+    tolerated: float = TOLERATED
+    prior: LabelPrior | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def sized(self, shape: tuple[int, ...], factor: bool | float | None = None) -> "Parameters":
+        """Return the numbers with standard deviations in pixels of an image.
+
+        Parameters
+        ----------
+        shape : tuple of int
+            The grid of pixels.
+        factor : bool or float, optional
+            Whether the standard deviations of positions follow the size of the image, or what to
+            multiply them by; `scale_sigmas` by default.
+        """
+        follow = self.scale_sigmas if factor is None else factor
+        if follow is False:
+            times = 1.0
+        elif follow is True:
+            side = math.prod(shape) ** (1 / len(shape))
+            times = max(side / math.sqrt(self.pixels), SMALLEST_FACTOR)
+        else:
+            times = check_positive("scale_sigmas", follow)
+        sigma, sigma_xy = _times(self.sigma, times), _times(self.sigma_xy, times)
+        return replace(self, sigma=sigma, sigma_xy=sigma_xy, scale_sigmas=False)
+
+    def kernels(self, image: Any, largest: float | None = None) -> list[Spatial | Bilateral]:
+        """Return the kernels of an image, (*spatial) or (*spatial, channels), as they are.
+
+        Parameters
+        ----------
+        image : array_like
+            The image, colours from 0 to 255.
+        largest : float, optional
+            The largest absolute value of an image that is known to be finite.
+        """
+        spatial = Spatial(self.sigma, self.weight)
+        try:
+            appearance = Bilateral(
+                image, self.sigma_xy, self.sigma_color, self.bilateral_weight, largest=largest
+            )
+            return [spatial, appearance]
+        except ArgumentError as error:
+            raise error.renamed(weight="bilateral_weight") from error
+
+    def scaled(self, strength: float) -> "Parameters":
+        """Return the numbers with another influence on its input: 0 leaves it as it is."""
+        check_non_negative("strength", strength)
+        return replace(
+            self,
+            weight=strength * self.weight,
+            bilateral_weight=strength * self.bilateral_weight,
+            tolerated=strength * self.tolerated,
+            prior=None if self.prior is None else self.prior.scaled(strength),
+        )
+
+    def crf(
+        self, unary: Any, image: Any, *, ignore: Any = None, largest: float | None = None
+    ) -> DenseCRF:
+        """Return the energy of an image.
+
+        Parameters
+        ----------
+        unary : array_like, (labels, *spatial)
+            Energies.
+        image : array_like
+            The image, colours from 0 to 255.
+        ignore : array_like of bool, optional
+            As for `densecrf.DenseCRF`.
+        largest : float, optional
+            The largest absolute value of the image, where it and the unaries are known to be
+            finite.
+        """
+        kernels = self.sized(np.shape(unary)[1:]).kernels(image, largest)
+        declared = DenseCRF if largest is None else DenseCRF.from_checked
+        crf = declared(unary, kernels, ignore=ignore)
+        if self.prior is not None:
+            check_label_count("prior", self.prior.frequencies, crf.n_labels)
+            crf = with_label_offsets(crf, self.prior.energies(label_shares(crf.unary)))
+        if self.label_costs is None or self.weight == self.bilateral_weight == 0:
+            return crf
+        if self.label_costs == "image":
+            return with_label_costs(crf, border_statistics(crf).label_costs(self.tolerated))
+        check_label_count("label_costs", self.label_costs, crf.n_labels)
+        return with_label_costs(crf, self.label_costs)
+
+
+def check_label_count(name: str, given: Sequence[float], labels: int) -> None:
+    """Refuse a model of another number of labels."""
+    if len(given) != labels:
+        raise ArgumentError(
+            "model",
+            ...,
+            f"has {name} for {len(given)} labels, but there are {labels}; make one for these "
+            "labels by densecrf.adapt or densecrf.fit",
+        )
+
+
+def _times(sigma: Any, factor: float) -> Any:
+    return sigma if factor == 1 else np.multiply(sigma, factor)
+
+
+def write_parameters(path: str | os.PathLike[str], model: Parameters, **remarks: Any) -> None:
+    """Write parameters as a JSON file that `read_parameters`, ``--params`` and ``--model`` read.
+
+    Parameters
+    ----------
+    path : path-like
+        The file, which appears whole or not at all.
+    model : Parameters
+        The parameters.
+    **remarks
+        What else to keep in the file.
+    """
+    parameters = asdict(model)
+    provenance = parameters.pop("provenance")
+    for name in ("label_costs", "prior"):
+        if parameters[name] is None:
+            del parameters[name]
+    head = {"format": FORMAT, "version": VERSION}
+    write_json(path, {**head, "parameters": parameters, "provenance": provenance, **remarks})
+
+
+def read_parameters(path: str | os.PathLike[str]) -> Parameters:
+    """Read a file of parameters.
+
+    It holds one JSON object with the numbers ``sigma``, ``weight``, ``sigma_xy``, ``sigma_color``
+    and ``bilateral_weight``, or has that object under ``parameters``.
+
+    Raises
+    ------
+    FileFormatError
+        A ValueError that names the file and what is wrong with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "mine.json"
+    >>> write_parameters(file, Parameters(sigma_xy=40, label_costs=(1.0, 0.5)))
+    >>> read_parameters(file).label_costs
+    (1.0, 0.5)
+    """
+    try:
+        raw = json.loads(Path(path).read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(path, f"is not JSON ({error})") from error
+    values = raw.get("parameters", raw) if isinstance(raw, dict) else None
+    flat = values is raw  # the numbers alone, without a version
+    if not isinstance(values, dict):
+        raise FileFormatError(path, "must hold one JSON object of parameters")
+    if not flat and (version := raw.get("version", VERSION)) != VERSION:
+        raise FileFormatError(
+            path, f"has version {version!r} of the model format; this densecrf reads {VERSION}"
+        )
+    known = {field.name for field in fields(Parameters)} - {"provenance"}
+    if missing := [name for name in NUMBERS if name not in values]:
+        raise FileFormatError(path, f"lacks the parameters {', '.join(missing)}")
+    if unknown := [name for name in values if name not in known]:
+        raise FileFormatError(path, f"has unknown parameters: {', '.join(map(str, unknown))}")
+    for name in NUMBERS:
+        if not _number(values[name]) or (values[name] == 0 and name.startswith("sigma")):
+            raise FileFormatError(path, f"{name} is {values[name]!r}; it must be a positive number")
+    by_label = {"label_costs": _read_costs(path, values), "prior": _read_prior(path, values)}
+    provenance = {} if flat else raw.get("provenance", {})
+    if not isinstance(provenance, dict):
+        raise FileFormatError(path, "provenance must be a JSON object")
+    return Parameters(**{**values, **by_label}, provenance=provenance)
+
+
+def _number(value: Any, least: float = 0.0) -> bool:
+    """Whether a JSON value is a finite number that is not too small."""
+    real = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return real and math.isfinite(value) and value >= least
+
+
+def _read_costs(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Any:
+    costs = values.get("label_costs")
+    if isinstance(costs, list) and len(costs) > 1 and all(map(_number, costs)):
+        return tuple(costs)
+    if costs is None or costs == "image":
+        return costs
+    raise FileFormatError(
+        path, "label_costs must be a list of non-negative numbers, one for each label"
+    )
+
+
+def _read_prior(path: str | os.PathLike[str], values: Mapping[str, Any]) -> LabelPrior | None:
+    prior, costs = values.get("prior"), values.get("label_costs")
+    if prior is None:
+        return None
+    least = {"frequencies": 1e-12, "trust": 0.0, "offsets": -math.inf}
+    lists: list[Any] = [prior.get(name) for name in least] if isinstance(prior, dict) else [None]
+    if (
+        not all(isinstance(each, list) and len(each) == len(lists[0]) > 1 for each in lists)
+        or set(prior) != set(least)
+        or not all(
+            _number(number, lowest)
+            for each, lowest in zip(lists, least.values(), strict=True)
+            for number in each
+        )
+    ):
+        raise FileFormatError(
+            path, f"prior must hold lists of numbers {', '.join(least)}, one for each label"
+        )
+    if isinstance(costs, list) and len(costs) != len(lists[0]):
+        raise FileFormatError(
+            path, f"has label_costs for {len(costs)} labels and a prior for {len(lists[0])}"
+        )
+    return LabelPrior(*(tuple(each) for each in lists))

@@ -1,0 +1,115 @@
+"""What an energy is made from: its numbers, and how an image and its scores are to be read.
+
+The keywords of `densecrf.refine`, checked once; everything that makes an energy of an image and of
+what is known of its pixels goes through here.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from densecrf.model.crf import DenseCRF
+from densecrf.model.hard_labels import forget, plant
+from densecrf.model.kernels import color_range, without_alpha
+from densecrf.model.parameters import NUMBERS, Parameters
+from densecrf.model.presets import get_parameters
+from densecrf.model.unaries import KINDS, energies, read
+from densecrf.validation import check_choice, check_fraction, check_non_negative
+
+__all__ = ["KEYWORDS", "Specification"]
+
+
+@dataclass(frozen=True, eq=False)
+class Specification:
+    """How an image and what is known of its pixels become an energy.
+
+    The attributes are the keywords of `densecrf.refine`, where they are explained; `model` may be
+    given by name or file. ``sigma`` to ``confidence`` are None where the model's own are meant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> specification = Specification(strength=0.5, kind="labels")
+    >>> labels = np.array([[0, 0, 1], [0, 1, 1]])
+    >>> specification.crf(100 * labels, labels).n_labels
+    2
+    """
+
+    model: Any = "default"
+    strength: float = 1.0
+    sigma: Any = None
+    weight: float | None = None
+    sigma_xy: Any = None
+    sigma_color: Any = None
+    bilateral_weight: float | None = None
+    confidence: float | None = None
+    scale_sigmas: bool | float | None = None
+    kind: str | None = None
+    axis: int | None = None
+    channel_axis: int | None = None
+    n_labels: int | None = None
+    void: Any = "auto"
+    clip: float = 1e-5
+    image_range: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Find the model, and refuse what no image can make right."""
+        object.__setattr__(self, "model", get_parameters(self.model))
+        check_non_negative("strength", self.strength)
+        check_fraction("clip", self.clip)
+        if self.kind is not None:
+            check_choice("kind", self.kind, KINDS)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers of the energy that are given one by one."""
+        named = {name: getattr(self, name) for name in (*NUMBERS, "confidence")}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def keywords(self) -> dict[str, Any]:
+        """Return the keywords that make it."""
+        return {name: getattr(self, name) for name in KEYWORDS}
+
+    def parameters(self, grid: tuple[int, ...]) -> Parameters:
+        """Return the numbers of the energy on a grid of pixels.
+
+        Standard deviations that are given one by one are in pixels, unless `scale_sigmas` says
+        otherwise.
+        """
+        model: Parameters = self.model
+        if self.scale_sigmas is None:
+            chosen = replace(model.sized(grid), **self.numbers)
+        else:
+            chosen = replace(model, **self.numbers).sized(grid, self.scale_sigmas)
+        return chosen.scaled(self.strength)
+
+    def crf(self, image: Any, known: Any, *, ignore: Any = None, seeds: Any = None) -> DenseCRF:
+        """Return the energy of an image and of what is known of its pixels."""
+        reading, low, high = read(
+            image, known, kind=self.kind, axis=self.axis, channel_axis=self.channel_axis
+        )
+        grid = reading.grid
+        parameters = self.parameters(grid)
+        unary = energies(
+            reading,
+            low,
+            high,
+            kind=self.kind,
+            n_labels=self.n_labels,
+            void=self.void,
+            confidence=parameters.confidence,
+            clip=self.clip,
+        )
+        if ignore is not None:
+            forget(unary, ignore)
+        if seeds is not None:
+            plant(unary, seeds)
+        unary.setflags(write=False)
+        pixels = reading.pixels
+        if self.channel_axis is None:
+            pixels = without_alpha(pixels, grid)
+        pixels, largest = color_range(pixels, self.image_range)
+        return parameters.crf(unary, pixels, largest=largest)
+
+
+#: The names of the keywords.
+KEYWORDS = tuple(field.name for field in fields(Specification))

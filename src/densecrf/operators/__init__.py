@@ -1,0 +1,12 @@
+"""Gaussian filters, plain and in the order of scores.
+
+A filter is built once from features and answers two questions: `Filter.apply` and
+`Filter.ordered`.
+"""
+
+from densecrf.operators.exact import ExactFilter
+from densecrf.operators.grid import GridFilter
+from densecrf.operators.lattice import LatticeFilter
+from densecrf.operators.levels import ORDERS, Filter
+
+__all__ = ["ORDERS", "ExactFilter", "Filter", "GridFilter", "LatticeFilter"]

@@ -1,0 +1,1 @@
+"""The operator K on torch tensors: lattices, their filters and gradients."""

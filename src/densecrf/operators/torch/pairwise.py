@@ -1,0 +1,346 @@
+r"""The matrix K of pairwise weights on torch tensors: :math:`K = \sum_c w_c \tilde k_c`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from densecrf.cached import cached_property
+from densecrf.deadline import check_deadline
+from densecrf.operators.levels import SMALLEST_MASS, Levels, ordered_by_ramps
+from densecrf.operators.torch.autograd import barycentric, filtered
+from densecrf.operators.torch.diagonal import add_diagonal
+from densecrf.operators.torch.lattice import Lattice
+from densecrf.operators.torch.lattice_sum import merge
+from densecrf.operators.torch.pixelwise import balanced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from torch import Tensor
+
+    from densecrf.operators.torch.dispatch import Engine
+    from densecrf.operators.torch.lattice import Order
+    from densecrf.operators.triton.double_filter import DoubleFilter
+    from densecrf.operators.triton.repeated_filter import RepeatedFilter
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One normalised kernel, for gradients.
+
+    Attributes
+    ----------
+    source : Lattice
+        The filter k before it was normalised.
+    g : Tensor
+        (n,), the factors that normalise it.
+    attached : Lattice, optional
+        `source` with corners' weights as a function of the features, where these need gradients.
+    normalized : bool
+        Whether it is to be normalised.
+    """
+
+    source: Lattice
+    g: Tensor
+    attached: Lattice | None
+    normalized: bool
+
+    @cached_property
+    def _attached_g(self) -> Tensor:
+        """The factors m^-1/2 as a function of the features."""
+        ones = torch.ones_like(self.g).unsqueeze(0)
+        return self._filtered(ones)[0].clamp(min=SMALLEST_MASS).rsqrt()
+
+    def _filtered(self, values: Tensor) -> Tensor:
+        weight = None if self.attached is None else self.attached.corner_weight
+        return filtered(self.source, values, weight)
+
+    @property
+    def _factors(self) -> Tensor:
+        learned = self.attached is not None and torch.is_grad_enabled()
+        return self._attached_g if learned and self.normalized else self.g
+
+    def apply(self, values: Tensor) -> Tensor:
+        """Filter (channels, n) values, with gradients to them and to the features."""
+        g = self._factors
+        return g * self._filtered(g * values)
+
+    @property
+    def mass(self) -> Tensor:
+        """Row sums, (n,)."""
+        return self.apply(torch.ones_like(self.g).unsqueeze(0))[0]
+
+    @property
+    def diagonal(self) -> Tensor:
+        """Self terms, (n,)."""
+        learned = self.attached is not None and torch.is_grad_enabled()
+        own = self.attached if learned and self.attached is not None else self.source
+        return self._factors**2 * own.diagonal()
+
+    def ordered(self, t: Tensor, ramps: int) -> Tensor:
+        """Filter the order of levels `t` (labels, n) in [0, ramps], which is held fixed.
+
+        The same sums as `Lattice.ordered`, written as plain filter calls on ramps, so that
+        gradients reach the features.
+        """
+        labels, n = t.shape
+        h = torch.arange(ramps, device=t.device, dtype=t.dtype).unsqueeze(1)
+        above = self.apply((t.unsqueeze(1) - h).clamp(0, 1).reshape(-1, n)).view(labels, ramps, n)
+        k = t.floor()
+        f = t - k
+        place = h + 1 - k.unsqueeze(1)
+        taps = (place == 0) * (1 - f).unsqueeze(1) + (place == 1) + (place == 2) * f.unsqueeze(1)
+        share = torch.where(k > 0, torch.ones_like(f), f)
+        return self.mass * share - (above * taps).sum(1)
+
+
+class Pairwise:
+    """The sum of weighted, normalised kernels over label-major tensors (labels, n).
+
+    Parameters
+    ----------
+    features : sequence of Tensor or Lattice
+        For each kernel, (n, d) or (items, n, d), which gradients reach; or the lattice of such, not
+        normalised.
+    weights : Tensor or sequence of float
+        A weight for each; gradients reach them.
+    like : Tensor
+        (…, n), for n, dtype and device where there is no kernel.
+    normalized : bool
+        Whether to divide by the square roots of row sums.
+    order, engine, workspace
+        Of `Lattice.build`.
+    between : callable, optional
+        Called when the lattices are built, for which the host waits, and not yet put together.
+
+    Examples
+    --------
+    >>> v = torch.rand(2, 5)
+    >>> pairwise = Pairwise([torch.arange(5.0).reshape(5, 1)], [2.0], v)
+    >>> torch.testing.assert_close(pairwise.apply(torch.ones(1, 5))[0], pairwise.mass)
+    """
+
+    def __init__(
+        self,
+        features: Sequence[Tensor | Lattice],
+        weights: Tensor | Sequence[float],
+        like: Tensor,
+        *,
+        normalized: bool = True,
+        order: Order = "symmetric",
+        engine: Engine = "auto",
+        workspace: int | None = None,
+        between: Callable[[], None] | None = None,
+    ) -> None:
+        self.weights, self._like = weights, like
+        self._kept: dict[tuple[str, bool], Tensor] = {}
+        self.merged: Lattice | None = None
+        self.kernels: list[Kernel] = []
+        if not features:
+            if between is not None:
+                between()
+            return
+        factors: list[float] = (
+            weights.tolist() if isinstance(weights, torch.Tensor) else [float(w) for w in weights]
+        )
+        fresh = [each for each in features if isinstance(each, torch.Tensor)]
+        built: Iterator[Lattice] = iter(())
+        if fresh:
+            options: Any = {"order": order, "engine": engine, "workspace": workspace}
+            built = iter(Lattice.build_all(fresh, precision=like.dtype, **options))
+        sources = [each if isinstance(each, Lattice) else next(built) for each in features]
+        if between is not None:
+            between()
+        self.merged, g = merge(sources, factors, normalized=normalized)
+        self._factors = factors
+        attached = torch.is_grad_enabled()
+        for feature, source, own in zip(features, sources, g, strict=True):
+            learned = None
+            if attached and isinstance(feature, torch.Tensor) and feature.requires_grad:
+                learned = replace(source, corner_weight=barycentric(feature, source))
+            self.kernels.append(Kernel(source, own, learned, normalized))
+
+    @property
+    def n(self) -> int:
+        """Number of pixels."""
+        return int(self._like.shape[-1])
+
+    @cached_property
+    def learned(self) -> bool:
+        """Whether weights or features need gradients."""
+        return (isinstance(self.weights, torch.Tensor) and self.weights.requires_grad) or any(
+            kernel.attached is not None for kernel in self.kernels
+        )
+
+    @cached_property
+    def repeated(self) -> RepeatedFilter | None:
+        """The filter by Triton's kernels, where they serve."""
+        if self.merged is None or not self.merged.triton:
+            return None
+        from densecrf.operators.triton.repeated_filter import RepeatedFilter
+
+        return RepeatedFilter(self.merged)
+
+    def by_kernel(self) -> bool:
+        """Whether gradients of weights or features are asked for."""
+        return self.learned and torch.is_grad_enabled()
+
+    def _sum(self, terms: Sequence[Tensor]) -> Tensor:
+        total = torch.zeros_like(self._like[0]) if not terms else self.weights[0] * terms[0]
+        for weight, term in zip(self.weights[1:], terms[1:], strict=True):
+            total = total + weight * term
+        return total
+
+    @property
+    def mass(self) -> Tensor:
+        r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
+        if self.merged is not None and not self.by_kernel():
+            return self.merged.mass
+        return self._once("mass")
+
+    @property
+    def diagonal(self) -> Tensor:
+        """The self terms :math:`K_{aa}`, (n,)."""
+        if self.merged is None or not self.merged.triton or self.by_kernel():
+            return self._once("diagonal")
+        return self._diagonal
+
+    @cached_property
+    def _diagonal(self) -> Tensor:
+        out = torch.empty_like(self.kernels[0].g)
+        for place, (weight, kernel) in enumerate(zip(self._factors, self.kernels, strict=True)):
+            add_diagonal(kernel.source, kernel.g, weight, out, add=place > 0)
+        return out
+
+    def _once(self, name: str) -> Tensor:
+        """Sum an attribute of the kernels; kept apart with and without gradients."""
+        key = name, self.by_kernel()
+        if key not in self._kept:
+            self._kept[key] = self._sum([getattr(kernel, name) for kernel in self.kernels])
+        return self._kept[key]
+
+    def apply(self, values: Tensor) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
+        check_deadline()
+        if self.merged is None:
+            return torch.zeros_like(values)
+        if self.by_kernel():
+            return self._sum([kernel.apply(values) for kernel in self.kernels])
+        if torch.is_grad_enabled() and values.requires_grad:
+            return filtered(self.merged, values)
+        return self.merged.apply(values) if self.repeated is None else self.repeated.apply(values)
+
+    def ordered(
+        self,
+        scores: Tensor,
+        levels: Levels,
+        names: Sequence[int] | None = None,
+        offsets: Tensor | None = None,
+    ) -> Tensor:
+        r"""Return :math:`\tfrac12\sum_b K_{ab}\, s(t_{ai}, t_{bi})` with the order held fixed.
+
+        Balanced: without the rounding errors that keep a label's row from adding up to 0. With
+        `names`, only those labels are filtered, and the others zero. `offsets` are added to the
+        scores.
+        """
+        check_deadline()
+        scores = scores.detach()
+        if self.merged is None:
+            return torch.zeros_like(scores)
+        if self.repeated is not None and not self.by_kernel():
+            from densecrf.operators.triton.units import Wanted
+
+            wanted = [Wanted(0, range(len(scores)) if names is None else names, levels)]
+            return self.repeated.ordered(scores, offsets, wanted, 0.5, self.total_mass.view(1))
+        scores = scores if offsets is None else scores + offsets
+        if self.by_kernel():
+            return self._balanced(self._ordered_by_kernel(scores, levels))
+        if names is None:
+            return self._balanced(0.5 * self.merged.ordered_by(scores, levels))
+        part = self._balanced(0.5 * self.merged.ordered_by(scores[names], levels))
+        out = torch.zeros_like(scores)
+        out[names] = part
+        return out
+
+    def _ordered_by_kernel(self, scores: Tensor, levels: Levels) -> Tensor:
+        t = levels.of(scores, torch)
+        return 0.5 * self._sum([kernel.ordered(t, levels.ramps) for kernel in self.kernels])
+
+    def _balanced(self, r: Tensor) -> Tensor:
+        if not r.requires_grad:
+            return balanced(r, self.mass.detach(), self.total_mass)
+        excess = r.detach().sum(1, dtype=torch.float64) / self.total_mass
+        return torch.addcmul(r, excess.to(r.dtype).unsqueeze(1), self.mass, value=-1)
+
+    # --- double precision: the symmetrised K, whose stored numbers are exact ------------------
+
+    @cached_property
+    def double_terms(self) -> list[tuple[float, Tensor, Lattice]]:
+        """Weights, normalising factors and symmetrised lattices, as they are stored."""
+        return [
+            (float(weight), kernel.g.detach(), replace(kernel.source, order="symmetric"))
+            for weight, kernel in zip(self.weights, self.kernels, strict=True)
+        ]
+
+    @cached_property
+    def _double_kernels(self) -> list[tuple[float, Tensor, Lattice]]:
+        """Weights, normalising factors and lattices in double precision, for plain operations."""
+        out = []
+        for weight, g, stored in self.double_terms:
+            corners, entries = stored.corner_weight.double(), stored.entry_weight.double()
+            lattice = replace(stored, corner_weight=corners, entry_weight=entries, triton=False)
+            out.append((weight, g.double(), lattice))
+        return out
+
+    @cached_property
+    def double_filter(self) -> DoubleFilter | None:
+        """The filter by Triton's kernels, where they serve."""
+        if self.merged is None or not self.merged.triton:
+            return None
+        from densecrf.operators.triton.double_filter import DoubleFilter
+
+        return DoubleFilter(self.double_terms)
+
+    @cached_property
+    def mass_double(self) -> Tensor:
+        r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
+        ones = torch.ones(1, self._like.shape[-1], dtype=torch.float64, device=self._like.device)
+        return self.apply_double(ones)[0]
+
+    @cached_property
+    def diagonal_double(self) -> Tensor:
+        """The self terms :math:`K_{aa}`, (n,)."""
+        total = torch.zeros_like(self._like[0], dtype=torch.float64)
+        for weight, g, lattice in self._double_kernels:
+            total += weight * (g**2 * lattice.diagonal())
+        return total
+
+    def apply_double(self, values: Tensor) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
+        check_deadline()
+        if self.double_filter is not None:
+            return self.double_filter.apply(values)
+        out = torch.zeros_like(values)
+        for weight, g, lattice in self._double_kernels:
+            out += weight * (g * lattice.apply(g * values))
+        return out
+
+    def ordered_double(self, u: Tensor, levels: Levels, mass: Tensor | None = None) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` for each row of potentials.
+
+        `mass` is `mass_double`, where it is known.
+        """
+        check_deadline()
+        mass = self.mass_double if mass is None else mass
+        if self.double_filter is not None:
+            return self.double_filter.ordered(levels.of(u, torch), levels.ramps, mass)
+        out: Tensor = ordered_by_ramps(torch, self.apply_double, mass, u, levels)
+        return out
+
+    @cached_property
+    def total_mass(self) -> Tensor:
+        """Sum of all of K, a float64 scalar on the device."""
+        return self.mass.detach().sum(dtype=torch.float64).clamp(min=1e-300)

@@ -1,0 +1,411 @@
+"""What the solvers do to each pixel on its own, over label-major (labels, n) tensors.
+
+Every function runs as one fused Triton kernel where Triton serves, and as plain torch operations
+elsewhere. By Triton, the pixels of a batch's items lie one after the other (`spans`); sums come out
+per item. Given `plans`, which belong to one problem's unaries, self terms and Lipschitz constants,
+a repeated call costs less.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from densecrf.operators.torch.dispatch import Engine, use_triton
+from densecrf.operators.torch.spans import Spans, whole
+from densecrf.operators.triton.launch import launch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from torch import Tensor
+
+    from densecrf.operators.triton.plans import Plans
+
+ELEMENTS = 4096  # labels x pixels of a tile
+ADD_UP = {"LANES": 8, "TILE": 256}
+
+
+def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
+    """Project each pixel's labels onto the probability simplex.
+
+    Parameters
+    ----------
+    z : Tensor
+        (labels, n).
+
+    Returns
+    -------
+    Tensor
+        (labels, n), nearest points with entries ≥ 0 that sum to 1 over the labels.
+
+    Examples
+    --------
+    >>> project_simplex(torch.tensor([[2.0, 0.25], [0.0, 0.25]]))
+    tensor([[1.0000, 0.5000],
+            [0.0000, 0.5000]])
+    """
+    if not use_triton(z, engine):
+        return _projected(z)
+    z = z.contiguous()
+    out = torch.empty_like(z)
+    tiles = Tiles(z)
+    tiles.launch(kernels().project_simplex, (z, out, tiles.table))
+    return out
+
+
+def mean_field_update(
+    phi: Tensor,
+    received: Tensor,
+    y: Tensor,
+    own: Tensor,
+    *,
+    spans: Spans | None = None,
+    engine: Engine = "auto",
+    plans: Plans | None = None,
+) -> Tensor:
+    """Softmax over the labels of received - own · y - phi.
+
+    Parameters
+    ----------
+    phi, received, y : Tensor
+        (labels, n) unaries, filtered marginals, marginals.
+    own : Tensor
+        (n,), the pixels' own part in what is received.
+
+    Examples
+    --------
+    >>> zero = torch.zeros(2, 1)
+    >>> mean_field_update(zero, zero, zero, torch.ones(1))
+    tensor([[0.5000],
+            [0.5000]])
+    """
+    if not use_triton(phi, engine):
+        return torch.softmax(received - own * y - phi, 0)
+    phi, received, y = phi.contiguous(), received.contiguous(), y.contiguous()
+    out = torch.empty_like(phi)
+
+    tiles = Tiles(phi, spans)
+
+    def work() -> None:
+        tiles.launch(kernels().mean_field, (phi, received, y, own, out, tiles.table))
+
+    _run(plans, ("mean field", tiles.blocks), (received, y, own, out, tiles.table), work)
+    return out
+
+
+def lower_bound(
+    phi: Tensor,
+    r: Tensor,
+    *,
+    factor: float = 1.0,
+    spans: Spans | None = None,
+    engine: Engine = "auto",
+) -> Tensor:
+    """Σ_a min_i (phi_ai + factor · r_ai) of each item, in float64 on the device.
+
+    Examples
+    --------
+    >>> lower_bound(torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.zeros(2, 2))
+    tensor([1.], dtype=torch.float64)
+    """
+    if not use_triton(phi, engine):
+        return (phi + factor * r).amin(0).double().sum().view(1)
+    tiles = Tiles(phi, spans)
+    tensors = (phi.contiguous(), r.contiguous())
+    return tiles.sums(kernels().lower_bound, tensors, 1, factor)[:, 0]
+
+
+def descend(
+    v: Tensor,
+    phi: Tensor,
+    r: Tensor,
+    previous: Tensor,
+    step: Tensor,
+    lipschitz: Tensor,
+    *,
+    spans: Spans | None = None,
+    engine: Engine = "auto",
+    plans: Plans | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Project v - step · G onto the simplices, G = phi + r.
+
+    Parameters
+    ----------
+    v, phi, r, previous : Tensor
+        (labels, n).
+    step, lipschitz : Tensor
+        (n,).
+
+    Returns
+    -------
+    y : Tensor
+        (labels, n), the projection.
+    sums : Tensor
+        (items, 3) float64: Σ_a min_i G_ai, ⟨G, v⟩, ⟨lipschitz (v - y), y - previous⟩.
+    """
+    if not use_triton(v, engine):
+        gradient = phi + r
+        y = _projected(v - step * gradient)
+        turn = (lipschitz * (v - y)).double() * (y - previous).double()
+        sums = [gradient.amin(0).double().sum(), (gradient.double() * v.double()).sum(), turn.sum()]
+        return y, torch.stack(sums).view(1, 3)
+    v, phi, r, previous = (x.contiguous() for x in (v, phi, r, previous))
+    y = torch.empty_like(v)
+
+    tiles = Tiles(v, spans)
+
+    def work() -> Tensor:
+        return tiles.sums(kernels().descend, (v, phi, r, previous, step, lipschitz, y), 3)
+
+    return y, _run(plans, ("descend", tiles.blocks), (v, r, previous, step, y, tiles.table), work)
+
+
+def icm_moves(
+    phi: Tensor,
+    received: Tensor,
+    own_mass: Tensor,
+    row: Tensor,
+    labels: Tensor,
+    *,
+    spans: Spans | None = None,
+    engine: Engine = "auto",
+    plans: Plans | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the ICM move of each pixel in the Potts model: its best label, given all others.
+
+    Parameters
+    ----------
+    phi : Tensor
+        (labels, n) unaries.
+    received : Tensor
+        (rows, n), the mass that each filtered label has around a pixel, and in it.
+    own_mass : Tensor
+        (n,), what of that is the pixel's own.
+    row : Tensor
+        (items, labels) int32, each label's row of `received`, or -1.
+    labels : Tensor
+        (n,) int64.
+
+    Returns
+    -------
+    best : Tensor
+        (n,) int64, the best labels; the own ones where none gains.
+    gain : Tensor
+        (n,), what they gain.
+    sums : Tensor
+        (items, 5) float64: unary energy, mass of agreeing pairs, all mass received, movers, and
+        pixels whose own label has no row (they make the rest meaningless).
+    """
+    if not use_triton(phi, engine):
+        (row,) = row
+        agreeing = torch.where((row >= 0).unsqueeze(1), received[row.long().clamp(min=0)], 0.0)
+        index = labels.unsqueeze(0)
+        agreeing = agreeing.scatter_add(0, index, -own_mass.unsqueeze(0))
+        cost = phi - agreeing
+        least, best = cost.min(0)
+        gain = cost.gather(0, index)[0] - least
+        best = torch.where(gain > 0, best, labels)
+        own = [x.gather(0, index).sum(dtype=torch.float64) for x in (phi, agreeing)]
+        counts = [(gain > 0).sum().double(), (row[labels] < 0).sum().double()]
+        total = agreeing.sum(dtype=torch.float64)
+        return best, gain, torch.stack([*own, total, *counts]).view(1, 5)
+    received = received.contiguous()
+    best, gain = torch.empty_like(labels), torch.empty_like(own_mass)
+    tiles = Tiles(phi, spans)
+
+    def work() -> Tensor:
+        tensors = (phi.contiguous(), received, own_mass, row, labels, best, gain)
+        return tiles.sums(kernels().alternatives, tensors, 5)
+
+    tensors = (received, row, labels, best, gain, tiles.table)
+    return best, gain, _run(plans, ("icm moves", tiles.blocks), tensors, work)
+
+
+def balanced(values: Tensor, mass: Tensor, total: Tensor) -> Tensor:
+    """Subtract a multiple of `mass` from each row so that it sums to zero.
+
+    Parameters
+    ----------
+    values : Tensor
+        (rows, n).
+    mass : Tensor
+        (n,).
+    total : Tensor
+        Sum of `mass`, a float64 scalar on the device.
+
+    Examples
+    --------
+    >>> balanced(torch.tensor([[1.0, 3.0]]), torch.ones(2), torch.tensor(2.0).double())
+    tensor([[-1.,  1.]])
+    """
+    excess = values.sum(1, dtype=torch.float64) / total
+    return torch.addcmul(values, excess.to(values.dtype).unsqueeze(1), mass, value=-1)
+
+
+def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
+    """Return the inner product, a float64 scalar on the device.
+
+    Examples
+    --------
+    >>> inner(torch.ones(2, 2), torch.ones(2, 2))
+    tensor(4., dtype=torch.float64)
+    """
+    if not use_triton(u, engine):
+        return (u.double() * v.double()).sum()
+    blocks = -(-u.numel() // ELEMENTS)
+    parts = torch.empty(blocks, dtype=torch.float64, device=u.device)
+    tensors = (u.contiguous(), v.contiguous(), parts)
+    launch(kernels().inner, (blocks,), (*tensors, u.numel()), {"BLOCK": ELEMENTS})
+    return parts.sum()
+
+
+# --- by Triton's kernels alone ----------------------------------------------------------
+
+
+def extents(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
+    """Return the least of each node's (nodes + offsets) and of their negatives.
+
+    Parameters
+    ----------
+    nodes, offsets : Tensor
+        (nodes, n), contiguous.
+    spans : Spans
+        The items.
+
+    Returns
+    -------
+    Tensor
+        (items, nodes, 2).
+    """
+    n, count = nodes.shape[1], len(nodes)
+    blocks = -(-spans.pixels // ELEMENTS)
+    parts = torch.empty(spans.items, count, blocks, 2, device=nodes.device)
+    given = nodes if offsets is None else offsets
+    launch(
+        kernels().extents,
+        (blocks, spans.items, count),
+        (nodes, given, parts, spans.table, n),
+        {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
+    )
+    return parts.amin(2)
+
+
+def compress(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
+    """Return `densecrf.problem.projections.compressed` potentials nodes + offsets.
+
+    The items' numbers are the span and the edge.
+    """
+    out = torch.empty_like(nodes)
+    given = nodes if offsets is None else offsets
+    launch(
+        kernels().compress,
+        (-(-spans.pixels // ELEMENTS), spans.items, len(nodes)),
+        (nodes, given, extents(nodes, offsets, spans), out, spans.table, nodes.shape[1]),
+        {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
+    )
+    return out
+
+
+def raised_argmax(y: Tensor, spans: Spans) -> Tensor:
+    """Return each pixel's largest label, (n,).
+
+    The items' numbers are a label, -1 for none, and what is added to its values.
+    """
+    out = torch.empty(y.shape[1], dtype=torch.int64, device=y.device)
+    tiles = Tiles(y, spans)
+    tiles.launch(kernels().raised_argmax, (y, out, tiles.table))
+    return out
+
+
+def undecided(y: Tensor, spans: Spans) -> Tensor:
+    """Return the sums of y (1 - y) of each item and label, (items, labels)."""
+    grid = (-(-spans.pixels // ELEMENTS), spans.items, len(y))
+    shape = (spans.items, len(y), grid[0])
+    parts = torch.empty(shape, dtype=torch.float64, device=y.device)
+    tensors = (y, parts, spans.table, y.shape[1])
+    launch(kernels().undecided, grid, tensors, {"BLOCK": ELEMENTS})
+    return parts.sum(2)
+
+
+def own_unaries(phi: Tensor, row: Tensor, labels: Tensor, spans: Spans) -> Tensor:
+    """Return the unary energies of labellings, and how many pixels' labels have no row, (items, 2).
+
+    Parameters
+    ----------
+    phi, row
+        As for `icm_moves`.
+    labels : Tensor
+        (planes, n) int64; an item's first number is its plane.
+    spans : Spans
+        The items.
+    """
+    return Tiles(phi, spans).sums(kernels().own_unaries, (phi, row, labels), 2)
+
+
+def extrapolate(y: Tensor, previous: Tensor, spans: Spans) -> Tensor:
+    """Return previous + s (y - previous), s the item's first number."""
+    out = torch.empty_like(y)
+    grid = (-(-spans.pixels // ELEMENTS), spans.items, len(y))
+    tensors = (y, previous, out, spans.table, y.shape[1])
+    launch(kernels().extrapolate, grid, tensors, {"BLOCK": ELEMENTS})
+    return out
+
+
+def kernels() -> Any:
+    """Triton's kernels, which can only be imported where Triton is installed."""
+    from densecrf.operators.triton import pixelwise_kernels
+
+    return pixelwise_kernels
+
+
+def _run(
+    plans: Plans | None, key: Hashable, tensors: Sequence[Tensor], work: Callable[[], Any]
+) -> Any:
+    return work() if plans is None else plans.run(key, tensors, work)
+
+
+def tile_constants(labels: int) -> tuple[dict[str, int], int]:
+    """Return constants and warps of the kernels whose tiles have all labels."""
+    lanes = 1 << (labels - 1).bit_length()
+    block = min(256, max(16, ELEMENTS // lanes))
+    warps = min(8, max(1, lanes * block // 1024))  # few enough numbers a thread for registers
+    return {"LANES": lanes, "BLOCK": block}, warps
+
+
+class Tiles:
+    """A launch over all pixels of (labels, n) values, each tile of them with all labels."""
+
+    def __init__(self, values: Tensor, spans: Spans | None = None) -> None:
+        labels, n = values.shape
+        self._shape, self._warps = tile_constants(labels)
+        self.table, self._items, pixels = whole(n, values.device) if spans is None else spans
+        self._sizes = (n, labels)
+        self.blocks = -(-pixels // self._shape["BLOCK"])
+
+    def launch(self, kernel: Any, tensors: Sequence[Tensor], *numbers: float) -> None:
+        """Launch a kernel whose arguments are `tensors`, the sizes, and `numbers`."""
+        arguments = (*tensors, *self._sizes, *numbers)
+        launch(kernel, (self.blocks, self._items), arguments, self._shape, self._warps)
+
+    def sums(self, kernel: Any, tensors: Sequence[Tensor], columns: int, *numbers: float) -> Tensor:
+        """Launch a kernel that also takes room for its tiles' sums; return them per item."""
+        shape, device = (self._items, self.blocks, columns), self.table.device
+        parts = torch.empty(shape, dtype=torch.float64, device=device)
+        self.launch(kernel, (*tensors, parts, self.table), *numbers)
+        out = torch.empty(self._items, columns, dtype=torch.float64, device=device)
+        launch(kernels().add_up, (self._items,), (parts, out, *shape[1:]), ADD_UP)
+        return out
+
+
+def _projected(z: Tensor) -> Tensor:
+    """Simplex projection by sorting."""
+    z = z.nan_to_num(torch.finfo(z.dtype).min)  # what overflow left
+    # Relative: no cancellation for large z; what is below -1 is outside the support anyway.
+    z = (z - z.amax(0)).clamp(min=-2)
+    sorted_z = torch.sort(z, 0, descending=True).values
+    count = torch.arange(1, z.shape[0] + 1, device=z.device, dtype=z.dtype).unsqueeze(1)
+    thresholds = (sorted_z.cumsum(0) - 1) / count
+    support = (sorted_z > thresholds).sum(0, keepdim=True)
+    return (z - thresholds.gather(0, support - 1)).clamp(min=0)

@@ -1,0 +1,322 @@
+"""Triton kernels of the lattice filters (launched by `densecrf.operators.triton.filter`).
+
+Work comes in units: up to LANES labels of one item's pixels, with rows of their own, listed in a
+table (`densecrf.operators.triton.units`). Numbers of labels, levels, kernels and pixels are
+arguments, so that few variants of each kernel serve all problems.
+
+Values are rows, one per vertex: channel h·LANES + l is ramp h of label l (the plain filter has one
+channel a label). A ramp is c_h(t) = clamp(t - h, 0, 1), the mass in levels above h; ramps make the
+running sum over levels of the ordered filter part of the splat, where it costs nothing, and level 0
+need not be stored.
+
+Rows are float32 or float64, and sums are in their type. Weights are stored in float32: for rows of
+float64 they are the same numbers, widened when they are loaded. With SCALED, what a pixel gives is
+also multiplied by its factor `g`, and what it receives by its factor `read`: a normalised kernel
+whose stored numbers are not rounded again.
+
+The argument `one` is 1. Strides multiplied by it are not known to be 1 when a kernel is compiled,
+which makes Triton lay a tile out with one label to a thread (the default is to load runs of
+floats).
+"""
+
+# ruff: noqa: N803, N806, RUF005  (constants of a kernel are in capitals)
+# mypy: disable-error-code="misc, no-untyped-def, no-untyped-call, assignment, untyped-decorator"
+
+import triton
+import triton.language as tl
+
+# Columns of the table of units: see `densecrf.operators.triton.units`.
+PIXEL = tl.constexpr(0)
+PIXELS = tl.constexpr(1)
+VERTEX = tl.constexpr(2)
+VERTICES = tl.constexpr(3)
+SEGMENT_AT = tl.constexpr(4)
+SEGMENTS = tl.constexpr(5)
+ROW = tl.constexpr(6)
+WORK = tl.constexpr(7)
+ITEM = tl.constexpr(8)
+LOW = tl.constexpr(9)
+SCALE = tl.constexpr(10)
+TOP = tl.constexpr(11)
+NAMES = tl.constexpr(12)
+FIELDS = tl.constexpr(44)
+
+
+@triton.jit(do_not_specialize=["quads", "one"])
+def splat(
+    rows,
+    entry_pixel,
+    entry_weight,
+    g,
+    row_begin,
+    segment_vertex,
+    work,
+    units,
+    quads,
+    one,
+    RAMPS: tl.constexpr,
+    SEGMENT: tl.constexpr,
+    SCALED: tl.constexpr,
+    LABELLED: tl.constexpr,
+    TILE: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """Sum the entries of each vertex: a gather over its row of entries, in a fixed order.
+
+    A program sums SEGMENT entries, vertex after vertex: a program for each vertex would have too
+    little to do. Where a row begins in the segment, the vertex's row of the unit's workspace takes
+    the sum; what continues from an earlier segment goes to row vertices + segment, and `join` adds
+    the continuations to their heads. Plane 2 of the grid are runs of RAMPS ramps. LABELLED: `rows`
+    are labels, and what is summed are the indicators of the unit's.
+    """
+    unit = units + tl.program_id(1) * FIELDS
+    pid = tl.program_id(0)
+    if pid < tl.load(unit + SEGMENTS):
+        OCTET: tl.constexpr = min(LANES, 8)
+        OCTETS: tl.constexpr = LANES // OCTET
+        lane = tl.arange(0, OCTET)
+        ramp = tl.program_id(2) * max(RAMPS, 1)
+        width = 4 * quads
+        vertices, first_vertex = tl.load(unit + VERTICES), tl.load(unit + VERTEX)
+        work += tl.load(unit + WORK).to(tl.int64) * width + ramp * LANES
+        first = tl.load(unit + ROW)
+        if not LABELLED:
+            first -= tl.load(unit + PIXEL)
+        segment = tl.load(unit + SEGMENT_AT) + pid
+        vertex = tl.load(segment_vertex + segment)
+        begin = segment * SEGMENT
+        stop = tl.minimum(begin + SEGMENT, tl.load(row_begin + first_vertex + vertices))
+        while begin < stop:
+            end = tl.minimum(tl.load(row_begin + vertex + 1), stop)
+            acc = ()
+            for _ in tl.static_range(max(RAMPS, OCTETS)):
+                acc = acc + (tl.zeros([OCTET, TILE], work.dtype.element_ty),)
+            # Every lane loads the entry, and its labels of the pixel's row, one of each octet: a
+            # thread keeps to them, so that nothing is exchanged between threads. The next entries
+            # are fetched ahead.
+            e = tl.broadcast_to(begin + tl.arange(0, TILE)[None, :] * one, [OCTET, TILE])
+            pixel = tl.load(entry_pixel + e, mask=e < end, other=0)
+            weight = tl.load(entry_weight + e, mask=e < end, other=0)
+            for _ in range(begin, end, TILE):
+                share = weight.to(work.dtype.element_ty)
+                if SCALED:
+                    share *= tl.load(g + pixel, mask=e < end, other=0).to(work.dtype.element_ty)
+                live = e < end
+                new = ()
+                if LABELLED:
+                    label = tl.load(rows + (first + pixel).to(tl.int64), mask=live, other=-2)
+                    for o in tl.static_range(OCTETS):
+                        name = tl.load(unit + NAMES + o * OCTET + lane)[:, None]
+                        new = new + (acc[o] + tl.where(label == name, share, 0.0),)
+                else:
+                    at = rows + (first + pixel).to(tl.int64) * LANES + lane[:, None] * one
+                    if RAMPS == 0:
+                        for o in tl.static_range(OCTETS):
+                            here = live & (o * OCTET + lane < width)[:, None]
+                            t = tl.load(at + o * OCTET, mask=here, other=0)
+                            new = new + (acc[o] + share * t,)
+                    else:
+                        t = tl.load(at, mask=live, other=0) - ramp
+                        for h in tl.static_range(RAMPS):
+                            new = new + (acc[h] + share * tl.minimum(tl.maximum(t - h, 0.0), 1.0),)
+                acc = new
+                e += TILE
+                pixel = tl.load(entry_pixel + e, mask=e < end, other=0)
+                weight = tl.load(entry_weight + e, mask=e < end, other=0)
+            continued = tl.load(row_begin + vertex) < begin
+            to = (
+                work
+                + tl.where(continued, vertices + pid, vertex - first_vertex).to(tl.int64) * width
+            )
+            for h in tl.static_range(max(RAMPS, OCTETS)):
+                mask = ramp * LANES + h * OCTET + lane < width
+                tl.store(to + h * OCTET + lane, tl.sum(acc[h], axis=1), mask=mask)
+            begin = end
+            vertex += 1
+
+
+@triton.jit(do_not_specialize=["quads"])
+def join(
+    work,
+    row_begin,
+    segment_vertex,
+    units,
+    quads,
+    SEGMENT: tl.constexpr,
+    TILE: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Add the sums of a long row's continuations to its head (first continuation does it)."""
+    width = 4 * quads
+    unit = units + tl.program_id(1) * FIELDS
+    if tl.program_id(0) < tl.load(unit + SEGMENTS):
+        segment = tl.load(unit + SEGMENT_AT) + tl.program_id(0)
+        c = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+        vertex = tl.load(segment_vertex + segment)
+        head = tl.load(row_begin + vertex)
+        if (head < segment * SEGMENT) & (segment == head // SEGMENT + 1):
+            last = (tl.load(row_begin + vertex + 1) - 1) // SEGMENT
+            row = tl.load(unit + WORK).to(tl.int64)
+            tail = row + tl.load(unit + VERTICES) - tl.load(unit + SEGMENT_AT)
+            acc = tl.zeros([TILE, BLOCK], work.dtype.element_ty)
+            for first in range(segment, last + 1, TILE):
+                s = first + tl.arange(0, TILE)
+                mask = (s <= last)[:, None] & (c < width)[None, :]
+                acc += tl.load(work + (tail + s)[:, None] * width + c[None, :], mask=mask, other=0)
+            at = work + (row + vertex - tl.load(unit + VERTEX)) * width + c
+            tl.store(at, tl.load(at, mask=c < width) + tl.sum(acc, axis=0), mask=c < width)
+
+
+@triton.jit
+def _blurred(source, neighbour, first, v, c, live, mask, all_vertices, width):
+    """Three-point blur (1/2, 1, 1/2) of rows v; a missing neighbour counts as zero."""
+    plus = tl.load(neighbour + first + v, mask=live, other=-1)
+    minus = tl.load(neighbour + all_vertices + first + v, mask=live, other=-1)
+    centre = tl.load(source + v.to(tl.int64)[:, None] * width + c, mask=mask, other=0)
+    at = (plus - first).to(tl.int64)[:, None] * width + c
+    above = tl.load(source + at, mask=mask & (plus >= 0)[:, None], other=0)
+    at = (minus - first).to(tl.int64)[:, None] * width + c
+    below = tl.load(source + at, mask=mask & (minus >= 0)[:, None], other=0)
+    return centre + 0.5 * (above + below)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "all_vertices",
+        "slot_rows",
+        "quads",
+        "blocks",
+        "forward_from",
+        "forward_to",
+        "forward_axis",
+        "reversed_from",
+        "reversed_to",
+        "reversed_axis",
+    ]
+)
+def blur(
+    work,
+    neighbour,
+    units,
+    all_vertices,
+    slot_rows,
+    quads,
+    blocks,
+    forward_from,
+    forward_to,
+    forward_axis,
+    reversed_from,
+    reversed_to,
+    reversed_axis,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One axis of the forward blur (plane 2 of the grid: 0) and of the reversed one (1).
+
+    Rows are 4 `quads` wide. Plane 1 of the grid are `blocks` of channels of each unit.
+    """
+    width = 4 * quads
+    unit = units + (tl.program_id(1) // blocks) * FIELDS
+    v = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = ((tl.program_id(1) % blocks) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    live = v < tl.load(unit + VERTICES)
+    mask = live[:, None] & (c < width)
+    if tl.program_id(2) == 0:
+        source, target, axis = forward_from, forward_to, forward_axis
+    else:
+        source, target, axis = reversed_from, reversed_to, reversed_axis
+    first = tl.load(unit + VERTEX)
+    row = tl.load(unit + WORK).to(tl.int64)
+    step = neighbour + axis.to(tl.int64) * 2 * all_vertices
+    at = work + (source * slot_rows.to(tl.int64) + row) * width
+    value = _blurred(at, step, first, v, c, live, mask, all_vertices, width)
+    at = work + (target * slot_rows.to(tl.int64) + row) * width
+    tl.store(at + v.to(tl.int64)[:, None] * width + c, value, mask=mask)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "all_vertices",
+        "slot_rows",
+        "quads",
+        "blocks",
+        "forward_from",
+        "forward_axis",
+        "reversed_from",
+        "reversed_axis",
+        "target",
+    ]
+)
+def blur_mean(
+    work,
+    neighbour,
+    units,
+    all_vertices,
+    slot_rows,
+    quads,
+    blocks,
+    forward_from,
+    forward_axis,
+    reversed_from,
+    reversed_axis,
+    target,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Last axis of both orders, and their mean: the matrix of the whole is exactly symmetric."""
+    width = 4 * quads
+    unit = units + (tl.program_id(1) // blocks) * FIELDS
+    v = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = ((tl.program_id(1) % blocks) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    live = v < tl.load(unit + VERTICES)
+    mask = live[:, None] & (c < width)
+    first = tl.load(unit + VERTEX)
+    row = tl.load(unit + WORK).to(tl.int64)
+    slot = slot_rows.to(tl.int64)
+    step = neighbour + forward_axis.to(tl.int64) * 2 * all_vertices
+    at = work + (forward_from * slot + row) * width
+    value = _blurred(at, step, first, v, c, live, mask, all_vertices, width)
+    step = neighbour + reversed_axis.to(tl.int64) * 2 * all_vertices
+    at = work + (reversed_from * slot + row) * width
+    value += _blurred(at, step, first, v, c, live, mask, all_vertices, width)
+    at = work + (target * slot + row) * width
+    tl.store(at + v.to(tl.int64)[:, None] * width + c, 0.5 * value, mask=mask)
+
+
+@triton.jit(do_not_specialize=["slot_rows", "quads", "blocks", "left", "right"])
+def overlap(
+    work,
+    vertex_weight,
+    parts,
+    units,
+    slot_rows,
+    quads,
+    blocks,
+    left,
+    right,
+    WEIGHTED: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Sum the products of two slots over a tile of a unit's rows, in float64.
+
+    WEIGHTED: times the vertices' weights. Plane 1 of the grid as for `blur`.
+    """
+    width = 4 * quads
+    unit = units + (tl.program_id(1) // blocks) * FIELDS
+    v = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    c = ((tl.program_id(1) % blocks) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    live = v < tl.load(unit + VERTICES)
+    named = tl.load(unit + NAMES + c, mask=c < width, other=-1) >= 0  # what is beyond is arbitrary
+    mask = live[:, None] & named
+    row = tl.load(unit + WORK).to(tl.int64)
+    at = (row + v)[:, None] * width + c
+    slot = slot_rows.to(tl.int64) * width
+    product = tl.load(work + left * slot + at, mask=mask, other=0).to(tl.float64)
+    product *= tl.load(work + right * slot + at, mask=mask, other=0).to(tl.float64)
+    total = tl.sum(product, axis=1)
+    if WEIGHTED:
+        weight = tl.load(vertex_weight + tl.load(unit + VERTEX) + v, mask=live, other=0)
+        total *= weight.to(tl.float64)
+    to = parts + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    tl.store(to, tl.sum(total, axis=0))

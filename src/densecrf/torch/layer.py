@@ -1,0 +1,356 @@
+"""Dense CRF inference as a layer."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from densecrf.model.compatibility import LabelTree
+from densecrf.model.presets import PRESETS, get_parameters
+from densecrf.operators.torch.dispatch import use_triton
+from densecrf.operators.torch.features import bilateral, positions
+from densecrf.operators.torch.lattice import Lattice, on_device
+from densecrf.operators.torch.pairwise import Pairwise
+from densecrf.solvers.loop import Limits, Outcome
+from densecrf.solvers.mean_field import mean_field
+from densecrf.solvers.minimisation import minimise
+from densecrf.solvers.registry import METHODS
+from densecrf.torch import compiled_core
+from densecrf.torch.batches import BatchResult, batched, energies, working_dtype
+from densecrf.torch.device import within_memory
+from densecrf.torch.export import exporting, refine, settings_of
+from densecrf.torch.one_step_gradient import final_step, smoothed_log
+from densecrf.torch.parameters import LayerParameters, Sigma
+from densecrf.torch.problem import torch_problem
+from densecrf.torch.together import minimise_all, packed
+from densecrf.torch.validation import (
+    as_tensor,
+    check_all_finite,
+    check_finite,
+    check_image,
+    check_scores,
+    checked_items,
+    total,
+)
+from densecrf.torch.warm import first_use
+from densecrf.validation import ArgumentError, check_choice, check_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+    from densecrf.model.parameters import Parameters
+    from densecrf.problem.problem import Problem
+
+__all__ = ["DenseCRF"]
+
+_MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
+_DEFAULT = PRESETS["default"]
+
+
+class DenseCRF(LayerParameters):
+    r"""Refine a network's logits with a fully connected CRF.
+
+    Unaries are -log softmax(logits); pairwise potentials those of `densecrf.Spatial` and
+    `densecrf.Bilateral`.
+
+    Parameters
+    ----------
+    spatial_sigma, spatial_weight
+        Standard deviation (pixels; one, or one for each axis) and weight of the smoothness kernel.
+        Weight 0 leaves it out.
+    bilateral_sigma_xy, bilateral_sigma_color, bilateral_weight
+        Standard deviations of position (pixels) and colour (in the units of `image`: the default
+        is for 0 to 255), and weight of the appearance kernel. Weight 0 leaves it out.
+    compatibility : Tensor, optional
+        (C, C) costs of pairs of labels, symmetric; Potts by default. For mean field and dc-neg.
+    normalization : {"symmetric", "none"}
+        As for `densecrf.DenseCRF`.
+    method : {"mf5", "mf", "dc-neg", "prox-lp", "lp"}
+        What `forward` runs: ``"mf5"`` makes five iterations of mean field, ``"mf"`` as many as it
+        takes to converge, 100 at most. The others run as far as they do in `solve`.
+    iterations : int, optional
+        Another number of mean-field iterations, made in full.
+    learn : iterable of {"weights", "sigmas", "compatibility"}
+        What becomes a parameter. Weights and sigmas are stored as logarithms, so they stay
+        positive. To learn a compatibility, give one to start from.
+
+    Notes
+    -----
+    Gradients of mean field are those of the unrolled iterations, exact for the filter that is
+    computed (see `densecrf.operators.torch.autograd`). The other methods end in an exact minimum or
+    nearly so, often a vertex, and are solved without a record; the gradient is that of one more
+    step :math:`P_\Delta(y - (\phi + r) / s)` from there, in which the projection and the filter are
+    differentiated, the solution y and the order of its scores held fixed. Pixels in the interior
+    of the simplex pass it on, pixels that are certain do not (with dc-neg, nearly all are).
+
+    CPU tensors that need no gradient are solved by the compiled core, where it is installed, with
+    `torch.get_num_threads()` threads; float64 and gradients are left to torch.
+
+    `torch.compile` leaves this layer out and compiles what is around it. `torch.export` writes it
+    as one operator, ``densecrf::refine``, which programs that import `densecrf.torch` can run.
+
+    Examples
+    --------
+    >>> crf = DenseCRF(spatial_sigma=1.0, bilateral_sigma_xy=4.0)
+    >>> logits = torch.zeros(2, 3, 8, 8)
+    >>> logits[:, 1, :, :4] = 1.0
+    >>> crf(logits=logits, image=torch.zeros(2, 3, 8, 8)).shape
+    torch.Size([2, 3, 8, 8])
+    """
+
+    def __init__(
+        self,
+        *,
+        spatial_sigma: Sigma = _DEFAULT.sigma,
+        spatial_weight: float = _DEFAULT.weight,
+        bilateral_sigma_xy: Sigma = _DEFAULT.sigma_xy,
+        bilateral_sigma_color: Sigma = _DEFAULT.sigma_color,
+        bilateral_weight: float = _DEFAULT.bilateral_weight,
+        compatibility: Tensor | None = None,
+        normalization: str = "symmetric",
+        method: str = "mf5",
+        iterations: int | None = None,
+        learn: Iterable[str] = (),
+    ) -> None:
+        numbers = {
+            "spatial_weight": spatial_weight,
+            "bilateral_weight": bilateral_weight,
+            "spatial_sigma": spatial_sigma,
+            "bilateral_sigma_xy": bilateral_sigma_xy,
+            "bilateral_sigma_color": bilateral_sigma_color,
+        }
+        super().__init__(learn, compatibility, numbers)
+        self.method = check_choice("method", method, ("mf5", "mf", "dc-neg", "prox-lp", "lp"))
+        self.iterations = iterations
+        if iterations is not None:
+            check_integer("iterations", iterations, at_least=1)
+        self.normalization = check_choice("normalization", normalization, ("symmetric", "none"))
+        self._kept: tuple[Hashable, Lattice] | None = None
+
+    @classmethod
+    def from_model(
+        cls, model: str | Parameters, *, shape: tuple[int, ...], method: str = "lp", **options: Any
+    ) -> DenseCRF:
+        """Return the layer of a model, for images of one size; the rest as for the constructor.
+
+        Label costs must be numbers, as those of `densecrf.adapt` and `densecrf.fit`; those that
+        each image gives are left out.
+        """
+        chosen = get_parameters(model).sized(shape)
+        costs = chosen.label_costs
+        tree = LabelTree(len(costs), leaf=costs) if isinstance(costs, tuple) else None
+        layer = cls(
+            spatial_sigma=chosen.sigma,
+            spatial_weight=chosen.weight,
+            bilateral_sigma_xy=chosen.sigma_xy,
+            bilateral_sigma_color=chosen.sigma_color,
+            bilateral_weight=chosen.bilateral_weight,
+            compatibility=None if tree is None else torch.from_numpy(tree.matrix()),
+            method=method,
+            **options,
+        )
+        layer._tree = None if "compatibility" in layer._learn else tree
+        layer._prior = chosen.prior
+        return layer
+
+    def forward(self, *, logits: Tensor, image: Tensor) -> Tensor:
+        """Return refined log-probabilities, (N, C, *spatial), of the logits' dtype.
+
+        Parameters
+        ----------
+        logits : Tensor
+            (N, C, *spatial) scores; float64 is worked on as such, everything else in float32.
+        image : Tensor
+            (N, k, *spatial) on the same device, any number of channels, any real dtype.
+        """
+        if exporting():
+            return refine(self, logits, image)
+        refined: Tensor = self._forward(logits, image)
+        return refined
+
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+    def _settings(self) -> str:
+        """Return all but the tensors; a method, since torch 2.11 takes no layer as an argument."""
+        return settings_of(self)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _forward(self, logits: Tensor, image: Tensor) -> Tensor:
+        logits, image = as_tensor("logits", logits), as_tensor("image", image)
+        check_scores(logits)
+        check_image(image, logits)
+        first_use(logits.device, logits.shape[1])
+        with torch.autocast(logits.device.type, enabled=False), on_device(logits.device):
+            return within_memory(
+                lambda workspace: self._refined(logits, image, workspace),
+                f"logits of shape {tuple(logits.shape)}",
+            )
+
+    def solve(
+        self,
+        *,
+        logits: Tensor | Sequence[Tensor],
+        image: Tensor | Sequence[Tensor],
+        method: str = "lp",
+        gap: float | None = None,
+        time_limit: float | None = None,
+        max_iterations: int | None = None,
+        **options: Any,
+    ) -> BatchResult:
+        """Minimise the energy of each item; labels, energies and bounds, without gradients.
+
+        Items on a GPU advance together, and each ends by itself.
+
+        Parameters
+        ----------
+        logits, image
+            As for `forward`; or lists of (C, *spatial) and (k, *spatial), of any sizes.
+        method : str
+            A method of `densecrf.DenseCRF.solve`: "mf5", "mf", "dc-neg", "prox-lp", "lp", ...
+        gap, time_limit, max_iterations, **options
+            As there; the time limit is for all that advance together.
+        """
+        check_choice("method", method, METHODS)
+        stack = not isinstance(logits, (list, tuple))
+        pairs = checked_items(logits, image)
+        device = pairs[0][0].device
+        first_use(device, pairs[0][0].shape[1])
+
+        def solve(problem: Any, stopped: bool) -> Outcome:
+            limits = Limits.checked(gap, time_limit, 0 if stopped else max_iterations)
+            return minimise(problem, method, limits, None, options)
+
+        def attempt(workspace: int | None) -> list[Outcome]:
+            if device.type == "cpu":  # elsewhere each problem asks when it waits anyway
+                check_all_finite("logits", logits)
+            sizes = [self._together(scores, colours) for scores, colours in pairs]
+            try:
+                return minimise_all(lambda item: self._item(*pairs[item], workspace), sizes, solve)
+            except ArgumentError:
+                check_all_finite("logits", logits)  # names the item
+                raise
+
+        grids = [scores.shape[2:] for scores, _ in pairs]
+        plain = torch.autocast(device.type, enabled=False)
+        with torch.no_grad(), plain, on_device(device):
+            what = f"{len(pairs)} items of shape {tuple(pairs[0][0].shape[1:])}"
+            outcomes = within_memory(attempt, what)
+        return packed(outcomes, grids, stack)
+
+    def problem(
+        self, logits: Tensor, image: Tensor, workspace: int | None = None
+    ) -> Problem[Tensor]:
+        """Return the problem of a whole batch as one: its items lie one after the other.
+
+        Parameters
+        ----------
+        logits, image
+            As for `forward`.
+        workspace : int, optional
+            Bytes of scratch memory for the filters.
+        """
+        dtype = working_dtype(logits)
+        unary = energies(logits, dtype, self._prior)
+        suspect = total(logits)
+        features, weights = self._kernels(image, dtype, workspace)
+
+        def check() -> None:
+            if not isfinite(float(suspect)):
+                check_finite("logits", logits)
+
+        try:
+            pairwise = Pairwise(
+                features,
+                weights,
+                unary,
+                normalized=self.normalization == "symmetric",
+                workspace=workspace,
+                between=check,  # the device has nothing left to do then
+            )
+        except ValueError:
+            check_finite("image", image)  # the lattice is built from features alone
+            raise
+        return torch_problem(unary, pairwise, self._symmetric_costs(unary), self._tree)
+
+    def _item(self, logits: Tensor, image: Tensor, workspace: int | None) -> Any:
+        """Return the problem of one finite item, for the compiled core where that can solve it."""
+        if not compiled_core.takes(logits, image, self._tensors()):
+            return self.problem(logits, image, workspace)
+        check_finite("image", image)
+        unary = energies(logits, torch.float32, self._prior)
+        kernels = [compiled_core.kernel(image[0], *each) for each in self._declared(image)]
+        costs = self._tree or self._symmetric_costs(unary)
+        unary = unary.view(-1, *image.shape[2:])
+        return compiled_core.problem(unary, kernels, self.normalization, costs)
+
+    def _together(self, logits: Tensor, image: Tensor) -> int:
+        """Return the size of an item that may be solved together with others, else 0."""
+        alone = compiled_core.takes(logits, image, self._tensors())
+        return 0 if alone or not use_triton(image.float()) else logits.numel()
+
+    def _kernels(
+        self, image: Tensor, dtype: torch.dtype, workspace: int | None
+    ) -> tuple[list[Tensor | Lattice], Tensor]:
+        """Return the features (or their lattice) and the weight of each kernel."""
+        features: list[Tensor | Lattice] = []
+        weights = []
+        for weight, sigma, color in self._declared(image):
+            weights.append(weight)
+            if color is None:
+                features.append(self._smoothness(image, sigma, dtype, workspace))
+            else:
+                features.append(bilateral(image, sigma, color).to(dtype))
+        stacked = torch.stack(weights).to(dtype) if weights else torch.zeros(0)
+        return features, stacked
+
+    def _smoothness(
+        self, image: Tensor, sigma: Tensor, dtype: torch.dtype, workspace: int | None
+    ) -> Tensor | Lattice:
+        """Return the features of the smoothness kernel, or its lattice.
+
+        It is the same for all images of a size, so the last one is kept, within reason.
+        """
+        items, grid = image.shape[0], tuple(image.shape[2:])
+        key = (grid, items, image.device, dtype, workspace)
+        kept = self._kept
+        if kept is not None and kept[0] == key:
+            return kept[1]
+        features = positions(grid, sigma, image.device).to(dtype).expand(items, -1, -1)
+        if "sigmas" in self._learn or features.numel() > _MOST_KEPT:
+            return features
+        lattice = Lattice.build(features, workspace=workspace)
+        self._kept = key, lattice
+        return lattice
+
+    def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
+        by_core = compiled_core.takes(logits, image, self._tensors())
+        if self.method in ("mf5", "mf") and not by_core:
+            return batched(self._mean_field(self.problem(logits, image, workspace)), logits)
+        check_finite("logits", logits)
+        parts = []
+        for item in range(len(logits)):
+            one = slice(item, item + 1)
+            problem = self._item(logits[one], image[one], workspace)
+            if self.method in ("mf5", "mf"):
+                parts.append(self._mean_field(problem))
+                continue
+            with torch.no_grad():
+                y = torch.as_tensor(minimise(problem, self.method, Limits()).y)
+            parts.append(smoothed_log(y if by_core else final_step(problem, y, self.method)))
+        return torch.cat([batched(part, logits[:1]) for part in parts])
+
+    def _mean_field(self, problem: Any) -> Tensor:
+        """Return the logarithms of the marginals after the layer's iterations."""
+        most = self.iterations or (5 if self.method == "mf5" else 100)
+        tolerance = 1e-3 if self.iterations is None and self.method == "mf" else 0.0
+        y = problem.unary_marginals()
+        for step in mean_field(problem, y, iterations=most - 1, tolerance=tolerance):
+            y = step.y
+        # The last update in logarithms, which keep what a probability would round to zero.
+        return torch.log_softmax(torch.as_tensor(problem.response_logits(y)), 0)
+
+    def extra_repr(self) -> str:
+        """Return the settings."""
+        return f"method={self.method!r}, iterations={self.iterations}"
