@@ -179,15 +179,18 @@ def test_stop_ends_a_run_and_its_unfinished_tasks_are_left_out(way):
     assert numbers == [0, 1, 2, 3]
 
 
-def until_stopped(path):
-    """Wait, in a process, until tasks are to end."""
+def until_stopped(path, code=None):
+    """Wait, in a process, until tasks are to end; then end, the process itself with a code."""
     with open(path, "w"):  # noqa: PTH123
         pass
     assert stop_here().wait(60)
+    if code is not None:
+        os._exit(code)
     raise Interrupted
 
 
-def test_processes_see_that_they_are_to_stop(tmp_path):
+@pytest.mark.parametrize("code", [None, 3])
+def test_processes_see_that_they_are_to_stop(tmp_path, code):
     stop, path = threading.Event(), tmp_path / "waiting"
 
     def press():
@@ -197,8 +200,8 @@ def test_processes_see_that_they_are_to_stop(tmp_path):
 
     thread = threading.Thread(target=press)
     thread.start()
-    with pytest.raises(Interrupted):
-        list(run(until_stopped, [(str(path),)] * 3, workers=1, processes=True, stop=stop))
+    found = run(until_stopped, [(str(path), code)] * 3, workers=1, processes=True, stop=stop)
+    assert collected(found) == ([], Interrupted)
     thread.join()
 
 

@@ -382,7 +382,9 @@ class _Process:
                     break
             found: tuple[Any, Exception | None] = self.pipe.recv()
         except (EOFError, OSError):
-            return None, OSError(self.close())
+            reason = self.close()
+            # Ctrl-C may have ended it before it began to leave that to others.
+            return None, Interrupted() if self.stop.wait(WAIT) else OSError(reason)
         return found
 
     def close(self) -> str:
@@ -523,7 +525,7 @@ class _Cluster:
     def done(self) -> list[Finished]:
         """Wait a moment; return what has ended for good."""
         try:
-            self.library.wait(list(self.running), timeout=WAIT, return_when="FIRST_COMPLETED")
+            self.library.wait(list(self.running), timeout=1, return_when="FIRST_COMPLETED")
         except self.library.TimeoutError:
             return []
         except self.library.CancelledError:

@@ -221,7 +221,7 @@ class ClusterOracle(Oracle):
     def _asked(self, question: str, *given: Any) -> Any:
         asked = [(question, self.class_weights, self.threads, given)]
         self.check()
-        (done,) = run(_answer, asked, client=self.client, name=question)
+        (done,) = run(_answer, asked, client=self.client, batch=1, name=question)
         return done.result()
 
 
