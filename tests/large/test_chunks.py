@@ -6,7 +6,7 @@ import pytest
 from densecrf.large import Kernel, refine, refine_points
 from large_scenes import MODEL, crowd
 
-OPTIONS = {"tile": 30, "model": MODEL, "gap": 5e-3}
+OPTIONS = {"tile": 30, "model": MODEL, "method": "mf5"}  # what is read matters here
 CHUNK = (22, 28)
 
 

@@ -95,7 +95,8 @@ def test_rasters_of_one_band_and_tiles_without_labels(tmp_path, scene):
     for name, values in (("labels", labels), ("mask", held)):
         with rasterio.open(tmp_path / f"{name}.tif", "w", **profile) as raster:
             raster.write(values, 1)
-    given = {"n_labels": len(p), "gap": 0.05, "tile": 20, "model": MODEL}
+    # A loose gap: where nothing is known the bound rises slowly, and what is read matters here.
+    given = {"n_labels": len(p), "gap": 0.3, "tile": 20, "model": MODEL}
     files = tmp_path / "labels.tif", tmp_path / "mask.tif"
     found = refine(image, files[0], mask=files[1], kind="labels", **given)
     expected = refine(image, labels, mask=held, **given)
