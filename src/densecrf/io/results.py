@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from densecrf.problem.certificate import Dual
+    from densecrf.problem.certificate import HostDual
 
 __all__ = ["read_result", "write_result"]
 
@@ -52,7 +52,7 @@ def write_result(path: str | os.PathLike[str], result: Result) -> None:
     write_npz(path, {HEAD: np.frombuffer(text, np.uint8), **arrays})
 
 
-def _dual_to_file(dual: Dual) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _dual_to_file(dual: HostDual) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the JSON and the arrays of a dual point."""
     if isinstance(dual, Tangent):
         return {"kind": "tangent"}, {"dual.0.y": dual.y}
@@ -70,11 +70,11 @@ def _dual_to_file(dual: Dual) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     return {"kind": kind, "parts": rows}, arrays
 
 
-def _dual_from_file(path: str | os.PathLike[str], head: dict[str, Any]) -> Dual:
+def _dual_from_file(path: str | os.PathLike[str], head: dict[str, Any]) -> HostDual:
     """Return what a file holds for a dual point; `Result.verify` checks that it is one."""
     if head["kind"] == "tangent":
         return Tangent(np.array(read_npz(path, ["dual.0.y"])["dual.0.y"]))
-    parts: list[tuple[float, Potentials]] = []
+    parts: list[tuple[float, Potentials[NDArray[Any]]]] = []
     for number, row in enumerate(head["parts"]):
         names = {name: f"dual.{number}.{name}" for name in row["arrays"]}
         found = read_npz(path, list(names.values()))

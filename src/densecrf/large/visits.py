@@ -289,7 +289,7 @@ def _from_the_start(
     steps = primal_dual(workspace, incumbent, cells=tile.cells, to_the_end=True)
     for step in islice(steps, plan.inner):
         previous, y = y, step.y
-        dual = cast("Potentials", step.duals[0])
+        dual = cast("Potentials[npt.NDArray[Any]]", step.duals[0])
         gap = incumbent.energy - cast("float", step.bound)
         if plan.near and gap <= plan.near * max(1.0, abs(incumbent.energy)):
             break

@@ -16,18 +16,19 @@ operator, less a bound on all rounding errors: docs/mathematics.md derives it.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import fsum, inf
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from operator import add, itemgetter
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.backend import Array
 from densecrf.solvers.result import relative_gap, share_proven
 from densecrf.validation import IntArray, check_gap, check_integer
 
 if TYPE_CHECKING:
-    from densecrf.backend import Array
     from densecrf.model.crf import DenseCRF
     from densecrf.problem.problem import Problem
     from densecrf.solvers.result import Result
@@ -37,6 +38,7 @@ __all__ = [
     "CertificateError",
     "Costs",
     "Dual",
+    "HostDual",
     "Mixture",
     "Potentials",
     "Share",
@@ -57,7 +59,8 @@ class CertificateError(RuntimeError):
     """A bound above an energy: a defect of densecrf, never of its input."""
 
 
-class Potentials(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Potentials(Generic[Array]):
     r"""The dual point :math:`r_{ai} = \tfrac12 \sum_b K_{ab}\, s(u_{ai}, u_{bi})`.
 
     Attributes
@@ -78,8 +81,8 @@ class Potentials(NamedTuple):
         Whether the scores are sums over the labels below each node of the tree already.
     """
 
-    scores: Any
-    offsets: Any = None
+    scores: Array
+    offsets: Array | None = None
     cells: float | None = None
     levels: int = 10
     hard: bool = False
@@ -87,19 +90,20 @@ class Potentials(NamedTuple):
     of_nodes: bool = False
 
 
-class Mixture(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Mixture(Generic[Array]):
     """A combination of dual points; what is left to a total of 1 is the dual point 0."""
 
-    parts: tuple[tuple[float, Potentials], ...]
+    parts: tuple[tuple[float, Potentials[Array]], ...]
 
-    def of_labels(self, labels: IntArray) -> tuple[tuple[float, Potentials], ...]:
+    def of_labels(self, labels: IntArray) -> tuple[tuple[float, Potentials[Array]], ...]:
         """Return the parts' rows of some labels."""
         out = []
         for share, part in self.parts:
             own = np.arange(len(part.scores)) if part.labels is None else part.labels
             rows = np.flatnonzero(np.isin(own, labels))
             if len(rows):
-                some = part._replace(scores=part.scores[rows], labels=own[rows])
+                some = replace(part, scores=part.scores[rows], labels=own[rows])
                 out.append((share, some))
         return tuple(out)
 
@@ -118,18 +122,21 @@ class Mixture(NamedTuple):
         )
         return max(0.0, *(total - 1 for total in sums))
 
-    def largest(self) -> "Mixture":
+    def largest(self) -> "Mixture[Array]":
         """Return the part of the largest share, alone."""
         return Mixture(tuple((1.0, part) for _, part in sorted(self.parts, key=itemgetter(0))[-1:]))
 
 
-class Tangent(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Tangent(Generic[Array]):
     """The convex quadratic program's tangent at the marginals y, a lower bound by convexity."""
 
-    y: Any
+    y: Array
 
 
-Dual = Potentials | Mixture | Tangent
+Dual: TypeAlias = Potentials[Array] | Mixture[Array] | Tangent[Array]
+#: One that is kept: NumPy's arrays, wherever it was found.
+HostDual: TypeAlias = Dual[npt.NDArray[Any]]
 
 
 def gamma(n: int) -> float:
@@ -262,12 +269,12 @@ class Share:
         )
 
 
-def lower_bound(problem: "Problem[Array]", dual: Dual) -> float:
+def lower_bound(problem: "Problem[Array]", dual: Dual[Array]) -> float:
     """Return a number that no labelling's energy is below: the bound of `Costs`."""
     return Costs(problem, dual).bound
 
 
-class Costs:
+class Costs(Generic[Array]):
     r"""The costs :math:`c = \phi + r` of a dual point in double precision, and what they prove.
 
     They are made some labels at a time and kept in single precision, for the reduced costs.
@@ -290,10 +297,13 @@ class Costs:
     """
 
     def __init__(
-        self, problem: "Problem[Array]", dual: Dual, another: Callable[[], bool] = lambda: True
+        self,
+        problem: "Problem[Array]",
+        dual: Dual[Array],
+        another: Callable[[], bool] = lambda: True,
     ) -> None:
         constant, flow = 0.0, problem.costs.reach * problem.total_mass_double
-        blocks: Iterator[Any]
+        blocks: Iterator[Array]
         parts, excess = 0, 0.0
         if isinstance(dual, Potentials):
             blocks = problem.dual_rows(dual)
@@ -304,8 +314,8 @@ class Costs:
         else:
             r, constant, flow = problem.tangent(dual.y)
             blocks = iter([r])
-        self.dual: Dual = dual
-        self._rows: list[Any] = []
+        self.dual: Dual[Array] = dual
+        self._rows: list[Array] = []
         first, xp = 0, problem.steps.xp
         self._least: Any = None
         for rows in blocks:
@@ -336,10 +346,10 @@ class Costs:
         ndarray of int, (n,)
             At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
         """
-        count = sum(rows.sum(0) for rows in self.possible(problem, known))
+        count = reduce(add, (rows.sum(0) for rows in self.possible(problem, known)))
         return np.asarray(problem.steps.to_numpy(count), np.int32)
 
-    def possible(self, problem: "Problem[Array]", known: Share) -> Iterator[Any]:
+    def possible(self, problem: "Problem[Array]", known: Share) -> Iterator[Array]:
         """Yield, some labels (labels, n) after others, the pixels that can have them."""
         slack = known.with_bound(self._share).slack
         for rows in self._rows:
@@ -350,20 +360,21 @@ class Costs:
 
 def _combination(
     problem: "Problem[Array]",
-    parts: tuple[tuple[float, Potentials], ...],
+    parts: tuple[tuple[float, Potentials[Array]], ...],
     another: Callable[[], bool],
-) -> tuple[Any, int]:
+) -> tuple[Array, int]:
     """Return the dual point of a mixture, as far as there is time, and of how many parts it is."""
     if not parts:
         mass = problem.pairwise.mass_double
         return problem.steps.zeros_like(mass, problem.n_labels, problem.n), 0
-    (share, potentials), *others = parts
+    share, potentials = parts[0]
     r = problem.dual_point_double(potentials)
     if share != 1:
         r *= share
-    for evaluated, (share, potentials) in enumerate(others, 1):
+    for evaluated in range(1, len(parts)):
         if not another():
             return r, evaluated
+        share, potentials = parts[evaluated]
         r += share * problem.dual_point_double(potentials)
     return r, len(parts)
 

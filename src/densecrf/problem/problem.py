@@ -391,7 +391,7 @@ class Problem(Generic[Array]):
         unary = float(abs(self.steps.at(self.unary, labels)).sum())
         return Sizes(self.n, unary, costs * self.total_mass_double)
 
-    def levels_of(self, nodes: Array, potentials: Potentials) -> tuple[FloatArray, Levels]:
+    def levels_of(self, nodes: Array, potentials: Potentials[Array]) -> tuple[FloatArray, Levels]:
         """Return the extents of a dual point's potentials, and their levels."""
         extents = self.steps.extents(nodes, potentials.offsets)
         if potentials.cells is not None:
@@ -399,7 +399,7 @@ class Problem(Generic[Array]):
             return extents, Levels.by_cells(extents, potentials.cells)
         return extents, Levels.spanning(extents, potentials.levels, hard=potentials.hard)
 
-    def dual_point_double(self, potentials: Potentials) -> Array:
+    def dual_point_double(self, potentials: Potentials[Array]) -> Array:
         """Return the dual point r of potentials, (labels, n), in double precision."""
         scores, offsets = potentials.scores, potentials.offsets
         summed = potentials.labels is not None or potentials.of_nodes
@@ -415,7 +415,7 @@ class Problem(Generic[Array]):
             return self.embed_labels(r, potentials.labels)
         return self.costs.leaves_double(r)
 
-    def dual_rows(self, potentials: Potentials) -> Iterator[Array]:
+    def dual_rows(self, potentials: Potentials[Array]) -> Iterator[Array]:
         """Yield `dual_point_double`, some labels after others, each in an array of its own."""
         size = self.pairwise.labels_at_once
         if not self.potts or potentials.labels is not None or self.n_labels <= size:

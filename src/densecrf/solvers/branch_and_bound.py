@@ -165,7 +165,9 @@ class _Search:
         if energy < self.energy:
             self.energy, self.labels = energy, labels
 
-    def _add(self, bound: float, allowed: Allowed, y: Any, costs: Costs | None) -> None:
+    def _add(
+        self, bound: float, allowed: Allowed, y: FloatArray, costs: Costs[npt.NDArray[Any]] | None
+    ) -> None:
         """Open a node, less the labels that no optimal labelling has; close it where it is done."""
         self.nodes += 1
         if self._reached(bound):

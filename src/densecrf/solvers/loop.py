@@ -60,7 +60,7 @@ class Step:
     y: Any
     relaxed: float | None = None
     bound: float | None = None
-    duals: tuple[Dual, ...] = ()
+    duals: tuple[Dual[Any], ...] = ()
     labels: Any = None
     energy: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
@@ -92,11 +92,11 @@ class Outcome:
     #: The best constant labelling's label and energy, where there was time for it.
     best_constant: tuple[int, float] = (0, float("inf"))
     #: The dual point whose bound is proven, and how many labels it leaves at each pixel.
-    dual: Dual | None = None
+    dual: Dual[Any] | None = None
     possible: Any = None
     _proven: float = -float("inf")
-    _costs: Costs | None = None
-    _duals: tuple[Dual, ...] = ()
+    _costs: Costs[Any] | None = None
+    _duals: tuple[Dual[Any], ...] = ()
     _trial: float | None = None
     #: Seconds of the shortest iteration, and of a filter call in double precision.
     _iteration: float = 0.0
@@ -369,6 +369,6 @@ def _reached(outcome: Outcome, problem: Problem[Array], limits: Limits) -> bool:
     return late
 
 
-def _filter_calls(dual: Dual) -> int:
+def _filter_calls(dual: Dual[Array]) -> int:
     """Return how many filter calls the bound of a dual point takes."""
     return len(dual.parts) if isinstance(dual, Mixture) else 1

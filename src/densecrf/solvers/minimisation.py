@@ -8,10 +8,11 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from densecrf.backend import Array
 from densecrf.deadline import OutOfTime
-from densecrf.problem.certificate import Dual, Mixture, Tangent
+from densecrf.problem.certificate import Dual, HostDual, Mixture, Potentials, Tangent
 from densecrf.problem.problem import Problem, problem_of
 from densecrf.solvers.loop import ROUNDING, Limits, Outcome, Step, drive, unscored
 from densecrf.solvers.registry import REGISTRY, Method
@@ -312,18 +313,26 @@ def _packed(problem: Problem[Array], method: str, outcome: Outcome, limits: Limi
     )
 
 
-def _on_host(problem: Problem[Array], dual: Dual) -> Dual:
+def _on_host(problem: Problem[Array], dual: Dual[Array]) -> HostDual:
     """Return a dual point with NumPy's arrays."""
     if isinstance(dual, Tangent):
         return Tangent(problem.steps.to_numpy(dual.y))
     if isinstance(dual, Mixture):
-        parts = ((share, _on_host(problem, part)) for share, part in dual.parts)
-        return Mixture(tuple(parts))  # type: ignore[arg-type]
+        parts = ((share, _potentials_on_host(problem, part)) for share, part in dual.parts)
+        return Mixture(tuple(parts))
+    return _potentials_on_host(problem, dual)
+
+
+def _potentials_on_host(
+    problem: Problem[Array], dual: Potentials[Array]
+) -> Potentials[npt.NDArray[Any]]:
     offsets = None if dual.offsets is None else problem.steps.to_numpy(dual.offsets)
     summed = dual.labels is None and not problem.potts
     sums = summed and not dual.of_nodes
     scores = problem.steps.to_numpy(problem.costs.nodes(dual.scores) if sums else dual.scores)
-    return dual._replace(scores=scores, offsets=offsets, of_nodes=summed)
+    return Potentials(
+        scores, offsets, dual.cells, dual.levels, dual.hard, dual.labels, of_nodes=summed
+    )
 
 
 def _warn_of_constants(

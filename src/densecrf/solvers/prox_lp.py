@@ -124,7 +124,7 @@ class Alpha(NamedTuple):
 
     q: Any
     constant: float = 0.0
-    parts: tuple[tuple[float, Potentials], ...] = ()
+    parts: tuple[tuple[float, Potentials[Any]], ...] = ()
 
 
 class Iterate(NamedTuple):
@@ -174,7 +174,7 @@ def prox_lp(problem: Problem[Array], y: Array, settings: Proximal) -> Iterator[S
     return proximal_steps(y, settings, lambda _k, _y, _known: (whole, settings.lam))
 
 
-Known = tuple[Any, Mixture | None]
+Known = tuple[Any, Mixture[Any] | None]
 Restrict = Callable[[int, Any, Known | None], "tuple[Part[Any] | None, float]"]
 
 
@@ -267,7 +267,7 @@ def frank_wolfe(
         length = lam * (there - 2 * across + square)
         step = min(1.0, gap / length) if length > 0 else 0.0  # line 7, δ (Eq. 14)
         found = part.potentials(y, settings.levels, settings.order)
-        kept: tuple[tuple[float, Potentials], ...]
+        kept: tuple[tuple[float, Potentials[Array]], ...]
         kept = tuple((share * (1 - step), each) for share, each in alpha.parts if step < 1)
         square = (1 - step) ** 2 * square + 2 * step * (1 - step) * across + step**2 * there
         alpha = Alpha(  # line 8 (Eq. 12)

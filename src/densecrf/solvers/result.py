@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from densecrf.model.crf import DenseCRF
-    from densecrf.problem.certificate import Dual
+    from densecrf.problem.certificate import HostDual
     from densecrf.solvers.verification import Verification
 
 __all__ = ["Result", "Trace", "relative_gap", "share_proven"]
@@ -146,7 +146,7 @@ class Result:
     possible: npt.NDArray[np.int32] | None = None
     info: dict[str, Any] = field(default_factory=dict)
     crf: "DenseCRF | None" = field(default=None, repr=False)
-    dual: "Dual | None" = field(default=None, repr=False)
+    dual: "HostDual | None" = field(default=None, repr=False)
     declared: dict[str, Any] | None = field(default=None, repr=False)
 
     @cached_property

@@ -5,6 +5,7 @@ all there is; the part translates: what to `take` from arrays of the whole, what
 means in `full`, and which bound on the *whole* energy a dual point of the part proves.
 """
 
+from dataclasses import replace
 from typing import Any, Generic, Protocol
 
 import numpy as np
@@ -70,10 +71,12 @@ class Part(Protocol[Array]):
     def bound(self, r: Array) -> float | None:
         """Return an estimate of the bound on the whole energy that r proves, if any."""
 
-    def potentials(self, y: Array, levels: int, order: str) -> Potentials:
+    def potentials(self, y: Array, levels: int, order: str) -> Potentials[Array]:
         """Return the dual point that r at `y` is, by levels."""
 
-    def duals(self, parts: tuple[tuple[float, Potentials], ...]) -> tuple[Mixture, ...]:
+    def duals(
+        self, parts: tuple[tuple[float, Potentials[Array]], ...]
+    ) -> tuple[Mixture[Array], ...]:
         """Return dual points of the whole for a combination of the part's, the best first."""
 
     def extended(self, r: Array) -> Array | None:
@@ -112,11 +115,13 @@ class Whole(Generic[Array]):
         """Return the problem's bound."""
         return self.problem.lower_bound(r)
 
-    def potentials(self, y: Array, levels: int, order: str) -> Potentials:
+    def potentials(self, y: Array, levels: int, order: str) -> Potentials[Array]:
         """Return the dual point by levels."""
         return by_levels(y, levels, order)
 
-    def duals(self, parts: tuple[tuple[float, Potentials], ...]) -> tuple[Mixture, ...]:
+    def duals(
+        self, parts: tuple[tuple[float, Potentials[Array]], ...]
+    ) -> tuple[Mixture[Array], ...]:
         """Return the combination."""
         return (Mixture(parts),)
 
@@ -154,21 +159,21 @@ class SomeLabels(Generic[Array]):
     complete = True
     whole: Problem[Array]
     problem: Problem[Array]
-    _known: tuple[Array, Mixture | None] | None
+    _known: tuple[Array, Mixture[Array] | None] | None
     _floors: list[Array]
 
     def __init__(
         self,
         whole: Problem[Array],
         keep: IntArray,
-        known: tuple[Array, Mixture | None] | None = None,
+        known: tuple[Array, Mixture[Array] | None] | None = None,
     ) -> None:
         self.whole, self.keep, self.labels = whole, keep, keep
         self.problem = whole.on_labels(keep)
         self._known = known
         gone = np.setdiff1d(np.arange(whole.n_labels), keep)
         self._floors = []
-        self._rest: tuple[tuple[float, Potentials], ...] = ()
+        self._rest: tuple[tuple[float, Potentials[Array]], ...] = ()
         if len(gone):
             self._floors.append(whole.steps.xp.amin(whole.unary[gone], 0))
         if len(gone) and known is not None:
@@ -198,16 +203,18 @@ class SomeLabels(Generic[Array]):
         sums = (xp.minimum(least, floor).sum(dtype=xp.float64) for floor in self._floors)
         return max(float(total) for total in sums)
 
-    def potentials(self, y: Array, levels: int, order: str) -> Potentials:
+    def potentials(self, y: Array, levels: int, order: str) -> Potentials[Array]:
         """Return the dual point by levels, of the kept labels."""
-        return by_levels(y, levels, order)._replace(labels=self.keep)
+        return replace(by_levels(y, levels, order), labels=self.keep)
 
-    def duals(self, parts: tuple[tuple[float, Potentials], ...]) -> tuple[Mixture, ...]:
+    def duals(
+        self, parts: tuple[tuple[float, Potentials[Array]], ...]
+    ) -> tuple[Mixture[Array], ...]:
         """Return the completions of a combination of dual points."""
         if not self.whole.potts:
             return ()
-        completed: tuple[Mixture, ...] = (Mixture(parts + self._rest),) if self._rest else ()
-        return (*completed, Mixture(parts))
+        completed = (parts + self._rest, parts) if self._rest else (parts,)
+        return tuple(Mixture(each) for each in completed)
 
     def extended(self, r: Array) -> Array | None:
         """Return `r` completed by what is known of the removed labels."""
@@ -310,11 +317,14 @@ class SomePixels(Generic[Array]):
         """Return None: a dual point of some pixels proves nothing of the others."""
         return None
 
-    def potentials(self, y: Array, levels: int, order: str) -> Potentials:
+    def potentials(self, y: Array, levels: int, order: str) -> Potentials[Array]:
         """Return the dual point by levels, of no use for a bound."""
         return by_levels(y, levels, order)
 
-    def duals(self, parts: tuple[tuple[float, Potentials], ...]) -> tuple[Mixture, ...]:  # noqa: ARG002
+    def duals(
+        self,
+        parts: tuple[tuple[float, Potentials[Array]], ...],  # noqa: ARG002
+    ) -> tuple[Mixture[Array], ...]:
         """Return none."""
         return ()
 
@@ -383,7 +393,7 @@ class FrozenPixels(Generic[Array]):
         return stacked
 
 
-def by_levels(y: Array, levels: int, order: str) -> Potentials:
+def by_levels(y: Array, levels: int, order: str) -> Potentials[Array]:
     """Return the dual point at `y`, by levels; by fine ones where the order is exact."""
     exact = order not in ("hard", "soft", "literal")
     return Potentials(y, levels=FINE if exact else levels, hard=order in ("hard", "literal"))

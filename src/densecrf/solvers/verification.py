@@ -17,7 +17,14 @@ import numpy.typing as npt
 
 from densecrf.model.kernels import Spatial
 from densecrf.operators.levels import MOST_LEVELS, Levels
-from densecrf.problem.certificate import CertificateError, Dual, Mixture, Potentials, Tangent, gamma
+from densecrf.problem.certificate import (
+    CertificateError,
+    HostDual,
+    Mixture,
+    Potentials,
+    Tangent,
+    gamma,
+)
 from densecrf.validation import ArgumentError
 
 if TYPE_CHECKING:
@@ -28,6 +35,7 @@ __all__ = ["Verification", "declared", "verify"]
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
+Numbers = npt.NDArray[Any]  # of a file
 
 UNIT = 2.0**-53  # of rounding, in double precision
 SINGLE = 2.0**-24  # in single precision
@@ -116,7 +124,7 @@ def declared(crf: "DenseCRF") -> dict[str, Any]:
 
 
 def verify(
-    crf: "DenseCRF", labels: npt.ArrayLike, dual: Dual, *, device: bool = False
+    crf: "DenseCRF", labels: npt.ArrayLike, dual: HostDual, *, device: bool = False
 ) -> Verification:
     """Recompute the energy of a labelling, the bound of a dual point and what they prove.
 
@@ -181,7 +189,7 @@ def _refusal(reason: str) -> ArgumentError:
     return ArgumentError("dual", ..., f"{reason}: no dual point of this model")
 
 
-def _tangent_point(crf: "DenseCRF", dual: Tangent) -> Doubles:
+def _tangent_point(crf: "DenseCRF", dual: Tangent[Numbers]) -> Doubles:
     """Return the point of a tangent, or refuse it."""
     y = _numbers("y", dual.y, (crf.n_labels, crf.n))
     if crf.compatibility is not None and not (y.sum(0) > 0.5).all():
@@ -199,7 +207,7 @@ def _numbers(name: str, array: npt.ArrayLike, shape: tuple[int, int]) -> Doubles
     return values.astype(np.float64)
 
 
-def _excess(crf: "DenseCRF", parts: tuple[tuple[float, Potentials], ...]) -> float:
+def _excess(crf: "DenseCRF", parts: tuple[tuple[float, Potentials[Numbers]], ...]) -> float:
     """Return by how much the shares of any label exceed 1: by no more than rounding errors.
 
     In the Potts model labels are bounded independently of each other, and parts may be of some of
@@ -217,7 +225,7 @@ def _excess(crf: "DenseCRF", parts: tuple[tuple[float, Potentials], ...]) -> flo
     return excess
 
 
-def _part_labels(crf: "DenseCRF", part: Potentials) -> Indices:
+def _part_labels(crf: "DenseCRF", part: Potentials[Numbers]) -> Indices:
     """Return the labels of a part of a mixture, or refuse them."""
     if part.labels is None:
         return np.arange(crf.n_labels)
@@ -269,7 +277,11 @@ def _nodes(crf: "DenseCRF") -> tuple[Doubles, Doubles]:
 
 
 def _dual_point(
-    crf: "DenseCRF", kernel: "_Reference", part: Potentials, members: Doubles, lengths: Doubles
+    crf: "DenseCRF",
+    kernel: "_Reference",
+    part: Potentials[Numbers],
+    members: Doubles,
+    lengths: Doubles,
 ) -> Doubles:
     """Return r, (labels, n), of potentials, from the definition of the levels' order."""
     used = lengths > 0
@@ -304,7 +316,7 @@ def _dual_point(
     return np.asarray(members[used].T @ (0.5 * lengths[used][:, None] * out))
 
 
-def _levels(part: Potentials, extents: Floats) -> tuple[Levels, Floats]:
+def _levels(part: Potentials[Numbers], extents: Floats) -> tuple[Levels, Floats]:
     """Return the levels of a part and the range of each node's potentials, or refuse them."""
     if not np.isfinite(extents).all():
         raise _refusal("potentials beyond the range of float32")
