@@ -33,6 +33,7 @@ def markdown(result: dict[str, Any]) -> str:
     """Return a result as a table, and a line that says where it comes from."""
     lines = [result["columns"], ["---"] * len(result["columns"]), *result["rows"]]
     table = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    table = re.sub(r"(\d) (?=[%×smMG])", "\\1\N{NO-BREAK SPACE}", table)
     source = f"*{result['title']}. `{result['command']}`, {result['date']}, {result['machine']}.*"
     return f"{table}\n\n{source}"
 
