@@ -8,8 +8,7 @@ import pytest
 import densecrf
 from densecrf.large import visits
 from densecrf.large.planning import plan
-from densecrf.large.reach import lattice_reach
-from densecrf.large.tiles import Tiling, around, flat
+from densecrf.large.tiles import Tiling, around, flat, lattice_reach
 from densecrf.large.visits import Before
 from densecrf.model.parameters import Parameters
 from densecrf.model.specification import Specification

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from densecrf.large import IncompatibleRunError, refine, visits
-from densecrf.large.run import Run
+from densecrf.large.rounds import TiledRun
 from large_scenes import MODEL, crowd, in_memory, scene
 
 
@@ -150,12 +150,12 @@ def test_a_better_bound_of_an_earlier_round_proves_no_pixels(monkeypatch):
     options = {"tile": 32, "model": MODEL, "max_iterations": 40, "gap": 0.0, "axis": 0}
     plain = refine(image, p, **options)
     exact = in_memory(image, p).solve("lp", gap=0.0).lower_bound
-    certified = Run._certified
+    certified = TiledRun._certified
 
     def after_a_better_one(run, turn, before, known, iterations):
         return certified(run, turn, before, exact if iterations == 40 else known, iterations)
 
-    monkeypatch.setattr(Run, "_certified", after_a_better_one)
+    monkeypatch.setattr(TiledRun, "_certified", after_a_better_one)
     found = refine(image, p, **options)
     assert found.lower_bound == exact > plain.lower_bound
     assert found.proven_share == plain.proven_share < 1

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.io.errors import FileFormatError
-from densecrf.large.reach import lattice_reach
 from densecrf.large.sources import Source, place, read
 from densecrf.large.store import Store
-from densecrf.large.tiles import Box, Tiling, around, flat, inside, shape_of
+from densecrf.large.tiles import Box, Tiling, around, flat, inside, lattice_reach, shape_of
 from densecrf.large.views import holds_data
 from densecrf.model.compatibility import LabelTree
 from densecrf.model.crf import DenseCRF

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from densecrf.large.job import Job, Kernel
-from densecrf.large.ome import image_of
+from densecrf.large.outputs import image_of
 from densecrf.large.sources import Source, open_source, read
 from densecrf.large.tiles import Tiling
 from densecrf.large.views import Coarse, Picked, Resized, Valid

@@ -2,11 +2,10 @@ r"""Point clouds larger than memory: slabs of space in the place of tiles.
 
 Points are sorted along the longest axis of the cloud, so that a *tile* is a range of them, and its
 margin the points before and after it, as far as sums reach: :math:`4 \sqrt{3/2}` standard
-deviations of the positions at most, whatever the order of the features (`densecrf.large.reach`).
+deviations of the positions at most, whatever the order of the features (`densecrf.large.tiles`).
 All else is as for images.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +21,10 @@ from densecrf.io.errors import FileFormatError
 from densecrf.large.job import Job, Kernel, Local
 from densecrf.large.outputs import checked_output
 from densecrf.large.planning import label_count, scratch_of, settings_of
-from densecrf.large.reach import SLACK
 from densecrf.large.result import LargeResult
-from densecrf.large.run import Progress, Run
+from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.sources import Source, open_source, place, read
-from densecrf.large.tiles import Box, Tiling
+from densecrf.large.tiles import REACH, Box, Tiling
 from densecrf.model.parameters import Parameters
 from densecrf.model.unaries import KINDS
 from densecrf.solvers.registry import LP_GAP
@@ -40,8 +38,6 @@ from densecrf.validation import (
 )
 
 __all__ = ["refine_points"]
-
-REACH = 4 * math.sqrt(1.5) + SLACK  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -198,7 +194,7 @@ def refine_points(
     with job.store.locked():
         job.store.begin({**settings_of(job, model, wanted), "points": where.identity})
         job, order = _sorted(job)
-        run = Run(job, client, progress)
+        run = TiledRun(job, client, progress)
         run.check_client()
         result = run.solve(model, wanted, max_iterations)
         labels = np.empty(n, run.dtype)

@@ -1,7 +1,7 @@
 r"""The problem of one tile, all others held fixed.
 
 A tile's pixels, its *core*, are surrounded by a margin of the neighbours' pixels, as wide as the
-filters reach (`densecrf.large.reach`), so that the core's sums over pixels are those of the whole
+filters reach (`densecrf.large.tiles`), so that the core's sums over pixels are those of the whole
 image. The methods of `densecrf.solvers` iterate the core; the margin's marginals stay, and its
 potentials advance as they would in the neighbours' own iterations, by the marginals in each. The
 first iteration of a visit is then that of the whole image, and where the whole image has converged,

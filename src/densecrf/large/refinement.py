@@ -11,7 +11,7 @@ from densecrf.large.job import Kernel
 from densecrf.large.outputs import checked_output, open_output, write_output
 from densecrf.large.planning import plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
-from densecrf.large.run import Progress, Run
+from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.store import DamagedFileError
 from densecrf.model.parameters import Parameters
 from densecrf.model.specification import Specification
@@ -169,7 +169,7 @@ def refine(
     wanted = LP_GAP if gap is None else check_gap(gap)
     if max_iterations is not None:
         check_integer("max_iterations", max_iterations, at_least=1)
-    run = Run(job, client, progress)
+    run = TiledRun(job, client, progress)
     run.check_client()
     # What `densecrf.refine` has no words for is declared here, tile by tile.
     own = job.mask is not None or kernels is not None or normalization != "symmetric"
@@ -181,7 +181,7 @@ def refine(
         except DamagedFileError as error:
             warn("out", f"{error}; the run starts again")
             job.store.clear()
-            run = Run(job, client, progress)
+            run = TiledRun(job, client, progress)
             result = run.solve(*given)
         _write(run, result, path, image)
         job.store.remove()
@@ -189,7 +189,7 @@ def refine(
     return result
 
 
-def _write(run: Run, result: LargeResult, path: Path | None, image: Any) -> None:
+def _write(run: TiledRun, result: LargeResult, path: Path | None, image: Any) -> None:
     tiling = run.job.tiling
     if path is None:
         whole = tuple(slice(0, side) for side in tiling.shape)

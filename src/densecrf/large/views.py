@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.large.chunks import Absent
-from densecrf.large.sources import Source
+from densecrf.large.sources import Absent, Source
 from densecrf.large.tiles import Box, shape_of
 from densecrf.model.resample import resize_window
 from densecrf.model.unaries import picked

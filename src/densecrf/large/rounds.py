@@ -5,7 +5,8 @@ some iterations of `lp` with its neighbours held fixed, and tiles of every secon
 half a tile, so that errors at their borders do not stay. Where the sums of the tiles' own bounds
 and energies promise the asked gap, energy and bound of the whole image are evaluated in double
 precision, with margins as wide as the filters reach: they are those that `DenseCRF.solve` would
-report for the same labels and potentials.
+report for the same labels and potentials. The two methods of `densecrf.solvers.lp` take turns as
+they do there, by the same numbers.
 """
 
 import math
@@ -19,7 +20,6 @@ import numpy as np
 
 from densecrf.large import visits
 from densecrf.large.job import Job
-from densecrf.large.pace import Pace
 from densecrf.large.planning import check_memory
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, read
@@ -31,18 +31,20 @@ from densecrf.model.parameters import Parameters, check_label_count
 from densecrf.model.specification import Specification
 from densecrf.model.unaries import settled
 from densecrf.parallel import run
+from densecrf.problem import rounding
 from densecrf.problem.certificate import Share, Sizes
-from densecrf.solvers.lp import DOMINANT
+from densecrf.solvers.lp import CELLS, DAMPED, DOMINANT, SLOW
 from densecrf.validation import ArgumentError, check_finite, physical_memory
 
-__all__ = ["Progress", "Run"]
+__all__ = ["Progress", "Schedule", "TiledRun"]
 
 MEAN_FIELD = 5  # iterations of mf5
 MOST_ITERATIONS = 500  # of lp
-MOST_TILES, TASKS = (
-    32,
-    16,
-)  # tiles of a task at most; tasks of a worker's thread in a round at least
+MOST_TILES, TASKS = 32, 16  # of a task at most; of a worker's thread in a round at least
+FIRST = 12  # most iterations of the first round
+FALLS = 0.5  # what is left of an energy's error after a round
+EXCESS_FALLS = 0.2  # and of a bound's: 0.2 to 0.4 were seen; a certificate costs half a round
+SAFE = 0.7  # share of the asked gap at which a round aims, for what its neighbours change
 MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
 
 Progress = Callable[[str, int, int], None]
@@ -50,7 +52,133 @@ Visit = Callable[..., dict[str, Any]]
 Records = list[dict[str, Any]]
 
 
-class Run:
+class Schedule:
+    """Iterations, energies and bounds so far, and what the next round is to do.
+
+    The first bound of a round is that of the whole image for the potentials it started from, as all
+    tiles see the same (unless multipliers were updated, or cells have another width). Later ones
+    are too high or too low, by what the neighbours would have changed meanwhile; the next round's
+    first bound tells by how much. Energies are those of labels whose neighbours across a border may
+    have changed theirs; the certificate tells by how much.
+
+    Parameters
+    ----------
+    inner : int
+        Most iterations of a round.
+    gap : float
+        The asked gap.
+    limit : int
+        Most iterations.
+    constant : float
+        Energy of the best constant labelling.
+    """
+
+    def __init__(self, inner: int, gap: float, limit: int, constant: float = math.inf) -> None:
+        self.inner, self.gap, self.limit, self.done = inner, gap, limit, 0
+        self.smooth = False  # whether the next round is of the method of multipliers
+        self.trace: list[dict[str, Any]] = []
+        self._constant = constant
+        self._alone = False  # whether the method of multipliers is used alone
+        self._since = 0  # when this method's turn began
+        self._cells: float | None = None  # of the last round
+        self._excess = 0.0  # of a round's last bound
+        self._missing = 0.0  # what estimates of energies lack
+        self._labelled, self._bound = math.inf, -math.inf
+        self._bounds: list[float] = []  # of the last round
+        self._undecided: Any = None  # how undecided each label is
+        self._turns = rounding.Pace(self)
+
+    @property
+    def energy(self) -> float:
+        """The best energy so far."""
+        return min(self._constant, self._labelled)
+
+    @property
+    def cells(self) -> float:
+        """Cells per unit of potential in the next round."""
+        if self.smooth:
+            return CELLS
+        return 1.0 if self.done < SLOW else DAMPED
+
+    def plan(self) -> Plan:
+        """Return what the next round does."""
+        update = self.smooth and self.done > self._since
+        inner = max(1, min(self.limit - self.done, self._needed()))
+        roundings = ((0, 0.0), *self._level_sets())
+        return Plan(self.cells, inner, self.smooth, update, roundings)
+
+    def pilot(self) -> Plan:
+        """Return what the first tile of all does: as many iterations as it takes."""
+        return self.plan()._replace(near=SAFE * self.gap)
+
+    def _needed(self) -> int:
+        """Return in how many iterations the bound, rising as it did, would be near enough."""
+        if self.smooth or len(self._bounds) < 3:
+            return self.inner if self._bounds else FIRST
+        last, rises = self._bound, np.diff(self._bounds[-3:])
+        wanted = self.energy - SAFE * self.gap * max(1.0, abs(self.energy))
+        slower = min(max(rises[1] / rises[0], 0.1), 0.95) if rises[0] > 0 else 0.95
+        rise, count = float(rises[1]), 0
+        while last < wanted and count < self.inner:
+            rise, count = slower * rise, count + 1
+            last += rise
+        return count
+
+    def _level_sets(self) -> tuple[tuple[int, float], ...]:
+        """Return level sets of the labels that are least decided, as `Incumbent` tries them."""
+        if self._undecided is None:
+            return ()
+        bias = rounding.BIASES[len(self.trace) % len(rounding.BIASES)]
+        order = np.argsort(-self._undecided, kind="stable")[: rounding.UNDECIDED]
+        return tuple((int(label), bias) for label in order if self._undecided[label] > 0)
+
+    def smooth_alone(self) -> None:
+        """Use the method of multipliers from now on, as where pairwise weights dominate."""
+        if not self._alone:
+            self.smooth = self._alone = True
+            self._since = self.done
+
+    def take(self, plan: Plan, records: list[dict[str, Any]]) -> bool:
+        """Take a round's records in; return whether its labels are the best so far."""
+        shares = [each["bounds"] for each in records if each["bounds"]]
+        bounds = [sum(each) for each in zip(*shares, strict=True)]
+        if plan.cells == self._cells and not plan.update:
+            before = self.trace[-1]
+            self._excess = max(0.0, before["bound"] - bounds[0])
+            before["bound"] = bounds[0]
+        elif plan.cells != self._cells:
+            self._excess = 0.0
+        self._cells, self._bounds = plan.cells, bounds
+        self._undecided = np.sum([each["undecided"] for each in records if "undecided" in each], 0)
+        energy = sum(each["energy"] for each in records) + self._missing
+        self._missing *= FALLS
+        better = bool(energy < self._labelled)
+        self._labelled = min(energy, self._labelled)
+        self.done += len(bounds)
+        self._bound = bounds[-1] - EXCESS_FALLS * self._excess
+        self.trace.append({"iterations": self.done, "energy": self.energy, "bound": bounds[-1]})
+        slow = [self._turns.slow(bound) for bound in bounds][-1]
+        if slow and not self._alone:
+            self.smooth, self._since = not self.smooth, self.done
+            self._turns = rounding.Pace(self)
+        return better
+
+    def changes(self, plan: Plan) -> bool:
+        """Return whether the method of multipliers has just ended: its last bound may be best."""
+        return plan.smooth and not self.smooth
+
+    def promises(self, gap: float) -> bool:
+        """Return whether the whole image's gap is likely to be within the asked one."""
+        return self.energy - self._bound <= gap * max(1.0, abs(self.energy))
+
+    def correct(self, energy: float, bound: float) -> None:
+        """Take in what the certificate found."""
+        self._missing = max(self._missing, energy - self.energy)
+        self._excess = max(0.0, self.trace[-1]["bound"] - bound)
+        self._labelled, self._bound = energy, bound
+
+
+class TiledRun:
     """The stages of a run, one after the other."""
 
     def __init__(self, job: Job, client: Any, progress: Progress | None) -> None:
@@ -200,8 +328,8 @@ class Run:
 
     def linear_program(self, gap: float, limit: int) -> LargeResult:
         """Iterate `lp` in rounds over all tiles until the gap is proven."""
-        before, turn, pace = None, 0, Pace(self.job.inner, gap, limit, float(self.constants.min()))
-        bound = -math.inf
+        pace = Schedule(self.job.inner, gap, limit, float(self.constants.min()))
+        before, turn, bound = None, 0, -math.inf
         while True:
             name, plan = f"iterates-{turn}", pace.plan() if turn else self._first(pace)
             records = self.stage(name, visits.iterate, turn, (turn, before, plan))
@@ -227,7 +355,7 @@ class Run:
             before = _before(name, records, plan.cells, pace.cells)
             turn += 1
 
-    def _first(self, pace: Pace) -> Plan:
+    def _first(self, pace: Schedule) -> Plan:
         """Return the plan of the first round: as many iterations as a tile in the middle takes."""
         count = len(self.job.tiling.tiles(0))
         plan = pace.pilot()

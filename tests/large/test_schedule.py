@@ -2,7 +2,7 @@
 
 import pytest
 
-from densecrf.large.pace import FALLS, FIRST, Pace
+from densecrf.large.rounds import FALLS, FIRST, Schedule
 
 
 def record(bounds, energy=0.0):
@@ -10,24 +10,24 @@ def record(bounds, energy=0.0):
 
 
 def test_level_sets_of_the_least_decided_labels_are_tried():
-    pace = Pace(inner=3, gap=1e-2, limit=100)
+    pace = Schedule(inner=3, gap=1e-2, limit=100)
     assert pace.plan().roundings == ((0, 0.0),)
     pace.take(pace.plan(), [record([50.0, 80.0, 90.0], 100.0)])
     assert pace.plan().roundings == ((0, 0.0), (0, 0.8), (2, 0.8), (1, 0.8))
 
 
 def test_a_round_is_as_long_as_the_bound_needs():
-    pace = Pace(inner=8, gap=1e-2, limit=100)
+    pace = Schedule(inner=8, gap=1e-2, limit=100)
     assert pace.plan().inner == FIRST
     pace.take(pace.plan(), [record([40.0, 80.0, 90.0], 100.0)])  # rises by a quarter of the last
     assert pace.plan().inner == 8
     pace.take(pace.plan(), [record([90.0, 95.0, 97.5], 100.0)])  # 98.75, 99.375
     assert pace.plan().inner == 2
-    assert Pace(inner=8, gap=1e-2, limit=5).plan().inner == 5
+    assert Schedule(inner=8, gap=1e-2, limit=5).plan().inner == 5
 
 
 def test_a_promise_counts_the_neighbours_changes():
-    pace = Pace(inner=3, gap=1e-2, limit=100)
+    pace = Schedule(inner=3, gap=1e-2, limit=100)
     pace.take(pace.plan(), [record([90.0, 95.0, 100.0], 110.0)])
     pace.take(pace.plan(), [record([96.0, 98.0, 99.9], 110.0)])  # 4 less than the tiles had thought
     assert pace.take(pace.plan(), [record([99.8, 99.9, 100.0], 100.5)])
@@ -37,7 +37,7 @@ def test_a_promise_counts_the_neighbours_changes():
 
 
 def test_what_a_certificate_finds_is_taken_in():
-    pace = Pace(inner=3, gap=1e-2, limit=100)
+    pace = Schedule(inner=3, gap=1e-2, limit=100)
     pace.take(pace.plan(), [record([98.0, 99.0, 100.0], 100.5)])
     pace.correct(102.0, 99.0)
     assert not pace.promises(1e-2)
@@ -48,7 +48,7 @@ def test_what_a_certificate_finds_is_taken_in():
 
 
 def test_methods_change_where_the_gap_has_stalled():
-    pace = Pace(inner=8, gap=1e-6, limit=1000)
+    pace = Schedule(inner=8, gap=1e-6, limit=1000)
     methods = []
     for _ in range(9):
         pace.take(pace.plan(), [record([99.0] * 8, 100.0)])
@@ -57,7 +57,7 @@ def test_methods_change_where_the_gap_has_stalled():
 
 
 def test_one_method_is_used_alone_where_pairwise_weights_dominate():
-    pace = Pace(inner=8, gap=1e-6, limit=1000)
+    pace = Schedule(inner=8, gap=1e-6, limit=1000)
     pace.smooth_alone()
     for _ in range(6):
         pace.take(pace.plan(), [record([99.0] * 8, 100.0)])
