@@ -19,6 +19,7 @@ import numpy as np
 from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.learning.examples import Example, checked_truth
 from densecrf.learning.fit import fit_examples
+from densecrf.learning.training_set import Settings
 from densecrf.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
@@ -204,7 +205,12 @@ class Judge:
         examples = [e for s in samples if (e := self._example(s)) is not None]
         labels = len(self.dataset.palette)
         model = fit_examples(
-            examples, labels, jobs=self.jobs, threads=self.threads, device=self.device
+            examples,
+            labels,
+            Settings(),
+            jobs=self.jobs,
+            threads=self.threads,
+            device=self.device,
         )
         return as_fitted(model)
 

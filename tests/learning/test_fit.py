@@ -148,15 +148,16 @@ def test_void_pixels_are_filled() -> None:
 def test_a_journal_answers_the_second_run(tmp_path: Path) -> None:
     samples = [sample(seed) for seed in range(2)]
     examples, labels = make_examples(samples)
-    options = {"model": START, "folds": 2, "journal": RecordStore(tmp_path / "journal")}
-    first = fit_examples(examples, labels, **options)
+    settings = Settings(folds=2)
+    options = {"model": START, "journal": RecordStore(tmp_path / "journal")}
+    first = fit_examples(examples, labels, settings, **options)
     records = {path: path.read_bytes() for path in (tmp_path / "journal").rglob("*.json")}
     assert len(records) > 10
     missing, damaged = list(records)[:2]
     missing.unlink()
     damaged.write_text('{"half a rec')
     before = {path: path.stat().st_mtime_ns for path in records if path not in (missing, damaged)}
-    second = fit_examples(examples, labels, **options)
+    second = fit_examples(examples, labels, settings, **options)
     assert first == second
     assert first.provenance == second.provenance
     assert {path: path.read_bytes() for path in records} == records
@@ -189,8 +190,9 @@ def test_ctrl_c_keeps_the_model_so_far(tmp_path: Path, during: str, learned: lis
             signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    options = {"folds": 2, "max_passes": 2, "journal": RecordStore(tmp_path / "journal"), "jobs": 2}
-    stopped = fit_examples(examples, labels, report=report, **options)
+    settings = Settings(folds=2, max_passes=2)
+    options = {"journal": RecordStore(tmp_path / "journal"), "jobs": 2}
+    stopped = fit_examples(examples, labels, settings, report=report, **options)
     assert signal.getsignal(signal.SIGINT) is before
     assert stopped.provenance["interrupted"]
     stages = [stage["learned"] for stage in stopped.provenance["stages"]]
@@ -198,9 +200,10 @@ def test_ctrl_c_keeps_the_model_so_far(tmp_path: Path, during: str, learned: lis
     assert len(stopped.label_costs) == labels  # adapted at least
     assert told[-1] == during
     if learned is ...:
-        whole = fit_examples(examples, labels, **options)
+        whole = fit_examples(examples, labels, settings, **options)
         assert not whole.provenance["interrupted"]
-        assert whole == fit_examples(examples, labels, **{**options, "journal": None})
+        again = fit_examples(examples, labels, settings, **{**options, "journal": None})
+        assert whole == again
 
 
 @pytest.mark.parametrize(

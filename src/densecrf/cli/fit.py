@@ -133,6 +133,7 @@ def _learn(
     progress: bool,
 ) -> Parameters:
     from densecrf.learning.fit import fit_examples
+    from densecrf.learning.training_set import Settings
     from densecrf.records import RecordStore
 
     with progress_bar("passes", progress) as advance:
@@ -148,11 +149,13 @@ def _learn(
         return fit_examples(
             examples,
             labels,
+            Settings(
+                chosen.strength,
+                max_passes=chosen.passes,
+                folds=chosen.folds,
+                reduce=chosen.reduce,
+            ),
             model=get_parameters(chosen.start),
-            strength=chosen.strength,
-            folds=chosen.folds,
-            max_passes=chosen.passes,
-            reduce=chosen.reduce,
             jobs=chosen.jobs,
             threads=chosen.threads,
             device=chosen.device,

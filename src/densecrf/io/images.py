@@ -23,8 +23,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["IMAGE_SUFFIXES", "image_size", "overlay", "read_image", "read_labels", "shown_colors"]
-__all__ += ["white_of", "write_image", "write_labels"]
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "image_size",
+    "overlay",
+    "read_image",
+    "read_labels",
+    "shown_colors",
+    "white_of",
+    "write_image",
+    "write_labels",
+]
 
 PathLike = str | os.PathLike[str]
 

@@ -26,8 +26,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["KEYS", "SCORE_SUFFIXES", "Kind", "Scores", "read_c_unary", "read_known", "read_scores"]
-__all__ += ["read_unary"]
+__all__ = [
+    "KEYS",
+    "SCORE_SUFFIXES",
+    "Kind",
+    "Scores",
+    "read_c_unary",
+    "read_known",
+    "read_scores",
+    "read_unary",
+]
 
 PathLike = str | os.PathLike[str]
 Kind = Literal["energies", "probabilities", "logits"]

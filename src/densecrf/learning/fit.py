@@ -14,13 +14,7 @@ from densecrf.learning.held_out import held_out
 from densecrf.learning.oracle import ClusterOracle, Oracle
 from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
 from densecrf.model.presets import get_parameters
-from densecrf.validation import (
-    ArgumentError,
-    ArgumentWarning,
-    check_gap,
-    check_integer,
-    check_positive,
-)
+from densecrf.validation import ArgumentError, ArgumentWarning, check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,16 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ["fit", "fit_examples"]
 
-#: The regulariser's factor for one image: how much one image may change the model.
-STRENGTH = 1.0
-
 
 def fit(
     samples: Iterable[Any],
     *,
     model: str | Parameters = "default",
     void: Any = "auto",
-    strength: float = STRENGTH,
+    strength: float = 1.0,
     folds: int = 5,
     tolerance: float = 0.01,
     max_passes: int = 30,
@@ -98,17 +89,13 @@ def fit(
         After Ctrl-C, the best so far.
     """
     check_installed("densecrf.fit", "clarabel", "scipy")
+    settings = Settings(strength, gap, tolerance, max_passes, folds, reduce)
     examples, labels = make_examples(samples, void)
     return fit_examples(
         examples,
         labels,
+        settings,
         model=model,
-        strength=strength,
-        folds=folds,
-        tolerance=tolerance,
-        max_passes=max_passes,
-        gap=gap,
-        reduce=reduce,
         jobs=jobs,
         threads=threads,
         device=device,
@@ -120,14 +107,9 @@ def fit(
 def fit_examples(
     examples: Sequence[Example],
     labels: int,
+    settings: Settings,
     *,
     model: str | Parameters = "default",
-    strength: float = STRENGTH,
-    folds: int = 5,
-    tolerance: float = 0.01,
-    max_passes: int = 30,
-    gap: float = 1e-2,
-    reduce: int = 1,
     jobs: int = 1,
     threads: int | None = None,
     device: Any = None,
@@ -141,26 +123,21 @@ def fit_examples(
     ----------
     examples, labels
         The images, and the number of labels.
+    settings : Settings
+        How to learn.
     journal : RecordStore, optional
         Keeps the oracle's answers, so that an interrupted run goes on.
-    model, strength, folds, tolerance, max_passes, gap, reduce
-        As for `fit`.
-    jobs, threads, device, client, report
+    model, jobs, threads, device, client, report
         As for `fit`.
     """
-    check_positive("strength", strength)
-    check_positive("tolerance", tolerance)
-    check_gap(gap)
-    check_integer("folds", folds, at_least=0)
-    check_integer("max_passes", max_passes, at_least=1)
     check_integer("jobs", jobs, at_least=1)
     start = get_parameters(model)
-    if check_integer("reduce", reduce, at_least=1) > 1 and not start.scale_sigmas:
+    reduce = settings.reduce
+    if reduce > 1 and not start.scale_sigmas:
         raise ArgumentError(
             "reduce", reduce, "the model's standard deviations do not follow the size of an image"
         )
     examples = [reduced(example, reduce) for example in examples]
-    settings = Settings(strength, gap, tolerance, max_passes)
     losses = class_weights(examples, range(len(examples)), labels)
     stop = threading.Event()
     oracle = Oracle(losses, threads, device, stop=stop)
@@ -182,7 +159,7 @@ def fit_examples(
             for stage, found in data.learn(start, current, data.all, report):
                 made.append((stage, found))
                 current = models[stage.learned] = stage.learned_model(found.theta)
-            check = held_out(data, start, folds, report)
+            check = held_out(data, start, settings.folds, report)
             if check is not None:
                 current = models[check["chosen"]]
         except (KeyboardInterrupt, Interrupted):

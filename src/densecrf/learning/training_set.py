@@ -20,6 +20,7 @@ from densecrf.model.label_prior import label_shares
 from densecrf.model.presets import PRESETS
 from densecrf.parallel import run
 from densecrf.records import digest
+from densecrf.validation import check_gap, check_integer, check_positive
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,12 +43,23 @@ Report = Callable[[str, int, float, float], object]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to learn: the regulariser's factor for one image, accuracy, most passes."""
+    """How to learn; the attributes are keywords of `densecrf.fit`."""
 
-    strength: float
-    gap: float
-    tolerance: float
-    max_passes: int
+    strength: float = 1.0
+    gap: float = 1e-2
+    tolerance: float = 0.01
+    max_passes: int = 30
+    folds: int = 5
+    reduce: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse wrong numbers."""
+        check_positive("strength", self.strength)
+        check_positive("tolerance", self.tolerance)
+        check_gap(self.gap)
+        check_integer("folds", self.folds, at_least=0)
+        check_integer("max_passes", self.max_passes, at_least=1)
+        check_integer("reduce", self.reduce, at_least=1)
 
 
 @dataclass(eq=False)

@@ -17,8 +17,16 @@ from densecrf.validation import (
     mention,
 )
 
-__all__ = ["FORBIDDEN", "VOID", "forget", "from_labels", "from_marked_labels", "plant"]
-__all__ += ["read_void", "whole_numbers"]
+__all__ = [
+    "FORBIDDEN",
+    "VOID",
+    "forget",
+    "from_labels",
+    "from_marked_labels",
+    "plant",
+    "read_void",
+    "whole_numbers",
+]
 
 Array = npt.NDArray[Any]
 

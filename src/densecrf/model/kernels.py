@@ -28,8 +28,17 @@ from densecrf.validation import (
     warn,
 )
 
-__all__ = ["Bilateral", "Features", "Kernel", "Spatial", "black_and_white", "color_range"]
-__all__ += ["check_opaque", "position_dtype", "without_alpha"]
+__all__ = [
+    "Bilateral",
+    "Features",
+    "Kernel",
+    "Spatial",
+    "black_and_white",
+    "check_opaque",
+    "color_range",
+    "position_dtype",
+    "without_alpha",
+]
 
 FAR = 2.0**15  # standard deviations from the origin beyond which single precision is too coarse
 

@@ -30,9 +30,25 @@ from densecrf.validation import (
     mention,
 )
 
-__all__ = ["KINDS", "SUM_TOLERANCE", "Content", "Kind", "Layout", "Reading", "check_shape"]
-__all__ += ["energies", "from_logits", "from_probabilities", "looks_like_probabilities"]
-__all__ += ["layout_of", "negative_log_softmax", "picked", "read", "settled", "sums_to_one"]
+__all__ = [
+    "KINDS",
+    "SUM_TOLERANCE",
+    "Content",
+    "Kind",
+    "Layout",
+    "Reading",
+    "check_shape",
+    "energies",
+    "from_logits",
+    "from_probabilities",
+    "looks_like_probabilities",
+    "layout_of",
+    "negative_log_softmax",
+    "picked",
+    "read",
+    "settled",
+    "sums_to_one",
+]
 
 Kind: TypeAlias = Literal["probabilities", "logits", "energies", "labels"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
