@@ -18,9 +18,9 @@ from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import Stroke
 from densecrf.io import read_labels, write_image
-from densecrf.parameters import Parameters, write_parameters
+from densecrf.model.parameters import Parameters, write_parameters
+from densecrf.model.scribbles import scribble_unary
 from densecrf.refinement import build
-from densecrf.scribbles import scribble_unary
 from densecrf.torch import DenseCRF
 from large_scenes import crowd
 
