@@ -52,7 +52,7 @@ class Running:
             if self.process.poll() is None:
                 self.process.send_signal(number)
             try:
-                self.process.communicate(timeout=2)
+                _, self.said = self.process.communicate(timeout=2)
                 return
             except subprocess.TimeoutExpired:
                 pass

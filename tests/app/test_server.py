@@ -145,6 +145,14 @@ def test_only_loopback_is_served(host):
     assert "this machine alone" in done.stderr
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_ends_the_app_quietly(server, folder):
+    running = server(folder)
+    running.stop()
+    assert running.process.returncode == 0
+    assert running.said == "The app is open at this address, until Ctrl-C:\n"
+
+
 def test_the_running_server_listens_on_loopback_alone(server, folder):
     running = server(folder)
     port = int(running.url.split(":")[2].split("/")[0])

@@ -1,5 +1,6 @@
 """``densecrf app``: scribble in the browser."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -52,7 +53,7 @@ def open_app(
         from densecrf.app.store import ImageFolder
     except ImportError as error:
         raise fail(f'the app needs {error.name}: pip install "densecrf[app]"') from error
-    with reporting_errors():
+    with reporting_errors(), suppress(KeyboardInterrupt):  # the way to end it
         check_host(host)
         for path in (target, probs, model):
             if path is not None and not path.exists():
