@@ -88,7 +88,7 @@ def cut_short(clock, method, ending, points, engine="auto", **options):
 
 
 CASES = [(method, {}) for method in densecrf.METHODS]
-CASES += [("prox-lp", {"inner": "multiplicative"}), ("lp", {"init": "prox-lp-acc"})]
+CASES += [("prox-lp", {"inner": "multiplicative", "gap": 0.2}), ("lp", {"init": "prox-lp-acc"})]
 
 
 @pytest.mark.parametrize(("method", "options"), CASES)

@@ -198,7 +198,7 @@ def test_tuned_parameters_serve_the_other_commands(tiny, tmp_path):
     assert segmented.exit_code == 0, said(segmented)
     settings = json.loads((tmp_path / "seg" / "a.json").read_text())["settings"]
     chosen = json.loads((tmp_path / "best.json").read_text())["parameters"]
-    assert settings["model"]["chosen"]["sigma_xy"] == chosen["sigma_xy"]
+    assert settings["model"]["specification"]["model"]["sigma_xy"] == chosen["sigma_xy"]
     wrong = experiment(
         "segment", image, "--probs", "a.npy", "--params", "none.json", app=densecrf_app
     )
