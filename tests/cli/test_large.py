@@ -11,7 +11,7 @@ from PIL import Image
 
 from command_line import densecrf, said, write_examples
 from densecrf.cli import large
-from densecrf.large import planning
+from densecrf.large import energy
 from large_scenes import crowd
 
 MODEL = ("--weight", "3", "--sigma", "2", "--sigma-xy", "5", "--sigma-color", "20")
@@ -20,7 +20,7 @@ MODEL = ("--weight", "3", "--sigma", "2", "--sigma-xy", "5", "--sigma-color", "2
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Cut small images, too."""
-    monkeypatch.setattr(planning, "worthwhile_sides", lambda asked, *_: asked)
+    monkeypatch.setattr(energy, "worthwhile_sides", lambda asked, *_: asked)
 
 
 @pytest.fixture

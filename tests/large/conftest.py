@@ -2,9 +2,9 @@
 
 import pytest
 
-from densecrf.large import planning
+from densecrf.large import energy
 
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(planning, "worthwhile_sides", lambda asked, *_: asked)
+    monkeypatch.setattr(energy, "worthwhile_sides", lambda asked, *_: asked)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf.large import planning, refine
+from densecrf.large import energy, refine
 from densecrf.model.label_prior import LabelPrior
 from densecrf.model.parameters import Parameters
 from densecrf.refinement import build
@@ -109,18 +109,18 @@ class TestSides:
         """Take the sides as they are for users."""
 
     def test_an_image_that_fits_into_little_memory_is_not_cut(self):
-        assert planning.worthwhile_sides((64, 64), (700, 900), (40, 40), 3) == (700, 900)
+        assert energy.worthwhile_sides((64, 64), (700, 900), (40, 40), 3) == (700, 900)
 
     def test_a_tile_smaller_than_the_reach_is_enlarged_with_a_word(self, monkeypatch):
-        monkeypatch.setattr(planning, "GRANTED", 0)
+        monkeypatch.setattr(energy, "GRANTED", 0)
         with pytest.warns(UserWarning, match=r"tile.*kernels reach.*tiles are \(400, 400\)"):
-            sides = planning.worthwhile_sides((64, 64), (4000, 4000), (400, 400), 3)
+            sides = energy.worthwhile_sides((64, 64), (4000, 4000), (400, 400), 3)
         assert sides == (400, 400)
 
     def test_where_the_margin_is_most_of_the_image_it_is_not_cut(self, monkeypatch):
-        monkeypatch.setattr(planning, "GRANTED", 0)
+        monkeypatch.setattr(energy, "GRANTED", 0)
         with pytest.warns(UserWarning, match="the image is not cut"):
-            sides = planning.worthwhile_sides((500, 500), (1400, 1400), (300, 300), 3)
+            sides = energy.worthwhile_sides((500, 500), (1400, 1400), (300, 300), 3)
         assert sides == (1400, 1400)
 
     def test_the_default_model_of_an_image_beyond_memory_is_refused(self):

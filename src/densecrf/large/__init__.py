@@ -1,6 +1,6 @@
 """Images, volumes, point clouds and data sets larger than memory, on one machine or a cluster."""
 
-from densecrf.large.job import Kernel
+from densecrf.large.energy import Kernel
 from densecrf.large.points import refine_points
 from densecrf.large.refinement import refine
 from densecrf.large.result import LargeResult

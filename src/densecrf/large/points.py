@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from densecrf.io.atomic import atomic_writer
 from densecrf.io.errors import FileFormatError
-from densecrf.large.job import Job, Kernel, Local
+from densecrf.large.energy import Kernel, Local, TiledEnergy, label_count, scratch_of, settings_of
 from densecrf.large.outputs import checked_output
-from densecrf.large.planning import label_count, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.sources import Source, open_source, place, read
@@ -41,7 +40,7 @@ __all__ = ["refine_points"]
 
 
 @dataclass(frozen=True)
-class _Cloud(Job):
+class _Cloud(TiledEnergy):
     """A run on points; `image` holds what else is known of them, (n, channels)."""
 
     points: Source | None = None

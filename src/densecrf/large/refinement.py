@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.large.job import Kernel
+from densecrf.large.energy import Kernel, plan, scratch_of, settings_of
 from densecrf.large.outputs import checked_output, open_output, write_output
-from densecrf.large.planning import plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.store import DamagedFileError

@@ -19,12 +19,11 @@ from typing import Any, cast
 import numpy as np
 
 from densecrf.large import visits
-from densecrf.large.job import Job
-from densecrf.large.planning import check_memory
+from densecrf.large.energy import TiledEnergy, check_memory
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, read
 from densecrf.large.tiles import Box
-from densecrf.large.visits import REACHES, Before, Plan
+from densecrf.large.visits import REACHES, Before, Round
 from densecrf.model.compatibility import BorderStatistics
 from densecrf.model.kernels import black_and_white, check_opaque
 from densecrf.model.parameters import Parameters, check_label_count
@@ -100,14 +99,14 @@ class Schedule:
             return CELLS
         return 1.0 if self.done < SLOW else DAMPED
 
-    def plan(self) -> Plan:
+    def plan(self) -> Round:
         """Return what the next round does."""
         update = self.smooth and self.done > self._since
         inner = max(1, min(self.limit - self.done, self._needed()))
         roundings = ((0, 0.0), *self._level_sets())
-        return Plan(self.cells, inner, self.smooth, update, roundings)
+        return Round(self.cells, inner, self.smooth, update, roundings)
 
-    def pilot(self) -> Plan:
+    def pilot(self) -> Round:
         """Return what the first tile of all does: as many iterations as it takes."""
         return self.plan()._replace(near=SAFE * self.gap)
 
@@ -138,7 +137,7 @@ class Schedule:
             self.smooth = self._alone = True
             self._since = self.done
 
-    def take(self, plan: Plan, records: list[dict[str, Any]]) -> bool:
+    def take(self, plan: Round, records: list[dict[str, Any]]) -> bool:
         """Take a round's records in; return whether its labels are the best so far."""
         shares = [each["bounds"] for each in records if each["bounds"]]
         bounds = [sum(each) for each in zip(*shares, strict=True)]
@@ -163,7 +162,7 @@ class Schedule:
             self._turns = rounding.Pace(self)
         return better
 
-    def changes(self, plan: Plan) -> bool:
+    def changes(self, plan: Round) -> bool:
         """Return whether the method of multipliers has just ended: its last bound may be best."""
         return plan.smooth and not self.smooth
 
@@ -181,7 +180,7 @@ class Schedule:
 class TiledRun:
     """The stages of a run, one after the other."""
 
-    def __init__(self, job: Job, client: Any, progress: Progress | None) -> None:
+    def __init__(self, job: TiledEnergy, client: Any, progress: Progress | None) -> None:
         self.job, self.client, self.progress = job, client, progress
         self.labels: str | None = None  # the stage of the best ones
         self.constant: int | None = None  # the only label, where that is better
@@ -333,7 +332,7 @@ class TiledRun:
         while True:
             name, plan = f"iterates-{turn}", pace.plan() if turn else self._first(pace)
             records = self.stage(name, visits.iterate, turn, (turn, before, plan))
-            self._keep(turn, plan, pace.take(plan, records))
+            self._keep(turn, pace.take(plan, records))
             if self.job.n_labels > 2 and sum(each.get("mass", 0.0) for each in records) > (
                 DOMINANT * self.gain
             ):
@@ -355,7 +354,7 @@ class TiledRun:
             before = _before(name, records, plan.cells, pace.cells)
             turn += 1
 
-    def _first(self, pace: Schedule) -> Plan:
+    def _first(self, pace: Schedule) -> Round:
         """Return the plan of the first round: as many iterations as a tile in the middle takes."""
         count = len(self.job.tiling.tiles(0))
         plan = pace.pilot()
@@ -378,7 +377,7 @@ class TiledRun:
         before = None
         for turn in range(MEAN_FIELD // inner):
             name = f"iterates-{turn}"
-            self.stage(name, visits.iterate, turn, (turn, before, Plan(inner=inner)))
+            self.stage(name, visits.iterate, turn, (turn, before, Round(inner=inner)))
             self.labels = f"labels-{turn}"
             self._forget(f"iterates-{turn - 1}", f"labels-{turn - 1}")
             before = Before(name, (), (), 1.0)
@@ -387,13 +386,13 @@ class TiledRun:
         result.converged, result.message = True, "the method's last iteration"
         return result
 
-    def _keep(self, turn: int, plan: Plan, better: bool) -> None:
+    def _keep(self, turn: int, better: bool) -> None:
         """Keep the round's labels where they are better; remove what only earlier rounds read."""
         self._forget(f"iterates-{turn - 1}", f"certificate-{turn - 1}")
         if better:
             old, self.labels = self.labels, f"labels-{turn}"
             self._forget(*([old] if old else []))
-        elif plan.roundings:
+        else:
             self._forget(f"labels-{turn}")
 
     def _forget(self, *stages: str) -> None:
@@ -404,15 +403,12 @@ class TiledRun:
         self, turn: int, before: Before, known: float | None, iterations: int
     ) -> LargeResult:
         """Evaluate energy and bound in double precision."""
-        job, n = self.job, self.pixels
-        bounded = known is not None
+        job, bounded = self.job, known is not None
         extents = [[0.0, high] for high in before.highest()] if bounded else None
         records = self.stage(
             f"certificate-{turn}", visits.certificate, turn, (turn, before, self.labels, extents)
         )
-        costs = job.label_costs if job.label_costs and len(job.label_costs) > 2 else (1.0,)
-        whole = reduce(add, (_share(each, max(costs)) for each in records))
-        whole = replace(whole, sizes=replace(whole.sizes, pixels=n))
+        whole = reduce(add, map(_share, records))
         label, constant = int(self.constants.argmin()), float(self.constants.min())
         self.constant = label if constant < whole.energy else None
         energy = min(constant, whole.energy)
@@ -434,7 +430,10 @@ class TiledRun:
             iterations=iterations,
             best_constant=(label, constant),
             gap_map=gap_map,
-            tiles=[{"box": box, **each} for box, each in zip(boxes, records, strict=True)],
+            tiles=[
+                {"box": box, **{key: each[key] for key in ("energy", "bound", "apart")}}
+                for box, each in zip(boxes, records, strict=True)
+            ],
         )
 
     def _proven(self, turn: int, result: LargeResult) -> float:
@@ -472,14 +471,12 @@ class TiledRun:
         return labels
 
 
-def _share(record: dict[str, float], cost: float) -> Share:
-    """Return a tile's share of energy and bound, where labels cost at most `cost`."""
-    pairs, flow = 2 * cost * record["mass"], cost * record["mass"]
-    sizes = Sizes(0, record["size"], pairs, record.get("bound_size", 0.0), flow)
-    return Share(record["energy"], record.get("bound"), sizes)
+def _share(record: dict[str, Any]) -> Share:
+    """Return a tile's share of energy and bound."""
+    return Share(record["energy"], record["bound"], Sizes(**record["sizes"]))
 
 
-def _with_range(job: Job, pixels: list[Any]) -> Job:
+def _with_range(job: TiledEnergy, pixels: list[Any]) -> TiledEnergy:
     """Return the run with black and white, and without an alpha channel, by extreme pixels."""
     image = cast("Source", job.image)
     values = np.concatenate([np.array(each, image.dtype) for each in pixels], 1)

@@ -26,7 +26,7 @@ from densecrf.large.tiles import Box, Tiling, channels, common, inside, shape_of
 from densecrf.records import RecordStore
 from densecrf.validation import ArgumentError
 
-__all__ = ["BusyError", "DamagedFileError", "IncompatibleRunError", "Store"]
+__all__ = ["BusyError", "DamagedFileError", "IncompatibleRunError", "WorkingFiles"]
 
 MANIFEST = "manifest.json"
 PARTS = ("arrays", "records")
@@ -48,7 +48,7 @@ class DamagedFileError(OSError):
 
 
 @dataclass(frozen=True)
-class Store:
+class WorkingFiles:
     """The folder of a run.
 
     Attributes

@@ -3,25 +3,34 @@ r"""What is done to a tile: its row masses, its border's price, some iterations,
 Each visit reads what earlier stages wrote, of the tile and its margin, writes the tile's own part
 of the next, and ends with a record of sums. All sums over pixels are those of the whole image,
 whatever the tiles: records of all tiles add up to the energy and the bound of the whole.
+
+A tile's pixels, its *core*, are surrounded by a margin of the neighbours' pixels, as wide as the
+filters reach (`densecrf.large.tiles`), so that the core's sums over pixels are those of the whole
+image. The methods of `densecrf.solvers` iterate the core; the margin's marginals stay, and its
+potentials advance as they would in the neighbours' own iterations, by the marginals in each. The
+first iteration of a visit is then that of the whole image, and where the whole image has converged,
+so are the others. In the first round of all, where nothing is known of the neighbours, tile and
+margin iterate together.
 """
 
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.large.job import Job, Local
-from densecrf.large.problem import FixedExtents, TileSteps, Unrounded, in_whole_cells
+from densecrf.large.energy import Local, TiledEnergy
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, whole
 from densecrf.large.tiles import Box
 from densecrf.model.compatibility import BorderStatistics, border_statistics
 from densecrf.model.label_prior import share_sums
 from densecrf.model.specification import KEYWORDS, Specification
+from densecrf.native import core as native_core
 from densecrf.operators.levels import SMALLEST_MASS
-from densecrf.problem.certificate import Potentials
+from densecrf.problem.certificate import Costs, Potentials, Share, Sizes, gamma
 from densecrf.problem.problem import Problem, problem_of
 from densecrf.problem.projections import compressed
 from densecrf.problem.rounding import SWEEPS, Incumbent, icm
@@ -36,7 +45,7 @@ SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is ke
 __all__ = [
     "REACHES",
     "Before",
-    "Plan",
+    "Round",
     "certificate",
     "iterate",
     "labels_of",
@@ -49,6 +58,116 @@ __all__ = [
     "solve_whole",
     "stored_rows",
 ]
+
+
+def in_whole_cells(extents: FloatArray, cells: float) -> FloatArray:
+    """Return extents (nodes, 2) enlarged to whole cells.
+
+    What lies between two levels is rounded off, so that tiles must have theirs at the same places.
+
+    Examples
+    --------
+    >>> in_whole_cells(np.array([[0.3, 2.0]], np.float32), 0.5)
+    array([[0., 2.]], dtype=float32)
+    """
+    low, high = np.floor(extents[:, 0] * cells), np.ceil(extents[:, 1] * cells)
+    return np.asarray(np.stack([low, high], 1) / cells, np.float32)
+
+
+class TileSteps(NativeSteps):
+    """The steps of a tile and its margin, with levels at the whole image's places.
+
+    Parameters
+    ----------
+    unary : ndarray, (labels, n)
+        The energies of tile and margin.
+    core : ndarray of int
+        The core's pixels, ascending.
+    cells : float
+        Cells per unit of potential.
+    mirrored : bool
+        Whether there are two labels, the order of the second the first one's reversed.
+    threads : int
+        0 for all.
+
+    Attributes
+    ----------
+    bounds : list of float
+        The core's share of the bound in each iteration so far.
+    """
+
+    def __init__(
+        self, unary: FloatArray, core: IntArray, cells: float, *, mirrored: bool, threads: int = 0
+    ) -> None:
+        super().__init__(threads)
+        self.core, self.cells, self._mirrored = core, cells, mirrored
+        self.bounds: list[float] = []
+        outside = np.ones(unary.shape[1], bool)
+        outside[core] = False
+        self._margin = np.flatnonzero(outside)
+        self._unary = unary.take(self._margin, 1)
+        self._y: FloatArray | None = None
+
+    def hold(self, y: FloatArray) -> None:
+        """Hold the margin's marginals, which are otherwise iterated as far as they are seen."""
+        self._y = y.take(self._margin, 1)
+
+    def extents(self, nodes: Plain, offsets: Plain | None) -> FloatArray:
+        """Return extents in whole cells."""
+        found = super().extents(nodes, offsets)
+        if self._mirrored and len(nodes) == 2:
+            found[1] = found[0]
+        return in_whole_cells(found, self.cells)
+
+    def compress(
+        self, nodes: Plain, offsets: Plain | None, span: float, edge: float, *, in_place: bool
+    ) -> Plain:
+        """Return nodes + offsets; they are compressed between visits, alike in all tiles."""
+        del span, edge
+        if offsets is not None:
+            return np.asarray(offsets + nodes)
+        return nodes if in_place else np.array(nodes)
+
+    def descend(
+        self,
+        phi: Plain,
+        v: Plain,
+        r: Plain,
+        step: Plain,
+        lipschitz: Plain,
+        previous: Plain,
+        *,
+        in_place: bool,
+    ) -> tuple[Plain, float, float, float]:
+        """Take a projected gradient step, and note the core's share of the bound."""
+        of_margin = native_core().lower_bound(
+            self._unary, r.take(self._margin, 1), 1.0, self.threads
+        )
+        out = super().descend(phi, v, r, step, lipschitz, previous, in_place=in_place)
+        self.bounds.append(out[1] - float(of_margin))
+        if self._y is not None:
+            out[0][:, self._margin] = self._y
+        return out
+
+
+class FixedExtents(NativeSteps):
+    """Steps for which the extents of potentials are those of the whole image."""
+
+    def __init__(self, extents: FloatArray, threads: int) -> None:
+        super().__init__(threads)
+        self._extents = extents
+
+    def extents(self, nodes: Plain, offsets: Plain | None) -> FloatArray:
+        """Return the whole image's."""
+        del nodes, offsets
+        return self._extents
+
+
+class Unrounded(Incumbent[Plain]):
+    """No labelling: those of tiles are compared for the whole image."""
+
+    def update(self, y: Plain, bound: float) -> None:
+        """Do nothing."""
 
 
 class Before(NamedTuple):
@@ -87,7 +206,7 @@ class Before(NamedTuple):
 
 
 def several(
-    visit: Callable[..., dict[str, Any]], job: Job, stage: str, tasks: list[int], given: Any
+    visit: Callable[..., dict[str, Any]], job: TiledEnergy, stage: str, tasks: list[int], given: Any
 ) -> list[dict[str, Any]]:
     """Visit some tiles, except those that are finished: a task may run twice."""
     return [
@@ -95,7 +214,7 @@ def several(
     ]
 
 
-def scan(job: Job, task: int) -> dict[str, Any]:
+def scan(job: TiledEnergy, task: int) -> dict[str, Any]:
     """Record the pixels with the extreme values of a tile, and the values of its hard labels.
 
     How the input is read depends on its least and largest values and sums: the extremes of all
@@ -140,14 +259,14 @@ def _extreme(name: str, local: Local, values: npt.NDArray[Any]) -> npt.NDArray[A
     return values[:, np.unique(picked)]
 
 
-def shares(job: Job, task: int) -> dict[str, Any]:
+def shares(job: TiledEnergy, task: int) -> dict[str, Any]:
     """Record the sums of the labels' probabilities."""
     local = job.local(job.tiling.tiles(0)[task], 0)
     sums, known = share_sums(job.unary(local)[:, local.core])
     return job.store.finish("shares", task, {"sums": sums.tolist(), "known": known})
 
 
-def masses(job: Job, task: int) -> dict[str, Any]:
+def masses(job: TiledEnergy, task: int) -> dict[str, Any]:
     r"""Store :math:`1 / \sqrt{m_a}` of each kernel and the self terms; record the unaries' sums."""
     local = job.local(job.tiling.tiles(0)[task])
     symmetric = job.normalization == "symmetric"
@@ -167,7 +286,7 @@ def masses(job: Job, task: int) -> dict[str, Any]:
     return job.store.finish("masses", task, record)
 
 
-def prices(job: Job, task: int) -> dict[str, Any]:
+def prices(job: TiledEnergy, task: int) -> dict[str, Any]:
     """Record what the unaries' own labels pay for their borders."""
     local = job.local(job.tiling.tiles(0)[task])
     count = job.n_labels
@@ -178,7 +297,7 @@ def prices(job: Job, task: int) -> dict[str, Any]:
     return job.store.finish("prices", task, record)
 
 
-class Plan(NamedTuple):
+class Round(NamedTuple):
     """What a round does in each tile.
 
     Attributes
@@ -206,7 +325,9 @@ class Plan(NamedTuple):
     near: float = 0.0
 
 
-def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -> dict[str, Any]:
+def iterate(
+    job: TiledEnergy, turn: int, task: int, before: Before | None, plan: Round
+) -> dict[str, Any]:
     """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels.
 
     Labels are the best of some roundings; their energy is recorded as far as this tile knows its
@@ -238,7 +359,7 @@ def iterate(job: Job, turn: int, task: int, before: Before | None, plan: Plan) -
                 best = _best_rounding(problem, core, y, plan.roundings)
             best, _ = icm(problem, best, SWEEPS)
             labels = best[None, core]
-            record["energy"], _ = energy_share(problem, best, core, np.float32)
+            record["energy"] = energy_share(problem, best, core, np.float32).energy
             record["bounds"] = tile.bounds
             record["undecided"] = (y * (1 - y))[:, core].sum(1, dtype=np.float64).tolist()
         else:
@@ -277,7 +398,7 @@ def _with_steps(problem: Problem[Plain], steps: NativeSteps) -> Problem[Plain]:
 
 
 def _from_the_start(
-    whole: Problem[Plain], tile: TileSteps, y: FloatArray, plan: Plan
+    whole: Problem[Plain], tile: TileSteps, y: FloatArray, plan: Round
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Iterate tile and margin as `lp` does; of one tile, until their own gap is near enough.
 
@@ -299,7 +420,7 @@ def _from_the_start(
 
 
 def _linear_program(
-    whole: Problem[Plain], tile: TileSteps, y: FloatArray, z: FloatArray, plan: Plan
+    whole: Problem[Plain], tile: TileSteps, y: FloatArray, z: FloatArray, plan: Round
 ) -> tuple[FloatArray, FloatArray]:
     """Iterate the core from marginals and potentials; returns the tile's, and the core's."""
     problem = _with_steps(whole, tile)
@@ -323,7 +444,7 @@ def _linear_program(
 
 
 def certificate(
-    job: Job,
+    job: TiledEnergy,
     turn: int,
     task: int,
     before: Before,
@@ -333,44 +454,33 @@ def certificate(
     r"""Record the tile's share of the energy and of the bound, in double precision.
 
     The bound's share is :math:`\sum_a \min_i c_{ai}` with the costs :math:`c = \phi + r` of the
-    stored potentials. By how much each pixel's second-best label costs more is stored.
+    stored potentials. What another label costs each pixel more at least is stored.
     """
     local = job.local(job.tiling.tiles(turn)[task])
-    stage = f"certificate-{turn}"
-    if not len(local.core):
-        job.store.write(stage, local.box, local.scatter(np.zeros((1, 0), np.float32)))
-        zeros = dict.fromkeys(("energy", "size", "mass", "bound", "bound_size", "apart"), 0.0)
-        return job.store.finish(stage, task, zeros)
-    problem = problem_of(job.crf(local), job.threads)
-    x = local.gather(labels_of(job, labels, local.outer)[None])[0].astype(np.int64)
-    energy, size = energy_share(problem, x, local.core)
-    mass = float(problem.pairwise.mass_double[local.core].sum())
-    record = {"energy": energy, "size": size, "mass": mass}
+    stage, share = f"certificate-{turn}", Share(0.0, 0.0)
+    apart = np.zeros(0)
+    if len(local.core):
+        problem = problem_of(job.crf(local), job.threads)
+        x = local.gather(labels_of(job, labels, local.outer)[None])[0].astype(np.int64)
+        share = energy_share(problem, x, local.core)
+        if extents is not None:
+            y, z = _state(job, local, before)
+            known = in_whole_cells(np.array(extents, np.float32), before.cells)
+            problem = _with_steps(problem, FixedExtents(known, job.threads))
+            costs = Costs(problem, Potentials(y, z, before.cells))
+            bound, apart = costs.of_pixels(problem, local.core)
+            share = share.with_bound(bound)
     if extents is not None:
-        y, z = _state(job, local, before)
-        known = in_whole_cells(np.array(extents, np.float32), before.cells)
-        r = _with_steps(problem, FixedExtents(known, job.threads)).dual_point_double(
-            Potentials(y, z, before.cells)
-        )
-        costs = crf_costs(problem, r, local.core)
-        least = costs.min(0)
-        costs[costs.argmin(0), np.arange(len(least))] = np.inf
-        apart = np.nextafter((costs.min(0) - least).astype(np.float32), np.float32(-np.inf))
-        job.store.write(stage, local.box, local.scatter(apart[None]))
-        record["bound"], record["bound_size"] = float(least.sum()), float(abs(least).sum())
-        record["apart"] = float(apart.max())
+        least = np.nextafter(apart.astype(np.float32), np.float32(-np.inf))
+        job.store.write(stage, local.box, local.scatter(least[None]))
+    record = {**asdict(share), "apart": float(apart.max(initial=0.0))}
     return job.store.finish(stage, task, record)
-
-
-def crf_costs(problem: Problem[Plain], r: Any, core: IntArray) -> Any:
-    """Return the costs of a dual point at the core's pixels."""
-    return problem.unary[:, core].astype(np.float64) + r[:, core]
 
 
 def energy_share(
     problem: Problem[Plain], labels: IntArray, core: IntArray, precision: Any = np.float64
-) -> tuple[float, float]:
-    """Return the core's share of a labelling's energy, and the sum of its absolute unaries.
+) -> Share:
+    """Return the core's share of a labelling's energy.
 
     A pair's cost is shared by its two pixels. In single precision, an estimate.
     """
@@ -384,10 +494,14 @@ def energy_share(
     received = apply(own)[:, core]
     pairs = float((mu.astype(precision) @ own[:, core] * received).sum(dtype=np.float64))
     unary = problem.unary[labels[core], core].astype(np.float64)
-    return float(unary.sum()) + 0.5 * pairs, float(abs(unary).sum())
+    largest = 2 * problem.costs.reach * float(received.sum(dtype=np.float64))
+    sizes = Sizes(len(core), float(abs(unary).sum()), largest * (1 + gamma(problem.n)))
+    return Share(float(unary.sum()) + 0.5 * pairs, sizes=sizes)
 
 
-def refine_whole(job: Job, specification: Specification, asked: dict[str, Any]) -> LargeResult:
+def refine_whole(
+    job: TiledEnergy, specification: Specification, asked: dict[str, Any]
+) -> LargeResult:
     """Solve an image that one tile holds by `densecrf.refine`."""
     (box,) = job.tiling.tiles(0)
     local = job.local(box)
@@ -406,7 +520,7 @@ def refine_whole(job: Job, specification: Specification, asked: dict[str, Any]) 
     return LargeResult.of(refine(pixels, known, **keywords, **limits))
 
 
-def solve_whole(job: Job, asked: dict[str, Any]) -> LargeResult:
+def solve_whole(job: TiledEnergy, asked: dict[str, Any]) -> LargeResult:
     """Solve an image that one tile holds in memory, with a mask or kernels of its own."""
     (box,) = job.tiling.tiles(0)
     local = job.local(box)
@@ -417,12 +531,12 @@ def solve_whole(job: Job, asked: dict[str, Any]) -> LargeResult:
     return result
 
 
-def labels_of(job: Job, stage: str, box: Box) -> npt.NDArray[Any]:
+def labels_of(job: TiledEnergy, stage: str, box: Box) -> npt.NDArray[Any]:
     """Read a stage's labels."""
     return np.asarray(job.store.read(stage, box)[0])
 
 
-def stored_rows(job: Job) -> tuple[int, int]:
+def stored_rows(job: TiledEnergy) -> tuple[int, int]:
     """Return how many rows of marginals and of potentials are stored: of two labels, one each."""
     if job.method != "lp":
         return job.n_labels, 0
@@ -432,7 +546,7 @@ def stored_rows(job: Job) -> tuple[int, int]:
     return job.n_labels, job.n_labels if costs is None else sum(cost > 0 for cost in costs)
 
 
-def _state(job: Job, local: Local, before: Before) -> tuple[FloatArray, FloatArray]:
+def _state(job: TiledEnergy, local: Local, before: Before) -> tuple[FloatArray, FloatArray]:
     """Read marginals and potentials of tile and margin."""
     stored = local.gather(job.store.read(before.stage, local.outer))
     rows = stored_rows(job)

@@ -331,6 +331,27 @@ class Costs(Generic[Array]):
         self._share = Share(inf, total + constant, sizes)
         self.bound = self._share.lower_bound
 
+    def of_pixels(self, problem: "Problem[Array]", pixels: Any) -> tuple[Share, npt.NDArray[Any]]:
+        """Return some pixels' share of the bound, and what another label costs them more at least.
+
+        Where that is more than the whole image's `Share.slack`, every optimal labelling has the
+        same label. Of potentials, on NumPy's arrays.
+
+        Parameters
+        ----------
+        problem
+            The problem.
+        pixels : ndarray of int
+            Which pixels.
+        """
+        least = self._least[pixels]
+        mass = float(problem.pairwise.mass_double[pixels].sum()) * (1 + gamma(problem.n))
+        flow = problem.costs.reach * mass
+        sizes = Sizes(len(least), least=float(abs(least).sum()), flow=flow)
+        rows = np.concatenate([row[:, pixels] for row in self._rows])
+        second = np.partition(self._reduced(problem, rows, least), 1, 0)[1]
+        return Share(inf, float(least.sum()), sizes), second
+
     def possible_labels(self, problem: "Problem[Array]", known: Share) -> npt.NDArray[np.int32]:
         """Count the labels that an optimal labelling can have at each pixel.
 
@@ -353,9 +374,13 @@ class Costs(Generic[Array]):
         """Yield, some labels (labels, n) after others, the pixels that can have them."""
         slack = known.with_bound(self._share).slack
         for rows in self._rows:
-            reduced = problem.steps.double(rows)
-            reduced = reduced - (SINGLE * abs(reduced) + SMALLEST) - self._least
-            yield ~(reduced > slack)
+            yield ~(self._reduced(problem, rows, self._least) > slack)
+
+    @staticmethod
+    def _reduced(problem: "Problem[Array]", rows: Any, least: Any) -> Any:
+        """Return no more than the reduced costs of some labels."""
+        costs = problem.steps.double(rows)
+        return costs - (SINGLE * abs(costs) + SMALLEST) - least
 
 
 def _combination(
