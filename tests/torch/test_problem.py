@@ -220,3 +220,37 @@ def test_features_far_from_zero_have_the_same_energy(offset):
     crf = densecrf.DenseCRF(rng.normal(size=(3, 60)), kernels)
     result = crf.solve("lp", device="cpu")
     assert result.energy == pytest.approx(crf.energy(result.labels), rel=1e-6)
+
+
+def test_the_problem_of_some_pixels_has_the_submatrix(both):
+    pixels = np.array([0, 2, 3])
+    for whole in both:
+        part, unit = whole.on_pixels(pixels), whole.steps.double_from_numpy(np.eye(whole.n))
+        k = whole.steps.to_numpy(whole.pairwise.apply_double(unit))[np.ix_(pixels, pixels)]
+        some = part.steps.from_numpy(np.eye(3, dtype=np.float32))
+        agree(part.pairwise.apply(some), k)
+        agree(part.pairwise.apply_double(some), k)
+        agree(part.pairwise.mass, k.sum(1))
+        agree(part.pairwise.mass_double, k.sum(1))
+        agree(part.pairwise.diagonal, np.diag(k))
+        agree(part.pairwise.pairs_double(part.steps.constant(1, 3), 2, None), 0)
+        if part.potts:
+            y = part.steps.project(part.steps.from_numpy(np.eye(4, 3, dtype=np.float32)))
+            agree(part.dual_point(y), both[0].on_pixels(pixels).dual_point(np.eye(4, 3)))
+
+
+def test_problems_of_other_labels_on_the_same_steps(both):
+    rng = np.random.default_rng(5)
+    v, r = rng.normal(size=(2, 2, both[0].n)).astype(np.float32)
+    for keep in ([0, 1], [2, 3], [0, 1], [2, 3]):  # prepared launches have the first one's unary
+        plain, ours = (whole.on_labels(np.array(keep)) for whole in both)
+        step = 1 / plain.lipschitz
+        theirs = plain.descend(v, r, step, v)
+        mine = ours.descend(*(ours.steps.from_numpy(x) for x in (v, r, step, v)))
+        for found, expected in zip(mine, theirs, strict=True):
+            agree(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_former_name_of_torch_problem():
+    with pytest.deprecated_call(match="torch_problem"):
+        assert densecrf.torch.TorchProblem is densecrf.torch.torch_problem

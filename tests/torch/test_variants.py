@@ -41,12 +41,12 @@ def operations(number):
         z = problem.update_multipliers(None, y, 48.0, 16.0)
         r += problem.flow(y, z, draw(1, 9)) + problem.dual_point(y, 5, ("soft", "hard")[number % 2])
         y, *_ = problem.descend(y, r, 1 / problem.lipschitz, y)
-        y = problem.project(problem.extrapolate(y, r, 0.5))
+        y = problem.steps.project(problem.steps.extrapolate(y, r, 0.5))
         problem.lower_bound(problem.update_multipliers(z, y, 48.0, 16.0))
-        problem.inner(y, r)
-        problem.undecided(y)
-        problem.raised_argmax(y, 1, 0.1)
-        x = problem.icm_moves(problem.argmax(y)).labels
+        problem.steps.inner(y, r)
+        problem.steps.undecided(y)
+        problem.steps.raised_argmax(y, 1, 0.1)
+        x = problem.icm_moves(problem.steps.argmax(y)).labels
         lower_bound(problem, Potentials(y, z, float(draw(1, 6))))
         problem.energy(x)
     return labels
