@@ -401,7 +401,7 @@ def worthwhile_sides(
     >>> worthwhile_sides((256, 256), (700, 900), (300, 300), 3)
     (700, 900)
     >>> worthwhile_sides((2048, 2048), (30_000, 30_000), (300, 300), 3)
-    (2143, 2143)
+    (2000, 2000)
     """
     sides = tuple(map(min, zip(asked, grid, strict=True)))
     bytes_of_a_pixel = LEAST_BYTES + LEAST_BYTES_OF_A_LABEL * n_labels
