@@ -50,6 +50,10 @@ demo: $(VENV)/.native $(VENV)/.extra-demo
 reproduce: $(VENV)/.native $(VENV)/.extra-experiments
 	$(PY) -m experiments $(ARGS)
 
+# One table of seven kinds of images; DATA is a folder with one folder for each.
+quality: $(VENV)/.native $(VENV)/.extra-experiments
+	$(PY) -m experiments.quality --data $(DATA) --jobs 2 --out out/quality.json $(ARGS)
+
 alternatives: $(VENV)/.native $(VENV)/.extra-alternatives
 	$(PY) -m experiments alternatives $(ARGS)
 

@@ -19,7 +19,6 @@ import numpy as np
 from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.learning.examples import Example, checked_truth
 from densecrf.learning.fit import fit_examples
-from densecrf.learning.training_set import Settings
 from densecrf.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
@@ -207,7 +206,6 @@ class Judge:
         model = fit_examples(
             examples,
             labels,
-            Settings(),
             jobs=self.jobs,
             threads=self.threads,
             device=self.device,

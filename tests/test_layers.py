@@ -14,7 +14,8 @@ PACKAGE = ROOT / "src" / "densecrf"
 LAYERS = (
     ("validation", "cached", "colors", "extras", "_pyinstaller", "_moved"),
     ("model", "operators.torch", "problem", "solvers"),  # the packages themselves import nothing
-    ("deadline", "model.resample", "solvers.changes", "model.label_prior", "metrics", "data"),
+    ("deadline", "model.resample", "model.resolution", "solvers.changes", "model.label_prior"),
+    ("metrics", "data"),
     ("native", "parallel", "experiments"),  # experiments: the former place of metrics
     ("model.kernels", "problem.projections", "operators", "model.hard_labels"),
     ("backend", "model.unaries"),

@@ -15,6 +15,7 @@ from densecrf.model import presets
 from densecrf.model.kernels import color_range
 from densecrf.model.parameters import write_parameters
 from densecrf.model.presets import PRESETS, get_parameters
+from densecrf.model.resolution import COARSEST
 from densecrf.model.specification import Specification
 from densecrf.refinement import build
 from densecrf.solvers import registry
@@ -179,8 +180,7 @@ def test_refine_on_a_device():
 
 def test_defaults_are_the_same_everywhere():
     default = PRESETS["default"]
-    assert default.label_costs == "image"
-    assert default.scale_sigmas
+    assert default.grain == COARSEST
     for function in (densecrf.refine, densecrf.DenseCRF.solve, solvers.solve):
         assert inspect.signature(function).parameters["gap"].default is None
     assert registry.REGISTRY["lp"].gap == registry.LP_GAP

@@ -52,8 +52,6 @@ def alternatives(
     python -m experiments alternatives --data camvid --fitted camvid.json --out reproduction
     """
     require("the table", "tabulate")
-    if learn and fitted is None:
-        require("--learn", "clarabel", "scipy")
     from tabulate import tabulate
 
     from experiments.alternatives import ALTERNATIVES, Judge, as_fitted

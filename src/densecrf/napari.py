@@ -89,7 +89,11 @@ def solve(
     picture = without_alpha(as_image("image", image), strokes.shape)
     unary = scribble_unary(picture, compact, len(present), void=-1, image_range=image_range)
     specification = Specification(
-        model=preset, strength=strength, kind="energies", axis=0, image_range=image_range
+        model="scribbles" if preset == "default" else preset,
+        strength=strength,
+        kind="energies",
+        axis=0,
+        image_range=image_range,
     )
     result = specification.crf(picture, unary).solve("lp", time_limit=time_limit)
     return result, present.astype(np.int64)[result.labels]

@@ -11,6 +11,7 @@ import numpy as np
 
 from densecrf.model.crf import DenseCRF
 from densecrf.model.parameters import Parameters
+from densecrf.model.resolution import derived
 from densecrf.model.specification import KEYWORDS, Specification
 from densecrf.model.unaries import Kind
 from densecrf.parallel import run
@@ -79,6 +80,8 @@ def refine(
         that `densecrf.adapt` or `densecrf.fit` made, or the object.
     strength : float
         What the pairwise weights are multiplied by: 0 leaves the input as it is, 1 is the model.
+        The default model's own strength follows the resolution of the scores
+        (`densecrf.model.resolution`); ``print(result)`` shows it.
     sigma : float or sequence of float, optional
         Standard deviation of the spatial kernel in pixels, one or one per axis; the model's by
         default, as for the next four.
@@ -94,8 +97,7 @@ def refine(
     scale_sigmas : bool or float, optional
         Whether the standard deviations of positions follow the size of the image, so that the
         labelling does not depend on the resolution; a number multiplies them. The model's own
-        choice by default: the default model's do, those of the other presets, and those given
-        here, are in pixels.
+        choice by default; numbers that are given here are in pixels.
     kind : {"probabilities", "logits", "energies", "labels"}, optional
         What `probabilities` holds, where it does not show.
     axis : int, optional
@@ -116,7 +118,8 @@ def refine(
         Pixels whose label is known: integers of the image's shape, -1 or 255 for the others; or,
         for two labels, True where the foreground (label 1) is certain.
     confidence : float, optional
-        Probability that a hard label is right; the model's by default.
+        Probability that a hard label is right; the model's by default, which for the default model
+        is a margin of 3 nats over the other labels.
     clip : float
         Smallest probability.
     image_range : (float, float), optional
@@ -205,6 +208,7 @@ def _solved(
 ) -> "Result":
     """Solve, and warn of a labelling that is suspicious."""
     result = crf.solve(method, **limits, **(method_options or {}))
+    result.info["model"] = derived(crf)
     if suspicious := result.changes.warning():
         warn("labels", suspicious)
     return result

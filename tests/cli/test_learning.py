@@ -31,7 +31,7 @@ def test_adapt_writes_a_model_that_segment_reads(folder):
     told = json.loads(result.stdout)
     model = read_parameters(folder / "m.json")
     assert told["images"] == 3
-    assert list(model.label_costs) == told["label_costs"]
+    assert model.provenance["overruled_by_label"] == told["overruled_by_label"]
     again = densecrf("adapt", "images", "--probs", "probs", "--out", "n.json")
     assert again.exit_code == 0, said(again)
     assert (folder / "m.json").read_bytes() == (folder / "n.json").read_bytes()
@@ -40,8 +40,7 @@ def test_adapt_writes_a_model_that_segment_reads(folder):
     )
     assert result.exit_code == 0, said(result)
     record = json.loads((folder / "segmented" / "a.json").read_text())
-    used = record["settings"]["model"]["specification"]["model"]
-    assert used["label_costs"] == told["label_costs"]
+    assert record["settings"]["model"]["specification"]["model"]["provenance"]["images"] == 3
 
 
 @pytest.mark.parametrize("seen", [0, 2])
@@ -81,7 +80,7 @@ def test_segment_adapts_to_a_folder(folder, option):
         assert used["provenance"] == {}
     else:
         assert used["provenance"]["images"] == 7
-        assert len(used["label_costs"]) == 3
+        assert 0.25 <= used["provenance"]["strength"] <= 2
     again = densecrf("segment", "images", "--probs", "probs", "--method", "mf5", *chosen)
     assert "done before" in said(again)
 
@@ -121,19 +120,16 @@ def test_strength_zero_leaves_the_input(folder):
 
 @pytest.fixture
 def dataset(tmp_path):
-    pytest.importorskip("clarabel")
     return make_dataset(tmp_path / "tiny")
 
 
-def test_fit_writes_a_certified_model_twice_the_same(dataset, tmp_path):
+def test_fit_writes_a_model_twice_the_same(dataset, tmp_path):
     out = tmp_path / "m.json"
     result = densecrf("fit", "--data", dataset, "--out", out, "--folds", 2)
     assert result.exit_code == 0, said(result)
-    assert "proven to be within" in said(result)
-    assert "held-out folds" in said(result)
+    assert "is taken (2 folds" in said(result)
     first = out.read_bytes()
     out.unlink()
-    shutil.rmtree(out.with_suffix(".journal"))
     result = densecrf("fit", "--data", dataset, "--out", out, "--folds", 2, "--jobs", 2)
     assert result.exit_code == 0, said(result)
     assert out.read_bytes() == first

@@ -7,6 +7,7 @@ import pytest
 
 from densecrf.large import IncompatibleRunError, refine, visits
 from densecrf.large.rounds import TiledRun
+from densecrf.refinement import build
 from large_scenes import MODEL, crowd, in_memory, scene
 
 
@@ -29,6 +30,15 @@ def test_two_labels_are_solved_exactly():
     image, p = crowd(labels=2)
     result = refine(image, p, tile=30, model=MODEL, gap=1e-4, axis=0)
     assert result.gap <= 1e-4
+
+
+def test_default_model_follows_the_scores_of_the_whole_image():
+    image, p = crowd()
+    options = {"sigma_xy": 5, "sigma_color": 20}
+    result = refine(image, p, tile=1000, gap=1e-2, axis=0, **options)
+    crf = build(image, p, axis=0, **options)
+    assert result.energy == pytest.approx(crf.energy(result.labels), rel=1e-5)
+    assert result.gap <= 1e-2
 
 
 def test_mean_field_is_that_of_the_whole_image():

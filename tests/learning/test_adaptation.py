@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from densecrf import adapt
+from densecrf.model.presets import PRESETS
 
 
 def street(width: int, sure: float) -> tuple[np.ndarray, np.ndarray]:
@@ -16,25 +17,39 @@ def street(width: int, sure: float) -> tuple[np.ndarray, np.ndarray]:
     return np.full((30, 60, 3), 90, np.uint8), p
 
 
-def costs(width: int, sure: float) -> tuple[float, ...]:
+def strength(width: int, sure: float, images: int = 5) -> float:
     image, p = street(width, sure)
-    return adapt([image] * 3, [p] * 3, axis=0).label_costs
+    return adapt([image] * images, [p] * images, axis=0).provenance["strength"]
 
 
-def test_thin_labels_cost_less():
-    assert costs(2, 0.9)[1] < costs(6, 0.9)[1] < costs(20, 0.9)[1]
+def test_a_label_that_would_go_lowers_the_strength():
+    assert strength(1, 0.6) < 1 < strength(20, 0.9)
 
 
-def test_labels_that_the_network_is_not_sure_of_cost_less():
-    assert costs(4, 0.55)[1] < costs(4, 0.8)[1] < costs(4, 0.95)[1]
+def test_few_images_say_nothing_of_the_strength():
+    assert strength(1, 0.6, images=4) == 1
 
 
-def test_the_evidence_is_a_mean_over_the_data_set():
-    both = adapt(*zip(street(4, 0.55), street(4, 0.95), strict=True), axis=0).label_costs
-    assert costs(4, 0.55)[1] < both[1] < costs(4, 0.95)[1]
+def test_the_strength_multiplies_the_model_s():
+    image, p = street(1, 0.6)
+    found = adapt([image] * 5, [p] * 5, axis=0)
+    factor = found.provenance["strength"]
+    assert found.bilateral_weight == pytest.approx(factor * PRESETS["default"].bilateral_weight)
+    assert found.provenance["overruled_by_label"][1] > 0.5
+
+
+def test_no_prior_where_all_images_show_the_same_labels():
+    image, p = street(4, 0.9)
+    assert not any(adapt([image] * 5, [p] * 5, axis=0).prior.trust)
 
 
 @pytest.mark.parametrize("p", [np.full((3, 8, 9), 1 / 3), np.eye(3)[:, [0] * 72].reshape(3, 8, 9)])
-def test_costs_are_positive_without_borders_or_evidence(p):
-    found = adapt([np.zeros((8, 9, 3), np.uint8)] * 2, [p] * 2, axis=0).label_costs
-    assert all(0 < cost <= 1 for cost in found)
+def test_images_without_borders_or_evidence(p):
+    found = adapt([np.zeros((8, 9, 3), np.uint8)] * 5, [p] * 5, axis=0)
+    assert 0.25 <= found.provenance["strength"] <= 2
+
+
+def test_another_number_of_labels_is_refused():
+    image, p = street(4, 0.9)
+    with pytest.raises(ValueError, match="image 1 has 2 labels"):
+        adapt([image] * 2, [p, p[:2] / p[:2].sum(0)], axis=0)

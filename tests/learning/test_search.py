@@ -1,4 +1,4 @@
-"""The search for what learning starts from: it moves on evidence, and not without."""
+"""The search for a model: it moves on evidence, and not without."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ def confusions(right: np.ndarray) -> list[np.ndarray]:
 
 def test_a_gain_on_all_images_is_followed_to_its_end() -> None:
     def judge(candidate: Candidate) -> list[np.ndarray]:
-        away = abs(np.log2(4 * candidate.tolerated / DEFAULT.tolerated))
-        return confusions(np.arange(70, 80) - 2 * away)
+        return confusions(np.arange(70, 80) - 2 * abs(np.log2(2 * candidate.strength)))
 
-    assert last(search(DEFAULT, judge)).tolerated == DEFAULT.tolerated / 4
+    assert abs(last(search(DEFAULT, judge)).strength - 0.5) < 1e-9
 
 
-def test_other_kernels_are_taken() -> None:
+def test_another_reach_is_taken() -> None:
     def judge(candidate: Candidate) -> list[np.ndarray]:
-        return confusions(np.arange(60, 70) + 3 * (candidate.kernels.sigma == 1))
+        return confusions(np.arange(60, 70) + 3 * (1.5 < candidate.reach < 2))
 
-    assert last(search(DEFAULT, judge)).kernels.sigma_xy == PRESETS["deeplab"].sigma_xy
+    assert last(search(DEFAULT, judge)).model().sigma_xy == 1.6 * DEFAULT.start.sigma_xy
 
 
 def test_a_gain_on_one_image_of_five_is_not_followed() -> None:

@@ -27,9 +27,8 @@ def chosen_model(settings: ModelSettings, file: Parameters | None, enlarged: int
     not follow the image's size anyway.
     """
     model = file if settings.preset == "file" and file is not None else PRESETS.get(settings.preset)
-    model = model or PRESETS["default"]
-    if model.label_costs == "image":  # for the errors of networks; strokes have none
-        model = replace(model, label_costs=None)
+    if model is None or model.grain is not None:  # for the errors of networks; strokes have none
+        model = PRESETS["scribbles"]
     times = 1 if model.scale_sigmas else enlarged
     return replace(
         model.scaled(settings.strength),

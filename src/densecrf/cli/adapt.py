@@ -47,10 +47,10 @@ def adapt(
 ) -> None:
     """Adapt a model to a kind of images, from a network's output alone; no ground truth is needed.
 
-    Labels whose regions are thin or scattered in the network's own labelling pay less for their
-    borders, and so do those that it is not sure of. `densecrf segment --model` uses the file; for a
-    folder of several images it does the same by itself. Interrupted, the command writes the model
-    of the images seen so far.
+    Each image is refined; the strength becomes such that no label loses more than an eighth of its
+    evidence over all of them. `densecrf segment --model` uses the file; for a folder of several
+    images it does the same by itself. Interrupted, the command writes the model of the images seen
+    so far.
 
     For example:
 
@@ -68,11 +68,10 @@ def adapt(
     found = replace(found, **model.specification.numbers)
     write_parameters(out, found)
     if as_json:
-        print_json({"file": str(out), "label_costs": found.label_costs, **found.provenance})
+        print_json({"file": str(out), **found.provenance})
     else:
-        costs = found.label_costs if isinstance(found.label_costs, tuple) else ()
-        listed = ", ".join(f"{label}: {cost:.2f}" for label, cost in enumerate(costs))
-        output.print(f"label costs {listed}")
+        told = f"strength {found.provenance['strength']:.2f} of the start's"
+        output.print(f"{told}, from {found.provenance['images']} images")
         console.print(f"Written: {out}; use it by --model {out}")
     if batch.interrupted:
         console.print(f"Interrupted after {len(batch.results)} of {len(todo)} images.")
@@ -84,18 +83,18 @@ def adapt(
 def adapt_to(
     options: o.ModelOptions, images: Sequence[ImageFiles], *, jobs: int = 1, progress: bool = False
 ) -> tuple[Parameters | None, Batch]:
-    """Return the model with label costs from all images, and the batch of all images.
+    """Return the model adapted to all images, and the batch of all images.
 
     None stands for no model: no image could be used, or they have different numbers of labels.
     """
     start = unadapted(options.specification.model)
-    potts = replace(
+    plain = replace(
         options, specification=replace(options.specification, model=start, strength=1.0)
     )
 
     def work(image: ImageFiles, watch: Watch) -> dict[str, Any]:
         watch.report(f"{image.name}: adapting")
-        return {"found": look_at(load(image, potts).crf)}
+        return {"found": look_at(load(image, plain).crf)}
 
     batch = run_batch(images, lambda image: image.name, work, jobs=jobs, progress=progress)
     found = [result["found"] for result in batch.results.values()]

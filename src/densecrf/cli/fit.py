@@ -11,7 +11,6 @@ import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset
-from densecrf.cli.large import Scheduler, connected
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import (
@@ -22,7 +21,6 @@ from densecrf.cli.reports import (
     print_failures,
     print_json,
     reporting_errors,
-    require,
 )
 from densecrf.io import Dataset, ItemError
 from densecrf.model.parameters import Parameters, write_parameters
@@ -43,45 +41,29 @@ class FitOptions:
     start: Annotated[
         str, typer.Option(help=f"Model to start from: a file, or {', '.join(PRESETS)}.")
     ] = "default"
-    strength: Annotated[
-        float,
-        typer.Option(
-            help="Strength of the regulariser that keeps the model near --start.", min=1e-6
-        ),
-    ] = 1.0
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation; 0: none.", min=0)] = 5
-    passes: Annotated[
-        int, typer.Option(help="Maximum number of passes over the images.", min=1)
-    ] = 30
-    reduce: Annotated[
-        int, typer.Option(help="Learn from reduced images: 2 halves the resolution.", min=1)
-    ] = 1
     kind: Kind = None
     classes: Classes = None
     jobs: o.Jobs = 1
     threads: o.Threads = None
     device: o.Device = None
-    scheduler: Scheduler = None
 
 
 @partial(o.with_options, keyword="chosen", declared=FitOptions, make=FitOptions)
 def fit(
     *,
     chosen: FitOptions,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", help="The model's file; beside it, a folder keeps its journal."
-        ),
-    ] = Path("fitted.json"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model's file.")] = Path(
+        "fitted.json"
+    ),
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Learn kernel weights and label costs from images with ground truth.
+    """Find the model that is best on images with ground truth.
 
-    The training objective comes with a proven lower bound, and the model is checked on images left
-    out: where it is no better than the start, the start is written. Interrupted, the command writes
-    the best model so far; run it again to go on.
+    The start, the input itself, the start adapted to the images, and the best of a search over
+    strength, reach and prior are compared on images left out; where nothing is better than the
+    start, the start is written. Interrupted, the command writes the best model so far.
 
     For example:
 
@@ -89,79 +71,51 @@ def fit(
 
     densecrf segment images/ --probs logits/ --model msrc.json
     """
-    require("densecrf fit", "clarabel", "scipy")
-    o.require_extras(chosen.device, chosen.scheduler)
+    o.require_extras(chosen.device, None)
     dataset = open_dataset(chosen.data, chosen.kind, chosen.classes)
-    journal = out.with_suffix(".journal")
-    made = [(path, chosen.data) for path in (out, journal / "any.json")]  # one for all its records
-    check_outputs(made, dataset.files(), "choose another --out")
-    with reporting_errors(), connected(chosen.scheduler) as client:
+    check_outputs([(out, chosen.data)], dataset.files(), "choose another --out")
+    with reporting_errors():
         names = dataset.names(chosen.split)
         examples, failures = _examples(dataset, names)
         if not examples:
             print_failures(failures, 0)
             raise fail(f"{chosen.data}: no image can be learned from")
-        progress = not (quiet or as_json)
-        model = _learn(chosen, examples, len(dataset.palette), journal, client, progress)
+        model = _learn(chosen, examples, len(dataset.palette), not (quiet or as_json))
         write_parameters(out, model)
     provenance = dict(model.provenance)
     if as_json:
         print_json({"file": str(out), "failures": failures, **provenance})
     else:
-        for stage in provenance["stages"]:
-            output.print(
-                f"{stage['learned']}: objective {stage['objective']:.4f}, proven to be within "
-                f"{percent(stage['certificate'])} of the optimum after {stage['passes']} passes"
-            )
         if "verdict" in provenance:
             output.print(provenance["verdict"])
         console.print(f"Written: {out}; use it by --model {out}")
     print_failures(failures, len(examples))
     if provenance["interrupted"]:
-        console.print("Interrupted. Run the same command again to go on.")
+        console.print("Interrupted. The best model so far is written.")
         raise typer.Exit(130)
     if failures:
         raise typer.Exit(1)
 
 
 def _learn(
-    chosen: FitOptions,
-    examples: "Sequence[Example]",
-    labels: int,
-    journal: Path,
-    client: Any,
-    progress: bool,
+    chosen: FitOptions, examples: "Sequence[Example]", labels: int, progress: bool
 ) -> Parameters:
     from densecrf.learning.fit import fit_examples
-    from densecrf.learning.training_set import Settings
-    from densecrf.records import RecordStore
 
-    with progress_bar("passes", progress) as advance:
+    with progress_bar("models", progress) as advance:
 
-        def report(stage: str, passes: int, objective: float, bound: float) -> None:
-            if stage.endswith("search"):
-                told = f"{stage}: accuracy {percent(objective)}, IoU {percent(bound)}"
-                advance(passes, None, told)
-            else:
-                told = f"{stage}: objective {objective:.4f}, at least {bound:.4f}"
-                advance(passes, chosen.passes, told)
+        def report(stage: str, tried: int, accuracy: float, iou: float) -> None:
+            advance(tried, None, f"{stage}: accuracy {percent(accuracy)}, IoU {percent(iou)}")
 
         return fit_examples(
             examples,
             labels,
-            Settings(
-                chosen.strength,
-                max_passes=chosen.passes,
-                folds=chosen.folds,
-                reduce=chosen.reduce,
-            ),
             model=get_parameters(chosen.start),
+            folds=chosen.folds,
             jobs=chosen.jobs,
             threads=chosen.threads,
             device=chosen.device,
-            client=client,
             report=report,
-            journal=RecordStore(journal, durable=False),
         )
 
 

@@ -19,6 +19,7 @@ from densecrf.io.unaries import SCORE_SUFFIXES, read_known
 from densecrf.model.crf import DenseCRF
 from densecrf.model.hard_labels import VOID, whole_numbers
 from densecrf.model.kernels import color_range
+from densecrf.model.presets import PRESETS
 from densecrf.model.scribbles import scribble_unary
 
 __all__ = [
@@ -207,6 +208,8 @@ def _model(files: ImageFiles, options: ModelOptions, image: npt.NDArray[Any]) ->
             )
         except ValueError as error:
             raise ValueError(f"{files.scribbles}: {describe(error)}") from error
+        if asked.model.grain is not None:  # strokes speak for objects, not for cells of scores
+            asked = replace(asked, model=PRESETS["scribbles"])
         return replace(asked, kind="energies", axis=0, n_labels=None).crf(image, unary)
     given, kind = _known(files, options)
     if strokes is not None:

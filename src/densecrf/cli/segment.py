@@ -110,7 +110,7 @@ def segment(
             f"{out} is one file, but there are {len(todo)} images: give a folder"
         )
     with collecting_warnings() as collect:
-        by_image = model.specification.model.label_costs == "image"
+        by_image = model.specification.model.grain is not None
         if adapt or (adapt is None and by_image and len(todo) >= ENOUGH):
             shown = not (quiet or as_json)
             found, seen = adapt_to(model, todo, jobs=jobs, progress=shown)

@@ -17,17 +17,26 @@ import numpy.typing as npt
 
 from densecrf.io.errors import FileFormatError
 from densecrf.large.outputs import image_of
-from densecrf.large.sources import Source, open_source, place, read
+from densecrf.large.sources import Source, open_source, place, raster_range, read
 from densecrf.large.store import WorkingFiles
 from densecrf.large.tiles import Box, Tiling, around, flat, inside, lattice_reach, shape_of
 from densecrf.large.views import Coarse, Picked, Resized, Valid, holds_data
 from densecrf.model.compatibility import LabelTree
 from densecrf.model.crf import DenseCRF
-from densecrf.model.kernels import color_range, position_dtype
+from densecrf.model.kernels import black_and_white, color_range, position_dtype
 from densecrf.model.label_prior import plus_offsets
 from densecrf.model.parameters import Parameters
+from densecrf.model.resolution import Measured, measure_parts, windows
 from densecrf.model.specification import Specification
-from densecrf.model.unaries import Content, Reading, energies, layout_of, sums_to_one
+from densecrf.model.unaries import (
+    Content,
+    Reading,
+    energies,
+    enlargement,
+    layout_of,
+    settled,
+    sums_to_one,
+)
 from densecrf.operators import LatticeFilter
 from densecrf.operators.pairwise import Pairwise
 from densecrf.validation import (
@@ -42,8 +51,17 @@ from densecrf.validation import (
     warn,
 )
 
-__all__ = ["Kernel", "Local", "TiledEnergy", "check_memory", "label_count", "plan", "scratch_of"]
-__all__ += ["settings_of", "worthwhile_sides"]
+__all__ = [
+    "Kernel",
+    "Local",
+    "TiledEnergy",
+    "check_memory",
+    "label_count",
+    "plan",
+    "scratch_of",
+    "settings_of",
+    "worthwhile_sides",
+]
 
 GRANTED = 2**30  # bytes of memory that are taken for granted: what fits is not cut
 WORTH = 0.5  # share of the image's pixels that a tile with its margin has at most
@@ -356,10 +374,15 @@ def plan(
     nodata = getattr(picture, "nodata", None)
     if nodata is not None:
         held = Valid(picture, nodata, held)
-    parameters = specification.parameters(grid)
-    opaque = (
-        specification.channel_axis is None and picture.shape[-1] == 4
-    )  # or refused, when it is scanned
+    # or refused, when it is scanned
+    opaque = specification.channel_axis is None and picture.shape[-1] == 4
+    channels = 3 if opaque else picture.shape[-1]
+    if specification.kind is None:
+        specification = replace(specification, kind=getattr(known, "kind", None))
+    found = None
+    if kernels is None and specification.model.grain is not None:
+        found = _measured(picture, scores, content, channels, specification)
+    parameters = specification.parameters(grid, found)
     job = TiledEnergy(
         folder,
         Tiling(grid, grid),
@@ -367,13 +390,13 @@ def plan(
         scores,
         held,
         content,
-        specification.kind or getattr(known, "kind", None),
+        specification.kind,
         label_count(scores, content, specification.n_labels),
-        _kernels(parameters, kernels, len(grid), 3 if opaque else picture.shape[-1]),
+        _kernels(parameters, kernels, len(grid), channels),
         {
             "void": specification.void,
             "clip": specification.clip,
-            "confidence": parameters.confidence,
+            "confidence": specification.confidence_of_labels,
         },
         specification.image_range,
         check_choice("normalization", normalization, ("symmetric", "none")),
@@ -467,6 +490,55 @@ def _read(
     return picture, known, layout.content
 
 
+def _measured(
+    image: Source, scores: Source, content: Content, channels: int, specification: Specification
+) -> Measured | None:
+    """Measure the resolution of the scores on the windows that `refine` looks at."""
+    grid = image.shape[:-1]
+    boxes = windows(grid)
+    colors = [read("image", image, (*box, slice(0, channels))) for box in boxes]
+    values = np.concatenate([part.reshape(-1, channels) for part in colors]).T
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    black, white = (
+        specification.image_range
+        or raster_range(image, values)
+        or black_and_white(low, high, image.dtype, None)
+        or (0.0, 255.0)
+    )
+    scaled = [(part - np.float64(black)) * (255.0 / (white - black)) for part in colors]
+    if content == "labels":
+        unaries = [np.zeros((2, *part.shape[:-1]), np.float32) for part in colors]
+        return measure_parts(zip(unaries, scaled, strict=True), grid, 0.0)
+    enlarged = enlargement(scores.source.shape[1:], grid) if isinstance(scores, Resized) else np.inf
+    try:
+        unaries = _unaries(scores, content, specification, boxes)
+    except ArgumentError:  # said where all of it is read
+        return None
+    return measure_parts(zip(unaries, scaled, strict=True), grid, enlarged)
+
+
+def _unaries(
+    scores: Source, content: Content, specification: Specification, boxes: Sequence[Box]
+) -> list[FloatArray]:
+    """Return the energies of some windows, 0 where there are no data."""
+    named = (slice(0, scores.shape[0]),) if content == "scores" else ()
+    given = [read("probabilities", scores, (*named, *box)) for box in boxes]
+    nodata, axis = getattr(scores, "nodata", None), tuple(range(len(named)))
+    known = [holds_data(part, nodata, axis) for part in given]
+    seen = np.concatenate([p[..., held] for p, held in zip(given, known, strict=True)], axis=-1)
+    low, high = check_finite("probabilities", seen) if seen.size else (0.0, 0.0)
+    kind = settled(content, seen, specification.kind)
+    options = {"kind": kind, "void": specification.void, "clip": specification.clip}
+    out = []
+    for part, held in zip(given, known, strict=True):
+        reading = Reading(content, part[..., held])
+        own = energies(reading, low, high, n_labels=None, confidence=None, **options)
+        unary = np.zeros((len(own), *held.shape), np.float32)
+        unary[:, held] = own
+        out.append(unary)
+    return out
+
+
 def _parts(source: Source) -> Iterator[Any]:
     """Read a source in parts along its last axes, all of its first one at a time."""
     sides = source.shape
@@ -534,7 +606,6 @@ def settings_of(job: TiledEnergy, model: Parameters, gap: float) -> dict[str, An
         "model": [
             list(job.kernels),
             model.label_costs,
-            model.tolerated,
             None if model.prior is None else asdict(model.prior),
             job.normalization,
         ],

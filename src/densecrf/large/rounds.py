@@ -24,7 +24,6 @@ from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, read
 from densecrf.large.tiles import Box
 from densecrf.large.visits import REACHES, Before, Round
-from densecrf.model.compatibility import BorderStatistics
 from densecrf.model.kernels import black_and_white, check_opaque
 from densecrf.model.parameters import Parameters, check_label_count
 from densecrf.model.specification import Specification
@@ -268,15 +267,7 @@ class TiledRun:
         self.pixels = sum(record["pixels"] for record in records)
         self.constants = np.sum([record["unary"] for record in records], 0)
         self.gain = float(self.constants.min()) - sum(record["least"] for record in records)
-        costs = model.label_costs
-        if costs == "image" and self.job.kernels:
-            records = self.stage("prices", visits.prices, 0)
-            paid, pixels = (
-                np.sum([record[key] for record in records], 0) for key in ("paid", "pixels")
-            )
-            costs = BorderStatistics(1, pixels, paid).label_costs(model.tolerated)
-        if costs == "image" or not self.job.kernels:
-            costs = None
+        costs = model.label_costs if self.job.kernels else None
         if costs is not None:
             check_label_count("label_costs", costs, self.job.n_labels)
         self.job = self.job.with_costs(costs)

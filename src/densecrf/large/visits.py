@@ -25,7 +25,6 @@ from densecrf.large.energy import Local, TiledEnergy
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, whole
 from densecrf.large.tiles import Box
-from densecrf.model.compatibility import BorderStatistics, border_statistics
 from densecrf.model.label_prior import share_sums
 from densecrf.model.specification import KEYWORDS, Specification
 from densecrf.native import core as native_core
@@ -50,7 +49,6 @@ __all__ = [
     "iterate",
     "labels_of",
     "masses",
-    "prices",
     "refine_whole",
     "scan",
     "several",
@@ -284,17 +282,6 @@ def masses(job: TiledEnergy, task: int) -> dict[str, Any]:
     record = {"pixels": len(local.core), "unary": unary.sum(1, dtype=np.float64).tolist()}
     record["least"] = float(unary.min(0).sum(dtype=np.float64))
     return job.store.finish("masses", task, record)
-
-
-def prices(job: TiledEnergy, task: int) -> dict[str, Any]:
-    """Record what the unaries' own labels pay for their borders."""
-    local = job.local(job.tiling.tiles(0)[task])
-    count = job.n_labels
-    found = BorderStatistics(0, np.zeros(count), np.zeros(count))
-    if len(local.core):
-        found = border_statistics(job.crf(local), job.threads, local.core)
-    record = {"pixels": found.pixels.tolist(), "paid": found.paid.tolist()}
-    return job.store.finish("prices", task, record)
 
 
 class Round(NamedTuple):

@@ -1,4 +1,9 @@
-"""Adapt a model to a kind of images, without labels: `densecrf.adapt`."""
+"""Adapt a model to a kind of images, without labels: `densecrf.adapt`.
+
+One image does not say whether a region that disappears was false. Many images do: false regions of
+a label go, true ones are completed. A label that loses more than an eighth of its evidence over all
+images is too fine for the strength, and where none loses as much there is room for more.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.model.compatibility import (
-    TOLERATED,
-    BorderStatistics,
-    border_statistics,
-    sum_statistics,
-)
 from densecrf.model.label_prior import label_shares, prior_from_shares
 from densecrf.model.presets import get_parameters
 from densecrf.refinement import build
-from densecrf.validation import check_positive, check_threads
+from densecrf.validation import check_gap, check_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
-    from densecrf.model.crf import DenseCRF
+    from densecrf.model import DenseCRF
     from densecrf.model.parameters import Parameters
 
 __all__ = ["Seen", "adapt", "adapted", "look_at", "unadapted"]
 
-#: Nats by which a pixel's label is better than the next one: usually, and the least that counts.
-ORDINARY_EVIDENCE, LEAST_EVIDENCE = 3.5, 0.05
+#: Share of a label's evidence, in nats over all images, that may be overruled.
+OVERRULED = 0.12
+#: What the strength is multiplied by, at least and at most; images that it takes.
+LEAST, MOST, MANY = 0.25, 2.0, 5
+_SEEN = 0.0005  # share of all pixels below which a label is not judged
 
 
 def adapt(
@@ -37,28 +39,24 @@ def adapt(
     probabilities: Iterable[Any],
     *,
     model: str | Parameters = "default",
-    tolerated: float = TOLERATED,
+    gap: float = 1e-2,
     threads: int | None = None,
     **reading: Any,
 ) -> Parameters:
     """Return a model for images of one kind, from a network's output alone.
 
-    Labels whose regions are thin or scattered in the network's own labelling pay less for their
-    borders, and so do those that the network is not sure of, so that the refinement does not remove
-    them (`densecrf.model.compatibility`). Where most images
-    lack most labels, labels of which an image shows little become less probable there
-    (`densecrf.model.label_prior`). Ten images or more of one data set give better numbers than each
-    image's own, which the default model uses.
+    Each image is refined. Over all of them, the strength becomes such that no label loses more than
+    an eighth of its evidence (with five images or more). Where most images lack most labels, labels
+    of which an image shows little become less probable there (`densecrf.model.label_prior`).
 
     Parameters
     ----------
     images, probabilities : iterable
         As for `densecrf.refine`, one each for every image.
     model : str or Parameters
-        Whose kernels are used.
-    tolerated : float
-        Nats per pixel that the border of a label may cost on average, where the network is as sure
-        of it as of most; more removes more.
+        What to adapt.
+    gap : float
+        Accuracy of the inference, as for `densecrf.refine`.
     threads : int, optional
         Number of threads; all by default.
     **reading
@@ -70,16 +68,16 @@ def adapt(
     >>> image = np.zeros((8, 30, 3), np.uint8)
     >>> p = np.full((2, 8, 30), 0.1)
     >>> p[0] = 0.9
-    >>> p[:, :, 15] = [[0.1], [0.9]]  # a line of label 1
-    >>> thick, thin = adapt([image], [p], axis=0).label_costs
-    >>> thick > thin
+    >>> p[:, :, 15] = [[0.1], [0.9]]  # a line of label 1, which is removed
+    >>> adapt([image] * 5, [p] * 5, axis=0).provenance["strength"] < 1
     True
     """
-    check_positive("tolerated", tolerated)
+    check_gap(gap)
     chosen = unadapted(get_parameters(model))
     found: list[Seen] = []
     for number, (image, given) in enumerate(zip(images, probabilities, strict=True)):
-        found.append(look_at(build(image, given, model=chosen, **reading), check_threads(threads)))
+        crf = build(image, given, model=chosen, **reading)
+        found.append(look_at(crf, check_threads(threads), gap))
         if len(found[-1].shares) != len(found[0].shares):
             raise ValueError(
                 f"probabilities: image {number} has {len(found[-1].shares)} labels, those before "
@@ -87,57 +85,80 @@ def adapt(
             )
     if not found:
         raise ValueError("images: there are none to adapt to")
-    return adapted(chosen, found, tolerated)
+    return adapted(chosen, found)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Statistics of a network's output on one image, per label.
+    """A network's output on one image and its refinement, per label.
 
     Attributes
     ----------
-    borders : BorderStatistics
-        What the labels pay for their borders.
+    pixels : ndarray, (labels,)
+        Pixels of each label in the network's own labelling.
     evidence : ndarray, (labels,)
-        By how much the energy of each label's pixels is below that of their second best label,
-        together.
+        By how much the energy of their label is below that of the second best, together.
+    overruled : ndarray, (labels,)
+        The same of those whose label the refinement changed.
     shares : ndarray, (labels,)
         The labels' shares in the image.
     """
 
-    borders: BorderStatistics
+    pixels: npt.NDArray[np.float64]
     evidence: npt.NDArray[np.float64]
+    overruled: npt.NDArray[np.float64]
     shares: npt.NDArray[np.float64]
 
 
-def look_at(crf: DenseCRF, threads: int = 0) -> Seen:
+def look_at(crf: DenseCRF, threads: int = 0, gap: float = 1e-2, device: Any = None) -> Seen:
     """Return the statistics of an image; its model is `unadapted`."""
+    refined = crf.solve("lp", gap=gap, threads=threads or None, device=device).labels.ravel()
     best, second = np.partition(crf.unary, 1, axis=0)[:2]
-    ahead = np.bincount(crf.unary.argmin(0), second - best, minlength=crf.n_labels)
-    evidence = ahead.astype(np.float64)
-    return Seen(border_statistics(crf, threads), evidence, label_shares(crf.unary))
+    labels = crf.unary.argmin(0)
+
+    def by_label(weights: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        return np.bincount(labels, weights, crf.n_labels).astype(np.float64)
+
+    changed = labels != refined
+    evidence = second - best
+    shares = label_shares(crf.unary)
+    return Seen(by_label(evidence > 0), by_label(evidence), by_label(evidence * changed), shares)
 
 
 def unadapted(model: Parameters) -> Parameters:
     """Return a model without what `adapted` finds."""
-    return replace(model, label_costs=None, prior=None)
+    return replace(model, prior=None)
 
 
-def adapted(model: Parameters, found: Sequence[Seen], tolerated: float = TOLERATED) -> Parameters:
-    """Return a model with the label costs and the prior of what was seen."""
-    total = sum_statistics(each.borders for each in found)
-    evidence = total.per_pixel(np.sum([each.evidence for each in found], axis=0))
-    prices = tolerated * np.sqrt(np.maximum(evidence, LEAST_EVIDENCE) / ORDINARY_EVIDENCE)
+def adapted(model: Parameters, found: Sequence[Seen]) -> Parameters:
+    """Return a model with the strength and the prior of what was seen with it.
+
+    Examples
+    --------
+    >>> seen = Seen(np.array([9e4, 1e4]), np.array([9e4, 1e4]), np.array([10.0, 3e3]), np.ones(2))
+    >>> round(adapted(Parameters(), [seen] * 5).provenance["strength"], 2)
+    0.4
+    """
+    pixels, evidence, overruled = (
+        np.sum([getattr(each, name) for each in found], axis=0)
+        for name in ("pixels", "evidence", "overruled")
+    )
+    judged = (pixels > _SEEN * pixels.sum()) & (evidence > 0)
+    lost = np.divide(overruled, evidence, out=np.zeros_like(evidence), where=judged)
+    strength = 1.0
+    if len(found) >= MANY:
+        strength = float(np.clip(OVERRULED / max(lost.max(), 1e-9), LEAST, MOST))
     provenance = {
         "made_by": "adapt",
-        "images": total.images,
-        "tolerated": tolerated,
-        "pixels_by_label": total.pixels.tolist(),
+        "images": len(found),
+        "strength": strength,
+        "overruled_by_label": lost.tolist(),
     }
     return replace(
         model,
-        label_costs=total.label_costs(prices),
+        weight=strength * model.weight,
+        bilateral_weight=strength * model.bilateral_weight,
         prior=prior_from_shares([each.shares for each in found]),
-        about="label costs and prior by adapt",
+        about="strength and prior by adapt",
         provenance=provenance,
     )

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from densecrf.model.kernels import Bilateral
+    from densecrf.model.resolution import Measured
 
-__all__ = ["Example", "make_examples", "reduced"]
+__all__ = ["Example", "checked_truth", "make_examples"]
 
 POTTS = Parameters()  # reads the input; its numbers are not used
 
@@ -36,11 +37,14 @@ class Example:
         The true labels; -1 where there is none.
     load : callable
         Returns the unaries (labels, *spatial) and the image, colours from 0 to 255.
+    measured : Measured, optional
+        The resolution of the scores, where it was measured.
     """
 
     name: str
     truth: npt.NDArray[np.int64]
     load: Callable[[], tuple[FloatArray, npt.NDArray[Any]]]
+    measured: Measured | None = None
 
 
 def make_examples(
@@ -70,7 +74,7 @@ def make_examples(
         unary = crf.unary.reshape(len(crf.unary), *crf.shape)
         labels = checked_truth(name, truth, crf.shape, len(unary), void)
         if labels is not None:
-            examples.append(Example(name, labels, partial(_given, unary, pixels)))
+            examples.append(Example(name, labels, partial(_given, unary, pixels), crf.measured))
     if len(counts) > 1:
         raise ValueError(f"samples: they have {sorted(counts)} labels; all must have as many")
     if not examples:
@@ -81,36 +85,6 @@ def make_examples(
 def _given(unary: FloatArray, image: npt.NDArray[Any]) -> tuple[FloatArray, npt.NDArray[Any]]:
     """Return what is in memory."""
     return unary, image
-
-
-def reduced(example: Example, factor: int) -> Example:
-    """Return an example of an integer fraction of the resolution.
-
-    Images and unaries are means over blocks, true labels those of the blocks' first pixels; what is
-    left over at the far borders is cut off.
-    """
-    if factor == 1 or min(example.truth.shape) < factor:
-        return example
-    grid = [slice(0, side // factor * factor, factor) for side in example.truth.shape]
-    return Example(example.name, example.truth[tuple(grid)], partial(_reduced, example, factor))
-
-
-def _reduced(example: Example, factor: int) -> tuple[FloatArray, npt.NDArray[Any]]:
-    unary, image = example.load()
-    axes = example.truth.ndim
-    return (
-        _block_means(unary, range(1, axes + 1), factor),
-        _block_means(image.astype(np.float32), range(axes), factor),
-    )
-
-
-def _block_means(values: npt.NDArray[Any], axes: Iterable[int], factor: int) -> npt.NDArray[Any]:
-    for axis in axes:
-        count = values.shape[axis] // factor
-        blocks = np.moveaxis(values, axis, 0)[: count * factor]
-        blocks = blocks.reshape(count, factor, *blocks.shape[1:]).mean(1)
-        values = np.moveaxis(blocks, 0, axis)
-    return np.ascontiguousarray(values, np.float32)
 
 
 def checked_truth(

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from densecrf.deadline import Interrupted, on_interrupt
-from densecrf.extras import check_installed
-from densecrf.learning.examples import Example, make_examples, reduced
-from densecrf.learning.held_out import held_out
-from densecrf.learning.oracle import ClusterOracle, Oracle
-from densecrf.learning.training_set import Report, Settings, TrainingSet, class_weights
+import numpy as np
+
+from densecrf.learning.adaptation import MANY, adapted, look_at, unadapted
+from densecrf.learning.examples import Example, make_examples
+from densecrf.learning.search import Candidate, gains, search, surely_better
+from densecrf.metrics import accuracy, confusion_matrix, mean_iou
 from densecrf.model.presets import get_parameters
-from densecrf.validation import ArgumentError, ArgumentWarning, check_integer
+from densecrf.model.resolution import measure
+from densecrf.validation import ArgumentWarning, check_gap, check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from densecrf.learning.large_margin import Learned
-    from densecrf.learning.stage import Stage
+    import numpy.typing as npt
+
+    from densecrf.metrics import Interval
+    from densecrf.model import DenseCRF
     from densecrf.model.parameters import Parameters
-    from densecrf.records import RecordStore
 
 __all__ = ["fit", "fit_examples"]
+
+#: Told (where the search is, models tried, accuracy, IoU) after each model.
+Report = Callable[[str, int, float, float], object]
+CANDIDATES = ("start", "adapted", "input", "searched")
 
 
 def fit(
@@ -32,74 +40,58 @@ def fit(
     *,
     model: str | Parameters = "default",
     void: Any = "auto",
-    strength: float = 1.0,
     folds: int = 5,
-    tolerance: float = 0.01,
-    max_passes: int = 30,
     gap: float = 1e-2,
-    reduce: int = 1,
     jobs: int = 1,
     threads: int | None = None,
     device: Any = None,
-    client: Any = None,
     report: Report | None = None,
+    **reading: Any,
 ) -> Parameters:
-    """Learn kernel weights, label costs and a label prior from labelled images.
+    """Find the model that is best on labelled images, by accuracy and mean IoU.
+
+    The start adapted to the images (`densecrf.adapt`; with fewer than five, the start itself) is
+    what is returned, unless the start, the input itself (strength 0), or the best that a search
+    over strength, reach and the prior's trust finds from there is better on images left out, more
+    surely than by chance.
 
     Parameters
     ----------
     samples : iterable of (image, probabilities, true labels)
         Images and network outputs as for `densecrf.refine`; true labels of the image's shape.
     model : str or Parameters
-        Where learning starts and what it is drawn to. Where it is the default, it is adapted to
-        the images first (`densecrf.adapt`), with the best of a few standard deviations; those of
-        other models are kept.
+        Where the search starts.
     void : int, sequence of int, None or "auto"
         Values of pixels without a true label, as for `densecrf.refine`.
-    strength : float
-        How strongly the result is drawn to `model`; the influence falls with the number of images.
     folds : int
         Parts of the images for the check on images that were not learned from; 0 for none, and
-        what was learned is returned.
-    tolerance : float
-        Largest relative gap between the bounds on the training objective.
-    max_passes : int
-        Most passes over the images for each of the stages: weights, label costs, label offsets.
+        what was found is returned.
     gap : float
-        Accuracy of the inference to begin with, as for `densecrf.DenseCRF.solve`.
-    reduce : int
-        Learn from images of a fraction of the resolution, 2 for half of it: faster, and nearly as
-        good, for a model whose standard deviations follow the size of an image, as the default's.
+        Accuracy of the inference, as for `densecrf.refine`.
     jobs, threads : int
         Images at a time, and threads for each.
     device : optional
-        As for `densecrf.DenseCRF.solve`.
-    client : dask.distributed.Client, optional
-        Whose workers run the images, one thread each unless `threads` says otherwise; the learned
-        model is the same.
+        As for `densecrf.refine`.
     report : callable, optional
-        Told (stage, passes, objective, lower bound) after each pass, and for the stage "search"
-        (models tried, accuracy and IoU of the last one).
+        Told (what is searched, models tried, accuracy, IoU) after each model.
+    **reading
+        How to read the input, as for `densecrf.refine`.
 
     Returns
     -------
     densecrf.Parameters
-        The learned one; or the adapted one, or `model` itself, where the check found learning no
-        better. ``provenance`` says which and why, with the certificate of the training objective.
-        After Ctrl-C, the best so far.
+        The chosen one; ``provenance`` says which and why. After Ctrl-C, the best so far.
     """
-    check_installed("densecrf.fit", "clarabel", "scipy")
-    settings = Settings(strength, gap, tolerance, max_passes, folds, reduce)
-    examples, labels = make_examples(samples, void)
+    examples, labels = make_examples(samples, void, **reading)
     return fit_examples(
         examples,
         labels,
-        settings,
         model=model,
+        folds=folds,
+        gap=gap,
         jobs=jobs,
         threads=threads,
         device=device,
-        client=client,
         report=report,
     )
 
@@ -107,81 +99,151 @@ def fit(
 def fit_examples(
     examples: Sequence[Example],
     labels: int,
-    settings: Settings,
     *,
     model: str | Parameters = "default",
+    folds: int = 5,
+    gap: float = 1e-2,
     jobs: int = 1,
     threads: int | None = None,
     device: Any = None,
-    client: Any = None,
     report: Report | None = None,
-    journal: RecordStore | None = None,
 ) -> Parameters:
-    """Do what `fit` does, with examples that are loaded when needed.
-
-    Parameters
-    ----------
-    examples, labels
-        The images, and the number of labels.
-    settings : Settings
-        How to learn.
-    journal : RecordStore, optional
-        Keeps the oracle's answers, so that an interrupted run goes on.
-    model, jobs, threads, device, client, report
-        As for `fit`.
-    """
+    """Do what `fit` does, with examples that are loaded when needed; see there."""
+    check_gap(gap)
+    check_integer("folds", folds, at_least=0)
     check_integer("jobs", jobs, at_least=1)
     start = get_parameters(model)
-    reduce = settings.reduce
-    if reduce > 1 and not start.scale_sigmas:
-        raise ArgumentError(
-            "reduce", reduce, "the model's standard deviations do not follow the size of an image"
-        )
-    examples = [reduced(example, reduce) for example in examples]
-    losses = class_weights(examples, range(len(examples)), labels)
-    stop = threading.Event()
-    oracle = Oracle(losses, threads, device, stop=stop)
-    if client is not None:
-        if device is not None:
-            raise ArgumentError("device", device, "workers of a cluster learn on processors")
-        own = 1 if threads is None else threads
-        oracle = ClusterOracle(losses, own, stop=stop, client=client)
-        jobs = max(jobs, 2 * sum(client.nthreads().values()))
-    data = TrainingSet(examples, labels, settings, oracle, jobs, journal)
-    made: list[tuple[Stage, Learned]] = []
-    models = {"start": start}
-    current, interrupted, check = start, False, None
-    with on_interrupt(stop.set), warnings.catch_warnings():
-        # On the way to the optimum, weights may be such that one label takes an image.
+    data = _Images(examples, labels, gap, jobs, threads, device, report)
+    found = {"start": Candidate(start)}
+    chosen, check, interrupted = "start", {}, False
+    with warnings.catch_warnings():
+        # Some models on the way are such that one label takes an image.
         warnings.simplefilter("ignore", ArgumentWarning)
         try:
-            current = models["adapted"] = data.centre(start, data.all, report)
-            for stage, found in data.learn(start, current, data.all, report):
-                made.append((stage, found))
-                current = models[stage.learned] = stage.learned_model(found.theta)
-            check = held_out(data, start, settings.folds, report)
-            if check is not None:
-                current = models[check["chosen"]]
-        except (KeyboardInterrupt, Interrupted):
-            interrupted = True
-            if len(models) == 1 and data.reached is not None:
-                current = data.reached
-    provenance: dict[str, Any] = {
+            found["input"] = Candidate(start, strength=0.0)
+            found["adapted"] = Candidate(data.adapted(start))
+            for best in search(found["adapted"], partial(data.confusions, data.all)):
+                found["searched"] = best
+            chosen = "searched"
+            if folds > 0:
+                check = _held_out(data, found, folds)
+                chosen = check["chosen"]
+        except KeyboardInterrupt:
+            interrupted, chosen = True, list(found)[-1]
+    provenance = {
         "made_by": "fit",
         "images": len(examples),
         "interrupted": interrupted,
-        "stages": [_outcome(stage, found) for stage, found in made],
-        **({} if check is None else check),
+        "strength": found[chosen].strength,
+        "reach": found[chosen].reach,
+        "trust": found[chosen].trust,
+        **check,
     }
-    return replace(current, about="by fit", provenance=provenance)
+    return replace(found[chosen].model(), about="by fit", provenance=provenance)
 
 
-def _outcome(stage: Stage, found: Learned) -> dict[str, Any]:
-    """Return what a stage learned, with the certificate of its objective."""
+@dataclass(eq=False)
+class _Images:
+    """Labelled images, and what models make of them; fields as the arguments of `fit`."""
+
+    examples: Sequence[Example]
+    labels: int
+    gap: float
+    jobs: int
+    threads: int | None
+    device: Any
+    report: Report | None
+    stage: str = "search"
+    _kept: dict[str, dict[int, npt.NDArray[np.int64]]] = field(default_factory=dict)
+
+    @property
+    def all(self) -> Sequence[int]:
+        """The numbers of all images."""
+        return range(len(self.examples))
+
+    def adapted(self, start: Parameters) -> Parameters:
+        """Return a model adapted to all images, which needs no labels."""
+        plain = unadapted(start)
+        crfs = (self._crf(n, plain) for n in self.all)
+        return adapted(
+            plain, [look_at(crf, self.threads or 0, self.gap, self.device) for crf in crfs]
+        )
+
+    def confusions(self, chosen: Sequence[int], candidate: Candidate) -> list[Any]:
+        """Return the confusion matrices of some images under a model."""
+        kept = self._kept.setdefault(repr(candidate), {})
+        missing = [n for n in chosen if n not in kept]
+        if missing:
+            model = candidate.model()
+            with ThreadPoolExecutor(self.jobs) as pool:
+                kept.update(
+                    zip(missing, pool.map(lambda n: self._judge(n, model), missing), strict=True)
+                )
+            if self.report is not None:
+                total = np.sum([kept[n] for n in chosen], axis=0)
+                self.report(self.stage, len(self._kept), accuracy(total), mean_iou(total))
+        return [kept[n] for n in chosen]
+
+    def _crf(self, number: int, model: Parameters) -> DenseCRF:
+        example = self.examples[number]
+        unary, image = example.load()
+        found = example.measured or measure(unary, image)
+        return model.following(found).crf(unary, image)
+
+    def _judge(self, number: int, model: Parameters) -> npt.NDArray[np.int64]:
+        truth = self.examples[number].truth
+        crf = self._crf(number, model)
+        if model.weight == model.bilateral_weight == 0:
+            labels = crf.unary.argmin(0).reshape(crf.shape)
+        else:
+            labels = crf.solve("lp", gap=self.gap, threads=self.threads, device=self.device).labels
+        return confusion_matrix(labels, truth, self.labels, void=-1)
+
+
+def _held_out(data: _Images, found: dict[str, Candidate], folds: int) -> dict[str, Any]:
+    """Compare the candidates on images that the search did not see; return the verdict."""
+    if len(data.examples) == 1:
+        told = "one image cannot be checked on others: the start is kept"
+        return {"folds": 0, "chosen": "start", "verdict": told}
+    folds = min(max(folds, 2), len(data.examples))
+    scores: dict[str, dict[int, Any]] = {name: {} for name in CANDIDATES}
+    for fold in range(folds):
+        inside = [n for n in data.all if n % folds != fold]
+        outside = [n for n in data.all if n % folds == fold]
+        data.stage = f"fold {fold + 1} of {folds}"
+        *_, best = search(found["adapted"], partial(data.confusions, inside))
+        for name, candidate in {**found, "searched": best}.items():
+            confusions = data.confusions(outside, candidate)
+            scores[name].update(zip(outside, confusions, strict=True))
+    by_image = {name: [scores[name][n] for n in data.all] for name in CANDIDATES}
+    chosen = "adapted" if len(data.examples) >= MANY else "start"
+    for name in CANDIDATES:
+        if name != chosen and surely_better(by_image[name], by_image[chosen]):
+            chosen = name
+    over_input = {
+        name: gains(by_image[name], by_image["input"]) for name in CANDIDATES if name != "input"
+    }
     return {
-        "learned": stage.learned,
-        "objective": found.objective,
-        "lower_bound": found.lower_bound,
-        "certificate": found.gap,
-        "passes": found.passes,
+        "folds": folds,
+        "chosen": chosen,
+        "held_out": {
+            f"{name} minus input": {
+                metric: {"gain": g.estimate, "low": g.low, "high": g.high}
+                for metric, g in each.items()
+            }
+            for name, each in over_input.items()
+        },
+        "verdict": f"{chosen} is taken ({folds} folds; over the input: {_told(over_input)})",
     }
+
+
+def _told(found: dict[str, dict[str, Interval]]) -> str:
+    titles = {"accuracy": "accuracy", "iou": "IoU"}
+    return "; ".join(
+        f"{name} "
+        + " and ".join(
+            f"{100 * g.estimate:+.2f} [{100 * g.low:+.2f}, {100 * g.high:+.2f}] {titles[metric]}"
+            for metric, g in each.items()
+        )
+        for name, each in found.items()
+    )

@@ -5,22 +5,11 @@ or a matrix; the linear programs take any tree metric, which is the route to gen
 compatibilities that the paper names (hierarchical Potts).
 
 **Label costs** are a tree of leaves alone: labels i and j cost :math:`\tfrac12(\ell_i + \ell_j)`.
-The default model takes them from a network's own output. The Potts model charges every label the
-same for its border. In a labelling x, the pixels of label i pay on average
-
-.. math:: q_i = \frac1{N_i} \sum_{a: x_a = i}\ \sum_{b: x_b \ne i} K_{ab}
-
-for differing from others: little for sky, most of the total kernel weight for poles, whatever
-evidence there is for either. The minimiser therefore removes thin labels first. A label cost
-:math:`\ell_i = \min(1, \kappa / q_i)` caps that price at κ nats per pixel, as the network draws the
-label's regions: see docs/mathematics.md.
 """
 
 import copy
-import functools
-import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -39,16 +28,7 @@ from densecrf.validation import (
 if TYPE_CHECKING:
     from densecrf.model.crf import DenseCRF
 
-__all__ = ["TOLERATED", "BorderStatistics", "LabelTree", "border_statistics"]
-__all__ += ["compatibility_matrix", "sum_statistics", "with_label_costs"]
-
-Vector = npt.NDArray[np.float64]
-
-#: Nats per pixel that a label's border may cost.
-TOLERATED = 1.25
-AT_ONCE = 4  # labels filtered together in double precision
-#: Share of an image that a label's pixels are weighed against: with fewer its statistics are noise.
-PRIOR_SHARE = 0.002
+__all__ = ["LabelTree", "compatibility_matrix", "with_label_costs"]
 
 
 class LabelTree:
@@ -209,97 +189,6 @@ def compatibility_matrix(value: Any, n_labels: int) -> npt.NDArray[np.float32] |
         raise ArgumentError("compatibility", ..., "the matrix is not symmetric; use (C + C.T) / 2")
     # Bounds rely on the symmetry, to the last bit.
     return np.asarray(0.5 * (array + array.T.astype(np.float64)), np.float32)
-
-
-# --- label costs from a network's own output -----------------------------------------------
-
-
-@dataclass(frozen=True)
-class BorderStatistics:
-    """What labels pay for their borders; statistics of several images add up.
-
-    Attributes
-    ----------
-    images : int
-        How many there are.
-    pixels : ndarray, (labels,)
-        Pixels of each label.
-    paid : ndarray, (labels,)
-        What they pay together, with label costs of 1.
-    """
-
-    images: int
-    pixels: Vector
-    paid: Vector
-
-    def __add__(self, other: "BorderStatistics") -> "BorderStatistics":
-        """Return the statistics of both."""
-        return BorderStatistics(
-            self.images + other.images, self.pixels + other.pixels, self.paid + other.paid
-        )
-
-    def label_costs(self, tolerated: float | Vector) -> tuple[float, ...]:
-        """Return a cost in (0, 1] for each label.
-
-        Parameters
-        ----------
-        tolerated : float or ndarray, (labels,)
-            Nats per pixel that a label's border may cost on average, κ.
-
-        Examples
-        --------
-        >>> found = BorderStatistics(10, np.array([9e5, 1e5]), np.array([9e5, 4e5]))
-        >>> [round(cost, 3) for cost in found.label_costs(2.0)]
-        [1.0, 0.501]
-        """
-        price = self.per_pixel(self.paid)
-        return tuple((tolerated / np.maximum(price, tolerated)).tolist())
-
-    def per_pixel(self, sums: Vector) -> Vector:
-        """Return the mean of each label's pixels from their sum.
-
-        A label of few pixels is drawn towards the average label, one without any is the average
-        label.
-        """
-        total = float(self.pixels.sum())
-        prior = PRIOR_SHARE * total / self.images
-        return np.asarray((sums + prior * sums.sum() / total) / (self.pixels + prior))
-
-
-def sum_statistics(found: Iterable[BorderStatistics]) -> BorderStatistics:
-    """Return the statistics of all images together."""
-    return functools.reduce(operator.add, found)
-
-
-def border_statistics(
-    crf: "DenseCRF", threads: int = 0, pixels: Any = slice(None)
-) -> BorderStatistics:
-    """Return what the labels of the unaries' own labelling pay for their borders.
-
-    Parameters
-    ----------
-    crf : DenseCRF
-        The model; its compatibility does not matter.
-    threads : int
-        Number of threads; 0 for all.
-    pixels : ndarray of int, optional
-        The pixels that count, all by default.
-    """
-    labels = crf.unary.argmin(0)
-    outside = crf.pairwise.mass_double.copy()
-    count = len(crf.unary)
-    present = np.flatnonzero(np.bincount(labels, minlength=count))
-    for some in np.split(present, range(AT_ONCE, len(present), AT_ONCE)):
-        inside = labels == some[:, None]
-        received = crf.pairwise.apply_double(inside.astype(np.float64), threads)
-        outside -= np.where(inside, received, 0).sum(0)
-    outside = np.maximum(outside, 0)
-    labels, outside = labels[pixels], outside[pixels]
-    return BorderStatistics(
-        1,
-        np.bincount(labels, minlength=count).astype(np.float64),
-        np.bincount(labels, outside, minlength=count).astype(np.float64),
-    )
 
 
 def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":

@@ -34,6 +34,7 @@ from densecrf.validation import (
 )
 
 if TYPE_CHECKING:
+    from densecrf.model.resolution import Measured
     from densecrf.problem.problem import Problem
     from densecrf.solvers.result import Result
 
@@ -77,9 +78,10 @@ class DenseCRF:
     (1.6131, 1.0)
     """
 
-    label_offsets: FloatArray | None = (
-        None  # what `densecrf.model.label_prior` has added to the unaries
-    )
+    #: Numbers that `densecrf.model.label_prior` has added to the unaries.
+    label_offsets: FloatArray | None = None
+    #: The resolution of the scores, where `densecrf.refine` measured it.
+    measured: "Measured | None" = None
 
     def __init__(
         self,

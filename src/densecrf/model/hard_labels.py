@@ -1,5 +1,6 @@
 """Unary energies of hard labels: annotations, void pixels, seeds."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from densecrf.validation import (
 
 __all__ = [
     "FORBIDDEN",
+    "MARGIN",
     "VOID",
     "forget",
     "from_labels",
@@ -32,6 +34,7 @@ Array = npt.NDArray[Any]
 
 MOST_VOID = 1000  # values that mean that nothing is known
 VOID = 255  # of pixels without a label, where no other value is named
+MARGIN = 3.0  # nats by which a hard label is better than others, where no probability is given
 FORBIDDEN = 1000.0  # energy of a label that is ruled out: more than all other pixels can outweigh
 
 
@@ -76,11 +79,12 @@ def read_void(
 
 
 def from_labels(
-    labels: Any, n_labels: int, *, confidence: float = 0.7, void: Any = "auto"
+    labels: Any, n_labels: int, *, confidence: float | None = 0.7, void: Any = "auto"
 ) -> FloatArray:
     """Return energies of hard labels held right with probability `confidence`.
 
-    `void` is as for `read_void`.
+    Without one, other labels cost `MARGIN` more, however many there are. `void` is as for
+    `read_void`.
 
     Examples
     --------
@@ -122,6 +126,8 @@ def from_marked_labels(
 def _energies(
     name: str, labels: npt.NDArray[np.int64], void: list[int], count: int, confidence: Any
 ) -> FloatArray:
+    if confidence is None:
+        confidence = 1 / (1 + (count - 1) * math.exp(-MARGIN))
     check_fraction("confidence", confidence)
     check_fits("n_labels", (count, *labels.shape))
     empty = np.isin(labels, void)

@@ -8,11 +8,11 @@ number per label in the unaries:
 .. math:: \phi_a(i) \leftarrow \phi_a(i) + o_i - \tau_i \log \frac{q_i/f_i + c}{1 + c} .
 
 The shares :math:`q_i` are the means of the network's own probabilities over the image. A data set
-where they hardly differ from image to image (a street seen from a car) has nothing to correct, and
+that shows the same labels in every image (a street seen from a car) has nothing to correct, and
 what differences there are is noise; one where most images lack most labels has much. Hence the
-trust :math:`\tau_i`, from the relative variance :math:`v_i` of the shares over the data set,
-:math:`\tau_i = \tfrac12 v_i / (v_i + \tfrac12)`. The factor ½ is for what the pairwise term does
-already: it, too, removes labels of small area. The constants :math:`o_i` are zero unless learned.
+trust :math:`\tau_i = \tfrac12 \min(1, 2 a_i)`, from the share :math:`a_i` of images with less than
+a tenth of the label's frequency. The factor ½ is for what the pairwise term does already: it, too,
+removes labels of small area. The constants :math:`o_i` are zero unless given.
 """
 
 import copy
@@ -38,8 +38,8 @@ __all__ = [
     "without_label_offsets",
 ]
 
-#: Trust in the shares of a label that differ without limit, and their relative variance at half it.
-MOST_TRUST, HALF_TRUST = 0.5, 0.5
+#: Trust in the shares of a label that half of the images lack or more.
+MOST_TRUST = 0.5
 #: Share of a data set's frequency that every image has at least, c: bounds the correction.
 LEAST_SHARE = 0.1
 
@@ -133,17 +133,17 @@ def prior_from_shares(shares: Sequence[npt.NDArray[np.float64]]) -> LabelPrior:
 
     Examples
     --------
-    >>> street = prior_from_shares([np.array([0.9, 0.1]), np.array([0.88, 0.12])])
-    >>> animals = prior_from_shares([np.array([0.9, 0.1]), np.array([0.1, 0.9])])
-    >>> street.trust[0] < 0.01 < animals.trust[0]
-    True
+    >>> prior_from_shares([np.array([0.9, 0.1]), np.array([0.88, 0.12])]).trust  # a street
+    (0.0, 0.0)
+    >>> prior_from_shares([np.array([0.99, 0.01]), np.array([0.01, 0.99])]).trust  # animals
+    (0.5, 0.5)
     """
     each = np.asarray(shares)
     count, labels = each.shape
     # One image more, in which all labels are alike: frequencies of labels never seen stay positive.
     frequencies = (each.sum(0) + 1 / labels) / (count + 1)
-    variance = each.var(0) / frequencies**2
-    trust = MOST_TRUST * variance / (variance + HALF_TRUST)
+    lacking = (each < LEAST_SHARE * frequencies).mean(0)
+    trust = MOST_TRUST * np.where(lacking < 1, np.minimum(1, 2 * lacking), 0)
     return LabelPrior(
         tuple(frequencies.tolist()), tuple(trust.tolist()), tuple(np.zeros(labels).tolist())
     )

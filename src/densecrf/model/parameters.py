@@ -11,16 +11,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from densecrf.io.atomic import write_json
 from densecrf.io.errors import FileFormatError
-from densecrf.model.compatibility import TOLERATED, border_statistics, with_label_costs
+from densecrf.model.compatibility import with_label_costs
 from densecrf.model.crf import DenseCRF
 from densecrf.model.kernels import Bilateral, Spatial
 from densecrf.model.label_prior import LabelPrior, label_shares, with_label_offsets
+from densecrf.model.resolution import Measured, measure
 from densecrf.validation import ArgumentError, check_non_negative, check_positive
 
 __all__ = ["NUMBERS", "Parameters", "check_label_count", "read_parameters", "write_parameters"]
@@ -41,8 +42,9 @@ class Parameters:
         Standard deviation (pixels) and weight of the spatial kernel.
     sigma_xy, sigma_color, bilateral_weight : float
         Standard deviations (pixels; colours from 0 to 255) and weight of the bilateral kernel.
-    confidence : float
-        Probability that a hard label is right.
+    confidence : float, optional
+        Probability that a hard label is right. None: a margin of 3 nats, however many labels there
+        are.
     pixels : int
         Size of the images that it was made for.
     scale_sigmas : bool
@@ -50,12 +52,13 @@ class Parameters:
         as long they are twice as large, so that the labelling does not depend on the resolution.
     about : str
         Where it comes from.
-    label_costs : tuple of float or "image", optional
+    grain : float, optional
+        The grain of scores, in pixels, that the numbers are for. Where it is given, they follow the
+        grain of each image's own scores, and `sigma_color` its noise: see
+        `densecrf.model.resolution`.
+    label_costs : tuple of float, optional
         What a pair of pixels with different labels costs, by label: labels i and j cost
         ``(label_costs[i] + label_costs[j]) / 2`` times the kernel. None: 1 for all (Potts).
-        ``"image"``: from the image's own unaries, see `densecrf.model.compatibility`.
-    tolerated : float
-        For ``"image"``: nats per pixel that a label's border may cost on average.
     prior : LabelPrior, optional
         What is added to the unaries by label, from the labels' shares in the image; see
         `densecrf.model.label_prior`.
@@ -77,12 +80,12 @@ class Parameters:
     sigma_xy: Any = 80
     sigma_color: Any = 13
     bilateral_weight: float = 10
-    confidence: float = 0.7
+    confidence: float | None = 0.7
     pixels: int = 375 * 500
     about: str = ""
     scale_sigmas: bool = False
-    label_costs: tuple[float, ...] | Literal["image"] | None = None
-    tolerated: float = TOLERATED
+    grain: float | None = None
+    label_costs: tuple[float, ...] | None = None
     prior: LabelPrior | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -107,6 +110,20 @@ class Parameters:
             times = check_positive("scale_sigmas", follow)
         sigma, sigma_xy = _times(self.sigma, times), _times(self.sigma_xy, times)
         return replace(self, sigma=sigma, sigma_xy=sigma_xy, scale_sigmas=False)
+
+    def following(self, found: Measured) -> "Parameters":
+        """Return the model with its numbers for scores of some grain, where it follows that."""
+        if self.grain is None:
+            return self
+        times = found.grain / self.grain
+        sigma, sigma_xy = _times(self.sigma, times), _times(self.sigma_xy, times)
+        other = replace(self, sigma=sigma, sigma_xy=sigma_xy, sigma_color=found.sigma_color)
+        return replace(
+            other,
+            weight=found.strength * self.weight,
+            bilateral_weight=found.strength * self.bilateral_weight,
+            grain=None,
+        )
 
     def kernels(self, image: Any, largest: float | None = None) -> list[Spatial | Bilateral]:
         """Return the kernels of an image, (*spatial) or (*spatial, channels), as they are.
@@ -134,7 +151,6 @@ class Parameters:
             self,
             weight=strength * self.weight,
             bilateral_weight=strength * self.bilateral_weight,
-            tolerated=strength * self.tolerated,
             prior=None if self.prior is None else self.prior.scaled(strength),
         )
 
@@ -155,6 +171,9 @@ class Parameters:
             The largest absolute value of the image, where it and the unaries are known to be
             finite.
         """
+        if self.grain is not None:
+            own = self.following(measure(np.asarray(unary), image))
+            return own.crf(unary, image, ignore=ignore, largest=largest)
         kernels = self.sized(np.shape(unary)[1:]).kernels(image, largest)
         declared = DenseCRF if largest is None else DenseCRF.from_checked
         crf = declared(unary, kernels, ignore=ignore)
@@ -163,8 +182,6 @@ class Parameters:
             crf = with_label_offsets(crf, self.prior.energies(label_shares(crf.unary)))
         if self.label_costs is None or self.weight == self.bilateral_weight == 0:
             return crf
-        if self.label_costs == "image":
-            return with_label_costs(crf, border_statistics(crf).label_costs(self.tolerated))
         check_label_count("label_costs", self.label_costs, crf.n_labels)
         return with_label_costs(crf, self.label_costs)
 
@@ -261,8 +278,8 @@ def _read_costs(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Any:
     costs = values.get("label_costs")
     if isinstance(costs, list) and len(costs) > 1 and all(map(_number, costs)):
         return tuple(costs)
-    if costs is None or costs == "image":
-        return costs
+    if costs is None:
+        return None
     raise FileFormatError(
         path, "label_costs must be a list of non-negative numbers, one for each label"
     )

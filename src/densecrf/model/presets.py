@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 from densecrf.model.parameters import Parameters, read_parameters, write_parameters
+from densecrf.model.resolution import COARSEST
 from densecrf.validation import check_choice, outside
 
 __all__ = ["PRESETS", "get_parameters"]
@@ -15,6 +16,16 @@ __all__ = ["PRESETS", "get_parameters"]
 #: All presets by name.
 PRESETS: dict[str, Parameters] = {
     "default": Parameters(
+        COARSEST / 4,
+        1,
+        5 * COARSEST,
+        6,
+        5,
+        confidence=None,
+        grain=COARSEST,
+        about="ours, for lp: follows the resolution of the scores, at or above its input",
+    ),
+    "scribbles": Parameters(
         3,
         2,
         80,
@@ -23,8 +34,7 @@ PRESETS: dict[str, Parameters] = {
         confidence=0.98,
         pixels=300 * 355,
         scale_sigmas=True,
-        label_costs="image",
-        about="ours, for lp: at or above its input on MSRC and CamVid",
+        about="ours, for strokes and other seeds, which speak for whole objects",
     ),
     "pydensecrf": Parameters(3, 3, 80, 13, 10, about="the example of pydensecrf's documentation"),
     "deeplab": Parameters(1, 3, 67, 3, 4, about="DeepLab, for network outputs"),

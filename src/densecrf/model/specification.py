@@ -12,6 +12,7 @@ from densecrf.model.hard_labels import forget, plant
 from densecrf.model.kernels import color_range, without_alpha
 from densecrf.model.parameters import NUMBERS, Parameters
 from densecrf.model.presets import get_parameters
+from densecrf.model.resolution import Measured, measure
 from densecrf.model.unaries import KINDS, energies, read
 from densecrf.validation import check_choice, check_fraction, check_non_negative
 
@@ -69,13 +70,19 @@ class Specification:
         """Return the keywords that make it."""
         return {name: getattr(self, name) for name in KEYWORDS}
 
-    def parameters(self, grid: tuple[int, ...]) -> Parameters:
-        """Return the numbers of the energy on a grid of pixels.
+    @property
+    def confidence_of_labels(self) -> float | None:
+        """The probability that a hard label is right; None for a margin."""
+        model: Parameters = self.model
+        return model.confidence if self.confidence is None else self.confidence
+
+    def parameters(self, grid: tuple[int, ...], found: Measured | None) -> Parameters:
+        """Return the numbers of the energy on a grid of pixels, for what was measured of it.
 
         Standard deviations that are given one by one are in pixels, unless `scale_sigmas` says
         otherwise.
         """
-        model: Parameters = self.model
+        model: Parameters = self.model if found is None else self.model.following(found)
         if self.scale_sigmas is None:
             chosen = replace(model.sized(grid), **self.numbers)
         else:
@@ -88,7 +95,6 @@ class Specification:
             image, known, kind=self.kind, axis=self.axis, channel_axis=self.channel_axis
         )
         grid = reading.grid
-        parameters = self.parameters(grid)
         unary = energies(
             reading,
             low,
@@ -96,19 +102,23 @@ class Specification:
             kind=self.kind,
             n_labels=self.n_labels,
             void=self.void,
-            confidence=parameters.confidence,
+            confidence=self.confidence_of_labels,
             clip=self.clip,
         )
+        pixels = reading.pixels
+        if self.channel_axis is None:
+            pixels = without_alpha(pixels, grid)
+        pixels, largest = color_range(pixels, self.image_range)
+        coarse = 0.0 if reading.content == "labels" else reading.enlarged  # hard labels: no cells
+        found = measure(unary, pixels, coarse)
         if ignore is not None:
             forget(unary, ignore)
         if seeds is not None:
             plant(unary, seeds)
         unary.setflags(write=False)
-        pixels = reading.pixels
-        if self.channel_axis is None:
-            pixels = without_alpha(pixels, grid)
-        pixels, largest = color_range(pixels, self.image_range)
-        return parameters.crf(unary, pixels, largest=largest)
+        crf = self.parameters(grid, found).crf(unary, pixels, largest=largest)
+        crf.measured = found
+        return crf
 
 
 #: The names of the keywords.

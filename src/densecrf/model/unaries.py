@@ -75,12 +75,15 @@ class Reading:
         The image, (*grid) or (*grid, channels).
     grid : tuple of int
         The grid of pixels.
+    enlarged : float
+        The factor by which scores were enlarged to the image; infinite where it is not known.
     """
 
     content: Content
     values: Array
     pixels: Any = None
     grid: tuple[int, ...] = ()
+    enlarged: float = math.inf
 
 
 class _Picture(NamedTuple):
@@ -149,10 +152,17 @@ def read(
         fractions=lambda: bool((array != np.rint(array)).any()),
     )
     values = picked(array, layout.axes)
+    enlarged = enlargement(values.shape[1:], layout.grid) if layout.resized else math.inf
     if layout.resized:
         values = resize_bilinear(values, layout.grid)
     pixels = picked(picture, layout.image_axes)
-    return Reading(layout.content, values, pixels, layout.grid), low, high
+    return Reading(layout.content, values, pixels, layout.grid, enlarged), low, high
+
+
+def enlargement(scores: Shape, grid: Shape) -> float:
+    """Return the factor by which scores are enlarged; infinite where they are not."""
+    factor = math.sqrt(math.prod(grid) / math.prod(scores))
+    return factor if factor > 1 else math.inf
 
 
 def picked(array: Array, axes: Axes) -> Array:

@@ -25,6 +25,7 @@ _OVERTURNED = 0.1  # share of the confident pixels whose reversal is reported
 _PRESENT = 0.05  # share of the image that a label must have had for "one label takes all"
 _MANY = 5  # images from which on labels are judged by their areas in all of them together
 _KEPT = 0.5  # share of its pixels in all images that a label usually keeps
+_HARMFUL = 4.3  # excess of weights times nats overruled by pixel: above it, most images lose
 _SEEN = 0.0005  # share of all pixels below which a label is not judged by that
 
 _REMEDY = (
@@ -52,6 +53,12 @@ class Changes:
         Confident pixels whose label changed.
     confident_by_label, overturned_by_label : tuple of int
         The same for each label of the input.
+    evidence : float
+        By how many nats the input's label was better than the next, on average over the changed
+        pixels.
+    excess : float or None
+        How many times the weights are what the default model takes for scores of this resolution
+        (`densecrf.model.resolution`), where it was measured.
     """
 
     pixels: int
@@ -62,6 +69,8 @@ class Changes:
     overturned: int
     confident_by_label: tuple[int, ...]
     overturned_by_label: tuple[int, ...]
+    evidence: float = 0.0
+    excess: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, ready for JSON."""
@@ -102,6 +111,12 @@ class Changes:
                 f"label {self.area_after.index(self.pixels)} takes all {self.pixels:,} pixels, "
                 f"where {present} labels had more than {100 * _PRESENT:g} % of them each"
             )
+        if self.excess is not None and self.excess * self.evidence > _HARMFUL:
+            found.append(
+                f"the weights are {self.excess:.1f} times what scores of this resolution usually "
+                f"bear, and {self.changed:,} pixels changed whose label was better by "
+                f"{self.evidence:.2g} nats on average"
+            )
         return found
 
 
@@ -134,7 +149,11 @@ def warning_of_many(
     return f"over all {len(area_before)} images {', '.join(found)}: {_REMEDY}" if found else ""
 
 
-def compare(unary: npt.NDArray[np.floating[Any]], labels: npt.NDArray[np.integer[Any]]) -> Changes:
+def compare(
+    unary: npt.NDArray[np.floating[Any]],
+    labels: npt.NDArray[np.integer[Any]],
+    excess: float | None = None,
+) -> Changes:
     """Return how a labelling differs from that of the unaries alone.
 
     Parameters
@@ -143,6 +162,8 @@ def compare(unary: npt.NDArray[np.floating[Any]], labels: npt.NDArray[np.integer
         The energies.
     labels : ndarray of int, (n,) or of the image's shape
         The labelling.
+    excess : float, optional
+        As in `Changes`.
 
     Examples
     --------
@@ -160,6 +181,9 @@ def compare(unary: npt.NDArray[np.floating[Any]], labels: npt.NDArray[np.integer
     known = likelihood < count * (1 - 1e-6)  # pixels whose labels are not all alike
     changed = known & (before != after)
 
+    near = np.partition(unary[:, changed], 1, axis=0)[:2]
+    evidence = float((near[1] - near[0]).mean()) if changed.any() else 0.0
+
     def by_label(values: npt.NDArray[Any]) -> tuple[int, ...]:
         return tuple(np.bincount(values, minlength=count).tolist())
 
@@ -172,4 +196,6 @@ def compare(unary: npt.NDArray[np.floating[Any]], labels: npt.NDArray[np.integer
         overturned=int((confident & changed).sum()),
         confident_by_label=by_label(before[confident]),
         overturned_by_label=by_label(before[confident & changed]),
+        evidence=evidence,
+        excess=excess,
     )

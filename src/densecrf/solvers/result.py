@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.model.label_prior import without_label_offsets
+from densecrf.model.resolution import excess
 from densecrf.solvers.changes import Changes, compare
 from densecrf.validation import ArgumentError
 
@@ -157,7 +158,7 @@ class Result:
             raise ArgumentError("result", ..., "has no model to compare with; solve it again")
         offsets = crf.label_offsets
         given = crf.unary if offsets is None else without_label_offsets(crf, offsets)
-        return compare(given, self.labels)
+        return compare(given, self.labels, excess(crf))
 
     @property
     def gap(self) -> float | None:
@@ -351,6 +352,8 @@ class Result:
         label, constant = self.best_constant
         if isfinite(constant):
             lines.append(f"  for scale    all pixels labelled {label}: {constant:,.3f}")
+        if model := self.info.get("model"):
+            lines.append(f"  model        {_described(model)}")
         last = len(self.trace) - 1
         lines.append(
             f"  effort       {self.seconds:.3f} s, {self.iterations} iterations, "
@@ -359,6 +362,25 @@ class Result:
         )
         lines.append(f"  ended        {self.message}")
         return "\n".join(lines)
+
+
+def _described(model: dict[str, Any]) -> str:
+    """Return the numbers of a model in words.
+
+    Examples
+    --------
+    >>> _described({"grain": 3.0, "strength": 0.25, "sigma_xy": 15})
+    'strength 0.25 for scores of a grain of 3 pixels; sigma_xy 15'
+    """
+    rest = ", ".join(
+        f"{name} {np.array2string(np.asarray(value), precision=3)}"
+        for name, value in model.items()
+        if name not in ("grain", "strength")
+    )
+    if "grain" not in model:
+        return rest
+    head = f"strength {model['strength']:.2g} for scores of a grain of {model['grain']:.2g} pixels"
+    return f"{head}; {rest}"
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from densecrf.model.compatibility import LabelTree
 from densecrf.model.presets import PRESETS, get_parameters
+from densecrf.model.resolution import COARSEST, Measured, strength_of
 from densecrf.operators.torch.dispatch import use_triton
 from densecrf.operators.torch.features import bilateral, positions
 from densecrf.operators.torch.lattice import Lattice, on_device
@@ -36,7 +38,7 @@ from densecrf.torch.validation import (
     total,
 )
 from densecrf.torch.warm import first_use
-from densecrf.validation import ArgumentError, check_choice, check_integer
+from densecrf.validation import ArgumentError, check_choice, check_integer, check_positive
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -132,14 +134,24 @@ class DenseCRF(LayerParameters):
 
     @classmethod
     def from_model(
-        cls, model: str | Parameters, *, shape: tuple[int, ...], method: str = "lp", **options: Any
+        cls,
+        model: str | Parameters,
+        *,
+        shape: tuple[int, ...],
+        grain: float = COARSEST,
+        method: str = "lp",
+        **options: Any,
     ) -> DenseCRF:
         """Return the layer of a model, for images of one size; the rest as for the constructor.
 
-        Label costs must be numbers, as those of `densecrf.adapt` and `densecrf.fit`; those that
-        each image gives are left out.
+        A model that follows the resolution of the scores needs their `grain` in pixels, about the
+        network's stride (`densecrf.model.resolution`).
         """
-        chosen = get_parameters(model).sized(shape)
+        chosen = get_parameters(model)
+        side = math.prod(shape) ** (1 / len(shape))
+        strength = strength_of(check_positive("grain", grain), side)
+        found = Measured(grain, strength, chosen.sigma_color)
+        chosen = chosen.following(found).sized(shape)
         costs = chosen.label_costs
         tree = LabelTree(len(costs), leaf=costs) if isinstance(costs, tuple) else None
         layer = cls(
