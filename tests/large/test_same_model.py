@@ -7,6 +7,7 @@ import densecrf
 from densecrf.large import energy, refine
 from densecrf.model.label_prior import LabelPrior
 from densecrf.model.parameters import Parameters
+from densecrf.model.specification import Specification
 from densecrf.refinement import build
 from large_scenes import MODEL, crowd
 
@@ -123,7 +124,7 @@ class TestSides:
             sides = energy.worthwhile_sides((500, 500), (1400, 1400), (300, 300), 3)
         assert sides == (1400, 1400)
 
-    def test_the_default_model_of_an_image_beyond_memory_is_refused(self):
+    def test_kernels_that_follow_an_image_beyond_memory_are_refused(self):
         shape = (150_000, 150_000)
         image = np.broadcast_to(np.zeros(3, np.uint8), (*shape, 3))
         known = np.broadcast_to(np.uint8(0), shape)
@@ -131,4 +132,19 @@ class TestSides:
             pytest.warns(UserWarning, match="not cut"),
             pytest.raises(ValueError, match=r"tile.*margin.*GiB.*scale_sigmas=False"),
         ):
-            refine(image, known, n_labels=3)
+            refine(image, known, n_labels=3, model="scribbles")
+
+
+@pytest.mark.parametrize("content", ["scores", "labels"])
+def test_the_resolution_of_the_scores_is_that_of_the_whole_image(content, tmp_path):
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (560, 600, 3), dtype=np.uint8)  # measured on windows
+    known = rng.dirichlet(np.ones(3), (140, 150)).astype(np.float32)
+    if content == "labels":
+        known = rng.integers(0, 3, (560, 600))
+    specification = Specification(axis=-1 if content == "scores" else None)
+    found = specification.crf(image, known).measured
+    job, parameters = energy.plan(image, known, specification, folder=tmp_path, tile=256)
+    expected = specification.parameters((560, 600), found)
+    assert parameters == expected
+    assert len(job.kernels) == 2

@@ -93,8 +93,17 @@ def test_parts_are_measured_as_a_whole():
     unary = smooth(240, 60)
     whole = measure(unary, FLAT)
     parts = [(unary[:, rows], FLAT[rows]) for rows in (slice(0, 120), slice(120, 240))]
-    found = measure_parts(parts)
+    found = measure_parts(parts, (240, 240))
     assert found.grain == pytest.approx(whole.grain, rel=0.02)
+
+
+def test_windows_of_a_large_image_are_like_all_of_it():
+    unary = smooth(720, 180)
+    image = np.random.default_rng(0).normal(128, 4, (720, 720))
+    found = measure(unary, image)
+    small = measure(smooth(480, 120), image[:480, :480])
+    assert found.grain == pytest.approx(small.grain, rel=0.05)
+    assert found.sigma_color == pytest.approx(small.sigma_color, rel=0.05)
 
 
 def test_the_result_tells_every_number():
