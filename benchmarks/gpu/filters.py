@@ -6,7 +6,7 @@ from benchmarks.gpu.data import load
 from benchmarks.gpu.naive import NaiveLattice
 from benchmarks.gpu.timing import DEVICE, copy_bandwidth, graphed, profile, timed
 from densecrf.operators.torch.lattice import Levels
-from densecrf.operators.torch.pairwise import Pairwise
+from densecrf.operators.torch.pairwise import TensorPairwise
 from densecrf.operators.torch.pixelwise import (
     descend,
     lower_bound,
@@ -138,7 +138,7 @@ def _one(f, scores, bandwidth):
 
 def _both(usual, scores):
     """Both kernels: built together, and filtered in one pass as the solvers do."""
-    pairwise = Pairwise(usual, [3.0, 10.0], scores)
+    pairwise = TensorPairwise(usual, [3.0, 10.0], scores)
     levels = Levels(LEVELS - 1, 0.0, float(LEVELS - 1), True)
 
     def ordered():
@@ -146,7 +146,7 @@ def _both(usual, scores):
 
     return {
         "build": timed(lambda: Lattice.build_all(usual))[0],
-        "build, merge, normalise": timed(lambda: Pairwise(usual, [3.0, 10.0], scores))[0],
+        "build, merge, normalise": timed(lambda: TensorPairwise(usual, [3.0, 10.0], scores))[0],
         "ordered eager": timed(ordered)[0],
         "ordered": graphed(ordered),
     }
@@ -157,7 +157,7 @@ def profiles(folder, size, table):
     _, image = load(folder, "2_14_s", size)
     scores = torch.softmax(3 * torch.randn(LABELS, size[0] * size[1], device=DEVICE), 0)
     usual = [features(image, *KERNELS[name]) for name in ("spatial 3", "60/13")]
-    pairwise = Pairwise(usual, [3.0, 10.0], scores)
+    pairwise = TensorPairwise(usual, [3.0, 10.0], scores)
     levels = Levels(LEVELS - 1, 0.0, float(LEVELS - 1), True)
     table["build both"] = profile(lambda: Lattice.build_all(usual), "build both")
     table["ordered, both"] = profile(lambda: pairwise.ordered(scores, levels), "ordered, both")

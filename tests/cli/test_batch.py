@@ -20,13 +20,15 @@ from densecrf.deadline import Interrupted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from densecrf.cli.batch import Batch
+    from densecrf.cli.batch import BatchOutcome
 
 
 pytestmark = pytest.mark.usefixtures("interruptible")
 
 
-def run(work: Callable[[int, Watch], dict[str, Any]], items: int = 20, jobs: int = 1) -> Batch:
+def run(
+    work: Callable[[int, Watch], dict[str, Any]], items: int = 20, jobs: int = 1
+) -> BatchOutcome:
     return run_batch(range(items), str, work, jobs=jobs, progress=False)
 
 

@@ -15,7 +15,7 @@ from densecrf import Bilateral, DenseCRF, Features, LabelTree, Spatial
 from densecrf.problem.problem import problem_of
 from densecrf.problem.projections import simplex
 from densecrf.solvers.multiplicative import MultiplicativeBlock
-from densecrf.solvers.prox_lp import Alpha, Iterate, Proximal, frank_wolfe
+from densecrf.solvers.prox_lp import Alpha, FrankWolfeIterate, Proximal, frank_wolfe
 from densecrf.solvers.subproblems import SomeLabels, SomePixels, Whole, uncertain_pixels
 
 VARIANTS = ("prox-lp", "prox-lp-l", "prox-lp-acc")
@@ -57,7 +57,7 @@ def solve_quietly(crf: DenseCRF, method: str, **options: Any) -> Any:
         return crf.solve(method, **options)
 
 
-def iterations(crf: DenseCRF, centre: np.ndarray, **options: Any) -> Iterator[Iterate]:
+def iterations(crf: DenseCRF, centre: np.ndarray, **options: Any) -> Iterator[FrankWolfeIterate]:
     chosen = Proximal(**{"order": "adaptive", "T": 15, **options})
     part = Whole(problem_of(crf))
     return frank_wolfe(part, centre, Alpha(np.zeros_like(centre)), chosen.lam, chosen)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from densecrf.operators.torch.autograd import barycentric, filtered, projected
-from densecrf.operators.torch.pairwise import Pairwise
+from densecrf.operators.torch.pairwise import TensorPairwise
 from densecrf.solvers.dc_neg import dc_neg
 from densecrf.torch import DenseCRF, DenseCRFLoss, Lattice
 from densecrf.torch.one_step_gradient import final_step
@@ -108,19 +108,19 @@ def test_final_step_with_the_order_held_fixed(method, generator):
     unary = torch.rand(3, 12, generator=generator, dtype=torch.float64)
     weights = torch.tensor([0.8], dtype=torch.float64)
     y = torch.softmax(-3 * unary, 0)
-    fixed = torch_problem(unary, Pairwise([features], weights, unary))
+    fixed = torch_problem(unary, TensorPairwise([features], weights, unary))
     strength = fixed.pairwise.diagonal if method == "dc-neg" else 4 * fixed.lipschitz
 
     def step(unary, weights):
         """The same step with everything that is held fixed in plain sight."""
-        problem = torch_problem(unary, Pairwise([features], weights, unary))
+        problem = torch_problem(unary, TensorPairwise([features], weights, unary))
         pull = problem.messages(y) if method == "dc-neg" else problem.dual_point(y, rescale=False)
         return problem.steps.project(y - (unary + pull) / (strength + 1e-12))
 
     arguments = (unary.clone().requires_grad_(), weights.clone().requires_grad_())
     assert torch.autograd.gradcheck(step, arguments, eps=1e-7, atol=1e-6)
     unary, weights = arguments
-    problem = torch_problem(unary, Pairwise([features], weights, unary))
+    problem = torch_problem(unary, TensorPairwise([features], weights, unary))
     direction = torch.randn(3, 12, generator=generator, dtype=torch.float64)
     expected = torch.autograd.grad((step(unary, weights) * direction).sum(), arguments)
     ours = final_step(problem, y, method)
@@ -135,7 +135,7 @@ def test_final_step_of_dc_neg_under_costs_that_are_not_definite(generator):
     unary = torch.rand(3, 12, generator=generator, dtype=torch.float64)
     costs = torch.tensor([[0.0, 2.0, -1.0], [2.0, 0.0, 1.0], [-1.0, 1.0, 0.0]]).double()
     y = torch.softmax(-3 * unary, 0)
-    problem = torch_problem(unary, Pairwise([features], [0.8], unary), costs)
+    problem = torch_problem(unary, TensorPairwise([features], [0.8], unary), costs)
     centre = torch.eye(3, dtype=torch.float64) - 1 / 3
     eigenvalues = torch.linalg.eigvalsh(-centre @ costs @ centre)
     assert eigenvalues[0] < 0
@@ -147,7 +147,7 @@ def test_final_step_of_dc_neg_under_costs_that_are_not_definite(generator):
 
     direction = torch.randn(3, 12, generator=generator, dtype=torch.float64)
     given = unary.clone().requires_grad_()
-    attached = torch_problem(given, Pairwise([features], [0.8], unary), costs)
+    attached = torch_problem(given, TensorPairwise([features], [0.8], unary), costs)
     (got,) = torch.autograd.grad((final_step(attached, y, "dc-neg") * direction).sum(), given)
     for label, pixel in ((0, 0), (1, 5), (2, 11)):
         change = torch.zeros_like(unary)
@@ -165,7 +165,7 @@ def test_final_step_of_dc_neg_is_the_methods_own(costs, generator):
     matrix = None if costs is None else torch.tensor(costs, dtype=torch.float64)
 
     def problem_of(unary):
-        return torch_problem(unary, Pairwise([features], [2.0], unary), matrix)
+        return torch_problem(unary, TensorPairwise([features], [2.0], unary), matrix)
 
     def next_iterate(unary):
         with torch.no_grad():

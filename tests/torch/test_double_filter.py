@@ -8,7 +8,7 @@ import torch
 
 from densecrf.operators.levels import Levels, ordered_by_ramps
 from densecrf.operators.torch.dispatch import has_triton
-from densecrf.operators.torch.pairwise import Pairwise
+from densecrf.operators.torch.pairwise import TensorPairwise
 from densecrf.operators.triton.units import Wanted
 from densecrf.torch.problem import torch_problem
 
@@ -24,7 +24,7 @@ def make(order, normalized, workspace, device, generator):
     features = [(3 * torch.rand(PIXELS, d, generator=generator)).to(device) for d in (1, 2)]
     like = torch.zeros(LABELS, PIXELS, device=device)
     given = {"order": order, "normalized": normalized, "workspace": workspace}
-    return Pairwise(features, WEIGHTS, like, engine="triton", **given)
+    return TensorPairwise(features, WEIGHTS, like, engine="triton", **given)
 
 
 @pytest.fixture(
@@ -59,7 +59,7 @@ def matrix(pairwise):
 
 def plain(pairwise):
     """The same numbers, filtered by plain torch operations."""
-    other = Pairwise([], [], pairwise._like)
+    other = TensorPairwise([], [], pairwise._like)
     stored = [(w, g, replace(lattice, triton=False)) for w, g, lattice in pairwise.double_terms]
     other.double_terms = stored
     return other

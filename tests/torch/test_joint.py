@@ -8,7 +8,7 @@ from densecrf.operators.torch import lattice, pixelwise
 from densecrf.operators.torch.dispatch import has_triton
 from densecrf.steps import lockstep
 from densecrf.steps.lockstep import Lockstep
-from densecrf.steps.triton import Batch
+from densecrf.steps.triton import TritonBatch
 from densecrf.torch import DenseCRF, together
 from densecrf.torch import layer as module
 
@@ -141,7 +141,7 @@ def batch(device, by_triton, built_by_torch):
 
 
 def test_ctrl_c_among_items_ends_all_with_their_best(batch, coroutines, monkeypatch):
-    make, made = Batch.descend, []
+    make, made = TritonBatch.descend, []
 
     def pressed(self, runs, asked):
         made.append(len(runs))
@@ -149,7 +149,7 @@ def test_ctrl_c_among_items_ends_all_with_their_best(batch, coroutines, monkeypa
             raise KeyboardInterrupt
         return make(self, runs, asked)
 
-    monkeypatch.setattr(Batch, "descend", pressed)
+    monkeypatch.setattr(TritonBatch, "descend", pressed)
     result = batch()
     assert made[0] == 3
     assert len(made) == 3
@@ -159,14 +159,14 @@ def test_ctrl_c_among_items_ends_all_with_their_best(batch, coroutines, monkeypa
 
 def test_a_time_limit_among_items_ends_each_with_its_best(batch, coroutines, monkeypatch):
     """The clock advances by one second with each step of all."""
-    make, clock = Batch.descend, [100.0]
+    make, clock = TritonBatch.descend, [100.0]
     monkeypatch.setattr(deadline, "perf_counter", lambda: clock[0])
 
     def slow(self, runs, asked):
         clock[0] += 1.0
         return make(self, runs, asked)
 
-    monkeypatch.setattr(Batch, "descend", slow)
+    monkeypatch.setattr(TritonBatch, "descend", slow)
     result = batch(time_limit=5.0)
     assert clock[0] <= 105.0
     assert not result.converged[1]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.batch import Batch, Watch, run_batch
+from densecrf.cli.batch import BatchOutcome, Watch, run_batch
 from densecrf.cli.inputs import ImageFiles, Sources, find_images, load, with_sources
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, output, print_failures, print_json
@@ -82,7 +82,7 @@ def adapt(
 
 def adapt_to(
     options: o.ModelOptions, images: Sequence[ImageFiles], *, jobs: int = 1, progress: bool = False
-) -> tuple[Parameters | None, Batch]:
+) -> tuple[Parameters | None, BatchOutcome]:
     """Return the model adapted to all images, and the batch of all images.
 
     None stands for no model: no image could be used, or they have different numbers of labels.

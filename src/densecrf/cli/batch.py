@@ -11,7 +11,7 @@ from densecrf.cli.reports import ERRORS, describe
 from densecrf.deadline import Interrupted, on_interrupt
 from densecrf.parallel import Finished, run, stop_here
 
-__all__ = ["Batch", "Watch", "Work", "run_batch"]
+__all__ = ["BatchOutcome", "Watch", "Work", "run_batch"]
 
 Item = TypeVar("Item")
 
@@ -37,7 +37,7 @@ Work = Callable[[Any, Watch], dict[str, Any]]
 
 
 @dataclass
-class Batch:
+class BatchOutcome:
     """Results and failures of the items, by name."""
 
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -53,9 +53,9 @@ class Batch:
         else:  # the others must be done and reported all the same
             self.failures[name] = f"internal error, please report it: {done.error!r}"
 
-    def ordered(self, names: Sequence[str]) -> "Batch":
+    def ordered(self, names: Sequence[str]) -> "BatchOutcome":
         """Return the same in the order of the names, whichever item was done first."""
-        return Batch(
+        return BatchOutcome(
             {name: self.results[name] for name in names if name in self.results},
             {name: self.failures[name] for name in names if name in self.failures},
             self.interrupted,
@@ -70,7 +70,7 @@ def run_batch(
     jobs: int = 1,
     progress: bool = True,
     client: Any = None,
-) -> Batch:
+) -> BatchOutcome:
     """Do the work of every item; one that fails does not stop the others.
 
     Parameters
@@ -90,7 +90,7 @@ def run_batch(
     client : dask.distributed.Client, optional
         Whose workers do the work, some items in each task; `work` must be picklable.
     """
-    batch, names = Batch(), [name(item) for item in items]
+    batch, names = BatchOutcome(), [name(item) for item in items]
     stop = threading.Event()
     with progress_bar("images", progress) as advance, on_interrupt(stop.set):
 

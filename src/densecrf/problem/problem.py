@@ -29,13 +29,13 @@ from densecrf.validation import FloatArray, IntArray
 if TYPE_CHECKING:
     from densecrf.model.crf import DenseCRF
 
-__all__ = ["Calls", "Problem", "problem_of"]
+__all__ = ["FilterCalls", "Problem", "problem_of"]
 
 LARGE = 2**18  # pixels, or a sixteenth of the numbers of unaries
 
 
 @dataclass
-class Calls:
+class FilterCalls:
     """How often all labels were filtered."""
 
     plain: int = 0
@@ -57,7 +57,7 @@ class Problem(Generic[Array]):
         The costs of pairs of labels; Potts by default.
     crf : DenseCRF, optional
         The model that declares the energy.
-    calls : Calls, optional
+    calls : FilterCalls, optional
         Counts the filter calls.
     """
 
@@ -74,12 +74,12 @@ class Problem(Generic[Array]):
         steps: Steps[Array],
         costs: LabelCosts[Array] | None = None,
         crf: "DenseCRF | None" = None,
-        calls: Calls | None = None,
+        calls: FilterCalls | None = None,
     ) -> None:
         self.unary, self.pairwise, self.steps, self.crf = unary, pairwise, steps, crf
         self.n_labels, self.n = int(unary.shape[0]), int(unary.shape[1])
         self.costs = LabelCosts(self.n_labels, steps) if costs is None else costs
-        self.calls = Calls() if calls is None else calls
+        self.calls = FilterCalls() if calls is None else calls
         self._last_moves = None
 
     @property

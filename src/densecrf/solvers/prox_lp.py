@@ -45,7 +45,7 @@ from densecrf.validation import (
     check_positive,
 )
 
-__all__ = ["Alpha", "Iterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
+__all__ = ["Alpha", "FrankWolfeIterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
 
 LARGE = 1e6  # λ that may take single precision beyond its range
 LARGEST_LAM = 1e20
@@ -127,7 +127,7 @@ class Alpha(NamedTuple):
     parts: tuple[tuple[float, Potentials[Any]], ...] = ()
 
 
-class Iterate(NamedTuple):
+class FrankWolfeIterate(NamedTuple):
     """A Frank-Wolfe iteration.
 
     Attributes
@@ -231,7 +231,7 @@ def _last_alpha(
 
 def frank_wolfe(
     part: Part[Array], centre: Array, alpha: Alpha, lam: float, settings: Proximal
-) -> Iterator[Iterate]:
+) -> Iterator[FrankWolfeIterate]:
     r"""Solve one proximal problem from `alpha`; at least one iteration is yielded.
 
     After T updates of α the block (β, γ) is solved once more, so that the last conditional
@@ -261,7 +261,7 @@ def frank_wolfe(
         gap -= alpha.constant + c
         relaxed = problem.steps.inner(problem.unary, y) + along - c
         if gap <= settings.tolerance * abs(relaxed):
-            yield Iterate(y, alpha, r, gap, relaxed, 0.0)
+            yield FrankWolfeIterate(y, alpha, r, gap, relaxed, 0.0)
             return
         across, there = problem.steps.inner(r, alpha.q), problem.steps.inner(r, r)
         length = lam * (there - 2 * across + square)
@@ -276,7 +276,7 @@ def frank_wolfe(
             (*kept, (step, found)),
         )
         y = block(alpha.q)  # lines 4 and 5 of the next iteration
-        yield Iterate(y, alpha, r, gap, relaxed, step)
+        yield FrankWolfeIterate(y, alpha, r, gap, relaxed, step)
 
 
 def _block(
@@ -306,7 +306,7 @@ def _within_range(problem: Problem[Array], v: Any, lam: float) -> Any:
     return xp.clip(min(lam, 1e30) * (v - xp.amax(v, 0)), -8.0, 0.0)
 
 
-def _step(part: Part[Any], iterate: Iterate, history: dict[str, list[float]]) -> Step:
+def _step(part: Part[Any], iterate: FrankWolfeIterate, history: dict[str, list[float]]) -> Step:
     labels, estimate = part.rounded(iterate.y)
     alpha = iterate.alpha
     bounds = [b for b in (part.bound(iterate.r), part.bound(alpha.q)) if b is not None]

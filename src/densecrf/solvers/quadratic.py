@@ -17,7 +17,7 @@ from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 
 __all__ = [
-    "Iterate",
+    "QuadraticIterate",
     "convex_start",
     "convexifier",
     "expected_energy",
@@ -30,7 +30,7 @@ START_STEPS, START_TOLERANCE = 24, 1e-3  # most steps; fraction of the marginals
 SMALLEST_STRENGTH = 1e-12  # of a pixel without neighbours: its step then ends at its best label
 
 
-class Iterate(NamedTuple):
+class QuadraticIterate(NamedTuple):
     """A point of the Frank-Wolfe algorithm; `received` is Hy, `gap` bounds what is left to gain."""
 
     y: Any
@@ -96,7 +96,7 @@ def extrapolation(momentum: float, uphill: float) -> tuple[float, float]:
 
 def frank_wolfe(
     problem: Problem[Array], linear: Any, diagonal: Any, y: Any, received: Any
-) -> Iterator[Iterate]:
+) -> Iterator[QuadraticIterate]:
     r"""Minimise :math:`\langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`.
 
     Frank and Wolfe (1956) with exact line search, from `y` on; one filter call per iteration. Ends
@@ -113,14 +113,14 @@ def frank_wolfe(
 
     Yields
     ------
-    Iterate
+    QuadraticIterate
         The starting point first.
     """
     pairs, squares = problem.steps.inner(received, y), problem.steps.inner(diagonal * y, y)
     corners = float(diagonal.sum())
     while True:
         vertex, gap, objective = problem.steps.lmo(linear, received, diagonal, y)
-        yield Iterate(y, received, objective, gap)
+        yield QuadraticIterate(y, received, objective, gap)
         if gap <= 0:
             return
         target = problem.messages(problem.indicator(vertex))

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from densecrf.operators.levels import Levels
-    from densecrf.operators.torch.pairwise import Pairwise
+    from densecrf.operators.torch.pairwise import TensorPairwise
     from densecrf.steps.lockstep import Lockstep
     from densecrf.validation import FloatArray
 
-__all__ = ["Batch", "TritonOperator", "TritonSteps"]
+__all__ = ["TritonBatch", "TritonOperator", "TritonSteps"]
 
 SIGNS = np.array([1, -1], np.float32)
 
@@ -57,7 +57,7 @@ SIGNS = np.array([1, -1], np.float32)
 class TritonSteps(TorchSteps):
     """The steps of one item of a batch; see `densecrf.backend.Steps`."""
 
-    def __init__(self, like: Tensor, batch: Batch) -> None:
+    def __init__(self, like: Tensor, batch: TritonBatch) -> None:
         super().__init__(like)
         self._like, self._batch = like, batch
 
@@ -149,7 +149,7 @@ class TritonSteps(TorchSteps):
 class TritonOperator(TorchOperator):
     """The matrix K of one item of a batch; see `densecrf.backend.Operator`."""
 
-    def __init__(self, pairwise: Pairwise, batch: Batch, number: int) -> None:
+    def __init__(self, pairwise: TensorPairwise, batch: TritonBatch, number: int) -> None:
         super().__init__(pairwise)
         self._batch, self._number = batch, number
 
@@ -208,7 +208,7 @@ class TritonOperator(TorchOperator):
             yield y
 
 
-class Batch:
+class TritonBatch:
     """The items side by side: pixels, vertices and entries one item after the other.
 
     A step is a method that takes the numbers of the items that ask for it, and what each gives; it
@@ -216,11 +216,11 @@ class Batch:
 
     Parameters
     ----------
-    pairwise : sequence of Pairwise
+    pairwise : sequence of TensorPairwise
         The items' kernels, of one layer: with the same weights.
     """
 
-    def __init__(self, pairwise: Sequence[Pairwise]) -> None:
+    def __init__(self, pairwise: Sequence[TensorPairwise]) -> None:
         self._pairwise = pairwise
         first = pairwise[0]
         assert first.merged is not None

@@ -10,7 +10,7 @@ import torch
 
 from densecrf.deadline import deadline
 from densecrf.operators.torch.lattice import on_device
-from densecrf.operators.torch.pairwise import Pairwise
+from densecrf.operators.torch.pairwise import TensorPairwise
 from densecrf.solvers.minimisation import minimise
 from densecrf.torch.problem import torch_problem
 from densecrf.torch.warm import first_use
@@ -86,7 +86,7 @@ def problem_on(
         return torch.from_numpy(np.require(array, requirements=("C", "W"))).to(device)
 
     unary = move(crf.unary)
-    pairwise = Pairwise(
+    pairwise = TensorPairwise(
         [move(kernel.features(crf.shape)) for kernel in crf.kernels],
         [kernel.weight for kernel in crf.kernels],
         unary,

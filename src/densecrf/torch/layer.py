@@ -15,7 +15,7 @@ from densecrf.model.resolution import COARSEST, Measured, strength_of
 from densecrf.operators.torch.dispatch import use_triton
 from densecrf.operators.torch.features import bilateral, positions
 from densecrf.operators.torch.lattice import Lattice, on_device
-from densecrf.operators.torch.pairwise import Pairwise
+from densecrf.operators.torch.pairwise import TensorPairwise
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.minimisation import minimise
@@ -273,7 +273,7 @@ class DenseCRF(LayerParameters):
                 check_finite("logits", logits)
 
         try:
-            pairwise = Pairwise(
+            pairwise = TensorPairwise(
                 features,
                 weights,
                 unary,

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
     from densecrf.model.compatibility import LabelTree
     from densecrf.model.crf import DenseCRF
-    from densecrf.operators.torch.pairwise import Pairwise
-    from densecrf.steps.triton import Batch
+    from densecrf.operators.torch.pairwise import TensorPairwise
+    from densecrf.steps.triton import TritonBatch
 
 __all__ = ["batch_of", "can_join", "torch_problem"]
 
 
 def torch_problem(
     unary: Tensor,
-    pairwise: Pairwise,
+    pairwise: TensorPairwise,
     compatibility: Tensor | None = None,
     tree: LabelTree | None = None,
     crf: DenseCRF | None = None,
@@ -35,7 +35,7 @@ def torch_problem(
     ----------
     unary : Tensor
         (labels, n) energies, float32 or float64.
-    pairwise : Pairwise
+    pairwise : TensorPairwise
         The matrix K over the same pixels.
     compatibility : Tensor, optional
         (labels, labels) costs; Potts by default.
@@ -47,10 +47,10 @@ def torch_problem(
     Examples
     --------
     >>> import torch
-    >>> from densecrf.operators.torch.pairwise import Pairwise
+    >>> from densecrf.operators.torch.pairwise import TensorPairwise
     >>> unary = torch.tensor([[0.0, 0.6, 0.0], [1.0, 0.5, 1.0]])
     >>> features = torch.arange(3.0).reshape(3, 1)
-    >>> problem = torch_problem(unary, Pairwise([features], [1.0], unary))
+    >>> problem = torch_problem(unary, TensorPairwise([features], [1.0], unary))
     >>> round(problem.energy(torch.tensor([0, 0, 0])), 3)
     0.6
     """
@@ -71,12 +71,12 @@ def can_join(problems: Sequence[Problem[Tensor]]) -> bool:
     return len(problems) > 1 and len(kinds) == 1
 
 
-def batch_of(problems: Sequence[Problem[Tensor]]) -> tuple[Batch, list[Problem[Tensor]]]:
+def batch_of(problems: Sequence[Problem[Tensor]]) -> tuple[TritonBatch, list[Problem[Tensor]]]:
     """Return a batch of problems that Triton's kernels work on, and the problems as its items."""
-    from densecrf.steps.triton import Batch, TritonOperator, TritonSteps
+    from densecrf.steps.triton import TritonBatch, TritonOperator, TritonSteps
 
     operators = [each.pairwise for each in problems if isinstance(each.pairwise, TorchOperator)]
-    batch = Batch([each.pairwise for each in operators])
+    batch = TritonBatch([each.pairwise for each in operators])
     items = []
     for number, (given, operator) in enumerate(zip(problems, operators, strict=True)):
         own = TritonOperator(operator.pairwise, batch, number)
@@ -85,5 +85,5 @@ def batch_of(problems: Sequence[Problem[Tensor]]) -> tuple[Batch, list[Problem[T
     return batch, items
 
 
-def _by_triton(pairwise: Pairwise) -> bool:
+def _by_triton(pairwise: TensorPairwise) -> bool:
     return pairwise.merged is not None and pairwise.merged.triton

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from densecrf.backend import QuadraticStep
     from densecrf.operators.levels import Doubles
-    from densecrf.operators.torch.pairwise import Pairwise
+    from densecrf.operators.torch.pairwise import TensorPairwise
     from densecrf.validation import FloatArray, IntArray
 
 __all__ = ["TorchOperator"]
@@ -33,13 +33,13 @@ class TorchOperator:
 
     Parameters
     ----------
-    pairwise : Pairwise
+    pairwise : TensorPairwise
         The weighted, normalised kernels.
     """
 
     built, exact_estimates = True, False
 
-    def __init__(self, pairwise: Pairwise) -> None:
+    def __init__(self, pairwise: TensorPairwise) -> None:
         self.pairwise = pairwise
         self.labels_at_once = max(1, min(WIDENED, AT_ONCE // pairwise.n))
         self._indices: dict[tuple[int, ...], Tensor] = {}

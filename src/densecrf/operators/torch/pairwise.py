@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class TensorKernel:
     """One normalised kernel, for gradients.
 
     Attributes
@@ -97,7 +97,7 @@ class Kernel:
         return self.mass * share - (above * taps).sum(1)
 
 
-class Pairwise:
+class TensorPairwise:
     """The sum of weighted, normalised kernels over label-major tensors (labels, n).
 
     Parameters
@@ -119,7 +119,7 @@ class Pairwise:
     Examples
     --------
     >>> v = torch.rand(2, 5)
-    >>> pairwise = Pairwise([torch.arange(5.0).reshape(5, 1)], [2.0], v)
+    >>> pairwise = TensorPairwise([torch.arange(5.0).reshape(5, 1)], [2.0], v)
     >>> torch.testing.assert_close(pairwise.apply(torch.ones(1, 5))[0], pairwise.mass)
     """
 
@@ -138,7 +138,7 @@ class Pairwise:
         self.weights, self._like = weights, like
         self._kept: dict[tuple[str, bool], Tensor] = {}
         self.merged: Lattice | None = None
-        self.kernels: list[Kernel] = []
+        self.kernels: list[TensorKernel] = []
         if not features:
             if between is not None:
                 between()
@@ -161,7 +161,7 @@ class Pairwise:
             learned = None
             if attached and isinstance(feature, torch.Tensor) and feature.requires_grad:
                 learned = replace(source, corner_weight=barycentric(feature, source))
-            self.kernels.append(Kernel(source, own, learned, normalized))
+            self.kernels.append(TensorKernel(source, own, learned, normalized))
 
     @property
     def n(self) -> int:
