@@ -438,3 +438,12 @@ def test_negative_grey_values_are_refused(tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "grey.tif", np.int8([[-3, 4]]), photometric="minisblack")
     with pytest.raises(FileFormatError, match=r"8-bit values -3\.\.4 have no known scale"):
         read_image(tmp_path / "grey.tif")
+
+
+def test_dark_tiles_of_8_bits_are_not_taken_for_16(tmp_path):
+    tifffile = pytest.importorskip("tifffile")
+    pixels = np.arange(15, dtype=np.uint8).reshape(5, 1, 3)
+    planes = np.moveaxis(pixels, -1, 0)
+    options = {"photometric": "rgb", "planarconfig": "separate", "tile": (16, 16)}
+    tifffile.imwrite(tmp_path / "dark.tif", planes, **options)
+    np.testing.assert_array_equal(read_image(tmp_path / "dark.tif"), pixels)

@@ -259,6 +259,11 @@ def _seek(path: PathLike, image: Any, page: int | None) -> None:
         image.seek(page)
 
 
+def _raw_mode(arguments: Any) -> str:
+    """Return the mode of stored pixels from a decoder's arguments: the first, or the only one."""
+    return str(arguments[0] if isinstance(arguments, tuple) and arguments else arguments)
+
+
 def _pixels(path: PathLike, image: Any, as_labels: bool, alpha: bool) -> NDArray[Any]:
     if as_labels and image.mode in ("P", "1"):
         return np.array(image).astype(np.uint8)
@@ -266,7 +271,7 @@ def _pixels(path: PathLike, image: Any, as_labels: bool, alpha: bool) -> NDArray
         return _sixteen_bits(path, np.array(image))
     if image.mode == "F":
         return _finite(path, np.array(image, np.float32))
-    halved = any("16" in str(part[-1]) for part in image.tile)  # two bytes of which one is kept
+    halved = any(";16" in _raw_mode(part[-1]) for part in image.tile)  # one of two bytes is kept
     kept = {**_TO_MODE, "LA": "LA", "RGBA": "RGBA"} if alpha else _TO_MODE
     while image.mode in kept and kept[image.mode] != image.mode:
         image = image.convert(kept[image.mode])
