@@ -120,7 +120,7 @@ FILTER_CALLS = {
     Filter: ("normalized",),
 }
 if find_spec("torch") is not None:
-    from densecrf.operators.torch.pairwise import Pairwise as OnTensors
+    from densecrf.operators.torch.pairwise import TensorPairwise as OnTensors
 
     FILTER_CALLS[OnTensors] = ("apply", "ordered", "apply_double", "ordered_double")
 

@@ -7,14 +7,12 @@ __all__ = ["check_installed"]
 
 #: Modules, with the name of the library where that is another, and the extra that installs it.
 EXTRAS = {
-    "clarabel": ("clarabel", "fit"),
     "distributed": ("distributed", "large"),
     "h5py": ("h5py", "large"),
     "matplotlib": ("matplotlib", "plot"),
     "nibabel": ("nibabel", "large"),
     "optuna": ("optuna", "experiments"),
     "rasterio": ("rasterio", "large"),
-    "scipy": ("scipy", "fit"),
     "skimage": ("scikit-image", "demo"),
     "tabulate": ("tabulate", "experiments"),
     "torch": ("PyTorch", "torch"),

@@ -18,10 +18,7 @@ ONE = ("images/a.png", "--probs", "probs/a.npy")
 @pytest.mark.parametrize(
     ("module", "command"),
     [
-        ("clarabel", ("fit", "--data", "data")),
-        ("scipy", ("fit", "--data", "data")),
         ("torch", ("fit", "--data", "data", "--device", "cpu")),
-        ("distributed", ("fit", "--data", "data", "--scheduler", "tcp://nowhere:1")),
         ("matplotlib", ("compare", *ONE, "--out", "methods.png")),
         ("matplotlib", ("demo",)),
         ("skimage", ("demo",)),
@@ -47,11 +44,3 @@ def test_a_missing_library_is_named_before_any_work(folder, monkeypatch, module,
     assert result.exit_code == 1, result.output
     library, extra = EXTRAS[module]
     assert f"needs {library}: pip install 'densecrf[{extra}]'" in result.output
-
-
-def test_the_library_of_learning_is_looked_for_first(monkeypatch):
-    import densecrf as package
-
-    monkeypatch.setitem(sys.modules, "clarabel", None)
-    with pytest.raises(ModuleNotFoundError, match=r"densecrf\[fit\]"):
-        package.fit(iter([(None, None, None)]))

@@ -8,14 +8,10 @@ import sys
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from densecrf import parallel, refine_many
-from densecrf.cli.app import app
 from densecrf.large import refine
-from densecrf.model.parameters import read_parameters
 from large_scenes import MODEL, crowd
-from tiny_dataset import make_dataset
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -205,16 +201,3 @@ def test_a_cluster_without_workers_does_not_wait_for_ever(inputs, monkeypatch):
         pytest.raises(ConnectionError, match="no workers for 1 s"),
     ):
         refine(*inputs, **OPTIONS, client=client)
-
-
-def test_the_same_model_is_learned(tmp_path, cluster):
-    data = make_dataset(tmp_path / "data")
-    address = cluster.scheduler.address
-    for name, more in (("alone", ()), ("shared", ("--scheduler", address))):
-        out = str(tmp_path / f"{name}.json")
-        options = ["--data", str(data), "--out", out, "--folds", "0", "--passes", "2", *more]
-        found = CliRunner().invoke(app, ["fit", *options])
-        assert found.exit_code == 0, found.output
-    alone, shared = (read_parameters(tmp_path / f"{name}.json") for name in ("alone", "shared"))
-    assert shared == alone
-    assert shared.provenance == alone.provenance

@@ -16,7 +16,8 @@ def inputs(generator, device):
 
 
 def loss(form, **options):
-    settings = {"spatial_weight": 0.5, "bilateral_sigma_xy": 3.1, "bilateral_sigma_color": 87.0}
+    settings = {"spatial_sigma": 3.0, "spatial_weight": 0.5, "bilateral_sigma_xy": 3.1}
+    settings["bilateral_sigma_color"] = 87.0
     return DenseCRFLoss(form, **settings, **options)
 
 

@@ -135,6 +135,7 @@ def adapted(model: Parameters, found: Sequence[Seen]) -> Parameters:
 
     Examples
     --------
+    >>> from densecrf import Parameters
     >>> seen = Seen(np.array([9e4, 1e4]), np.array([9e4, 1e4]), np.array([10.0, 3e3]), np.ones(2))
     >>> round(adapted(Parameters(), [seen] * 5).provenance["strength"], 2)
     0.4

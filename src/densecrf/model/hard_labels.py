@@ -96,6 +96,7 @@ def from_labels(
     array = as_real_array("labels", labels)
     if array.size == 0:
         raise ArgumentError("labels", ..., f"shape {array.shape} holds no pixels")
+    check_fits("n_labels", (count, *array.shape))  # before anything of that size is scanned
     check_finite("labels", array)
     x, empty = read_void(whole_numbers("labels", array), count, void)
     return _energies("labels", x, empty, count, confidence)
