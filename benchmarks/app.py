@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.harness import Section, milliseconds
 from densecrf.app.document import Document
-from densecrf.app.energy import Energies, Question
+from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.live import Live
 from densecrf.app.pictures import Picture
 
@@ -89,7 +89,7 @@ class Session:
         now = clocks()
         edit = {"id": f"s{self.document.revision}", "kind": "stroke", "stroke": stroke}
         self.document.apply(edit)
-        self.live.ask(Question.of(self.document))
+        self.live.ask(Snapshot.of(self.document))
         return now
 
     def wait(self, kind: str) -> Clocks:

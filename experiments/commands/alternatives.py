@@ -6,10 +6,16 @@ from typing import Annotated, Any
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.datasets import Data, open_dataset
+from densecrf.cli.inputs import Data, open_dataset
 from densecrf.cli.outputs import check_outputs
-from densecrf.cli.progress import progress_bar
-from densecrf.cli.reports import console, output, print_json, reporting_errors, require
+from densecrf.cli.reports import (
+    console,
+    output,
+    print_json,
+    progress_bar,
+    reporting_errors,
+    require,
+)
 from densecrf.io import write_json, write_text
 from densecrf.model.parameters import read_parameters
 from densecrf.records import RecordStore

@@ -7,25 +7,25 @@ from typing import Annotated
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import (
     console,
     output,
     percents,
     print_failures,
     print_json,
+    progress_bar,
     reporting_errors,
 )
 from densecrf.records import RecordStore
 from experiments.commands import options as e
-from experiments.commands.options import PlanOptions, with_plan
+from experiments.commands.options import PlanOptions
 from experiments.runner import Plan, Run, run
 from experiments.tables import differences
 
 __all__ = ["difference"]
 
 
-@with_plan("params", "methods", "images", "every", "gap", "time_limit", "max_iterations")
+@o.with_options("params", "methods", "images", "every", "gap", "time_limit", "max_iterations")
 def difference(
     *,
     chosen: PlanOptions,

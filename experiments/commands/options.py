@@ -1,15 +1,14 @@
 """Options of the commands that run over a data set, and the plan that they describe."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset
+from densecrf.cli.inputs import Classes, Data, DataKind, Split, open_dataset
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, describe, fail, print_json
 from densecrf.model.parameters import read_parameters
@@ -25,7 +24,6 @@ __all__ = [
     "PlanOptions",
     "limits_of",
     "tell_picture",
-    "with_plan",
 ]
 
 USED_METHODS = "unary,mf5,mf,dc-neg,prox-lp-acc,lp"
@@ -63,7 +61,7 @@ class PlanOptions:
     split: Split = None
     images: Images = None
     every: Every = 1
-    kind: Kind = None
+    kind: DataKind = None
     classes: Classes = None
     threads: o.Threads = None
     gap: Gap = None
@@ -99,13 +97,6 @@ class PlanOptions:
         params = None if self.params is None else Path(self.params)
         made = [(path, self.data) for path in outputs]
         check_outputs(made, [*plan.dataset.files(), params], "choose another --out")
-
-
-def with_plan(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command have the options of a plan, but for some, and get them as `chosen`."""
-    return partial(
-        o.with_options, keyword="chosen", declared=PlanOptions, make=PlanOptions, without=without
-    )
 
 
 def limits_of(options: Any) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import typer
 from densecrf.cli import options as o
 from densecrf.cli.large import Scheduler, connected
 from densecrf.cli.outputs import check_outputs
-from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import (
     console,
     describe,
@@ -17,13 +16,14 @@ from densecrf.cli.reports import (
     output,
     print_failures,
     print_json,
+    progress_bar,
     reporting_errors,
     require,
 )
 from densecrf.io import write_json
 from densecrf.records import RecordStore
 from experiments.commands import options as e
-from experiments.commands.options import PlanOptions, tell_picture, with_plan
+from experiments.commands.options import PlanOptions, tell_picture
 from experiments.figures import save_figure
 from experiments.runner import Plan, Run, run
 from experiments.tables import FORMATS, compare, comparison_files, write_comparison
@@ -31,7 +31,7 @@ from experiments.tables import FORMATS, compare, comparison_files, write_compari
 __all__ = ["curves", "gaps", "panel", "speedup", "table"]
 
 
-@with_plan()
+@o.with_options()
 def table(
     *,
     chosen: PlanOptions,
@@ -112,7 +112,7 @@ def _about(plan: Plan, done: Run) -> dict[str, Any]:
     }
 
 
-@with_plan("images", "split", "every", "max_iterations")
+@o.with_options("images", "split", "every", "max_iterations")
 def curves(
     *,
     chosen: PlanOptions,
@@ -180,7 +180,7 @@ def speedup(
     tell_picture(out / f"{stem}.png", as_json, {"points": [vars(point) for point in points]})
 
 
-@with_plan("images", "split", "every", "gap", "time_limit", "max_iterations")
+@o.with_options("images", "split", "every", "gap", "time_limit", "max_iterations")
 def panel(
     *,
     chosen: PlanOptions,

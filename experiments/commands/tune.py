@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset
+from densecrf.cli.inputs import Classes, Data, DataKind, Split, open_dataset
 from densecrf.cli.outputs import check_outputs
-from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import (
     console,
     describe,
@@ -20,6 +18,7 @@ from densecrf.cli.reports import (
     percents,
     print_failures,
     print_json,
+    progress_bar,
     require,
 )
 from densecrf.io import Dataset
@@ -56,7 +55,7 @@ class TargetOptions:
     ] = 8
     gap: e.Gap = None
     max_iterations: o.MaxIterations = None
-    kind: Kind = None
+    kind: DataKind = None
     classes: Classes = None
     threads: o.Threads = None
 
@@ -89,7 +88,7 @@ class TargetOptions:
             raise fail(describe(error), 2) from error
 
 
-@partial(o.with_options, keyword="sought", declared=TargetOptions, make=TargetOptions)
+@o.with_options()
 def tune(
     *,
     sought: TargetOptions,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from densecrf.model.kernels import without_alpha
 from densecrf.model.presets import PRESETS
-from densecrf.model.scribbles import scribble_unary
+from densecrf.model.scribbles import scribble_crf
 from densecrf.model.specification import Specification
 from densecrf.validation import ArgumentError, as_image
 
@@ -87,15 +87,10 @@ def solve(
         raise ArgumentError("scribbles", ..., f"{drawn}; draw with at least two labels")
     compact = np.where(strokes == 0, -1, np.searchsorted(present, strokes))
     picture = without_alpha(as_image("image", image), strokes.shape)
-    unary = scribble_unary(picture, compact, len(present), void=-1, image_range=image_range)
-    specification = Specification(
-        model="scribbles" if preset == "default" else preset,
-        strength=strength,
-        kind="energies",
-        axis=0,
-        image_range=image_range,
+    asked = Specification(
+        model=preset, strength=strength, n_labels=len(present), image_range=image_range
     )
-    result = specification.crf(picture, unary).solve("lp", time_limit=time_limit)
+    result = scribble_crf(asked, picture, compact, void=-1).solve("lp", time_limit=time_limit)
     return result, present.astype(np.int64)[result.labels]
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,6 +104,24 @@ def test_a_second_run_does_only_what_is_missing_or_changed(folder):
     assert not any(entry.get("skipped") for entry in answer["results"])
     answer = json.loads(densecrf(*command, "--weight", "1").stdout)
     assert not any(entry.get("skipped") for entry in answer["results"])
+
+
+def test_each_input_is_opened_once_and_not_at_all_when_it_is_done(folder, monkeypatch):
+    opened = []
+    original = Path.open
+
+    def noted(path, *arguments, **options):
+        opened.append(str(path))
+        return original(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", noted)
+    command = ["segment", "images", "--probs", "probs", "--method", "unary"]
+    assert densecrf(*command).exit_code == 0
+    inputs = [path for path in opened if path.startswith(("images", "probs"))]
+    assert len(inputs) == len(set(inputs)) == 6
+    opened.clear()
+    assert densecrf(*command).exit_code == 0
+    assert not [path for path in opened if path.startswith(("images", "probs"))]
 
 
 def test_damaged_records_are_done_again(folder):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,9 +9,9 @@ import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.batch import BatchOutcome, Watch, run_batch
-from densecrf.cli.inputs import ImageFiles, Sources, find_images, load, with_sources
+from densecrf.cli.inputs import ImageFiles, Sources, find_images, load
 from densecrf.cli.outputs import check_outputs
-from densecrf.cli.reports import console, fail, output, print_failures, print_json
+from densecrf.cli.reports import console, fail, finish, output, print_failures, print_json
 from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.model.parameters import Parameters, write_parameters
 
@@ -31,8 +30,7 @@ Adapt = Annotated[
 ]
 
 
-@o.with_model
-@partial(with_sources, without=("scribbles",))
+@o.with_options("scribbles")
 def adapt(
     images: o.Images,
     *,
@@ -60,10 +58,10 @@ def adapt(
     inputs = [path for image in todo for path in image.paths]
     check_outputs([(out, "the model")], inputs, "choose another --out")
     found, batch = adapt_to(model, todo, jobs=jobs, progress=not (quiet or as_json))
-    print_failures(batch.failures, len(batch.results))
-    if found is None and batch.interrupted:
-        raise fail("interrupted before the first image was seen; nothing is written", 130)
     if found is None:
+        print_failures(batch.failures, len(batch.results))
+        if batch.interrupted:
+            raise fail("interrupted before the first image was seen; nothing is written", 130)
         raise fail("no image could be used, or they have different numbers of labels")
     found = replace(found, **model.specification.numbers)
     write_parameters(out, found)
@@ -73,11 +71,8 @@ def adapt(
         told = f"strength {found.provenance['strength']:.2f} of the start's"
         output.print(f"{told}, from {found.provenance['images']} images")
         console.print(f"Written: {out}; use it by --model {out}")
-    if batch.interrupted:
-        console.print(f"Interrupted after {len(batch.results)} of {len(todo)} images.")
-        raise typer.Exit(130)
-    if batch.failures:
-        raise typer.Exit(1)
+    seen = f" after {len(batch.results)} of {len(todo)} images."
+    finish(batch.failures, len(batch.results), seen if batch.interrupted else "")
 
 
 def adapt_to(
@@ -85,12 +80,11 @@ def adapt_to(
 ) -> tuple[Parameters | None, BatchOutcome]:
     """Return the model adapted to all images, and the batch of all images.
 
-    None stands for no model: no image could be used, or they have different numbers of labels.
+    The model is None where no image could be used, or they have different numbers of labels.
     """
     start = unadapted(options.specification.model)
-    plain = replace(
-        options, specification=replace(options.specification, model=start, strength=1.0)
-    )
+    asked = replace(options.specification, model=start, strength=1.0)
+    plain = replace(options, specification=asked)
 
     def work(image: ImageFiles, watch: Watch) -> dict[str, Any]:
         watch.report(f"{image.name}: adapting")

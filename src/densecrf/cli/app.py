@@ -1,21 +1,12 @@
-"""The application: one command a module, listed here."""
+"""The application: its commands, one per module, and their help, short or by ``--help-all``."""
 
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from densecrf import __version__
-from densecrf.cli import (
-    adapt,
-    browser,
-    certify,
-    compare,
-    demo,
-    fit,
-    info,
-    segment,
-)
-from densecrf.cli.help import HELP_NAMES, Command, Group
+from densecrf.cli import adapt, browser, certify, compare, demo, fit, info, segment
 from densecrf.cli.reports import console, fail
 
 __all__ = ["EPILOG", "app"]
@@ -25,16 +16,72 @@ EPILOG = (
     "done); 2, the command was not understood; 130, interrupted (run it again to go on)."
 )
 
+ALL = "--help-all"
+FEW = 10  # options that are shown in any case
+#: Arguments of commands with more options that only ``--help-all`` shows.
+RARE = {
+    *("kind", "n_labels", "bands", "image_range", "palette", "page", "fill_missing", "classes"),
+    *("strength", "sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
+    *("confidence", "scale_sigmas", "adapt"),
+    *("method", "time_limit", "max_iterations", "threads", "device", "scheduler"),
+    *("overlays", "marginals", "tile", "force", "as_json", "quiet"),
+    "folds",
+}
 
-class _Commands(Group):
+
+def _tidied(params: list[Any]) -> list[Any]:
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""  # a flag has no value, and so no type
+        if ALL in param.opts:
+            param.opts.sort(key=len)
+    return params
+
+
+class _Commands(TyperGroup):
     """Commands that Ctrl-C ends with a line of their own, or with this one."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options as the help shows them."""
+        return _tidied(super().get_params(ctx))
+
     def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             console.print("Interrupted.")
             raise typer.Exit(130) from None
+
+
+class _Command(TyperCommand):
+    """A command whose ``--help`` is short."""
+
+    _all = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Note whether all options are asked for."""
+        self._all = ALL in args
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options as the help shows them."""
+        return _tidied(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, without rare options unless all are asked for."""
+        params = self.get_params(ctx)
+        rare = [param for param in params if param.name in RARE and len(params) > FEW]
+        for param in params:
+            if ALL in param.opts and rare:
+                param.help = f"Show this message, or that with {len(rare)} more options, and exit."
+        for param in rare:
+            param.hidden = not self._all
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            for param in rare:
+                param.hidden = False
 
 
 app = typer.Typer(
@@ -45,13 +92,13 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": list(HELP_NAMES)},
+    context_settings={"help_option_names": ["-h", "--help", ALL]},
 )
 for command in (segment.segment, compare.compare, certify.certify, info.info, demo.demo):
-    app.command(epilog=EPILOG, cls=Command)(command)
+    app.command(epilog=EPILOG, cls=_Command)(command)
 for command in (adapt.adapt, fit.fit):
-    app.command(epilog=EPILOG, cls=Command)(command)
-app.command("app", epilog=EPILOG, cls=Command)(browser.open_app)
+    app.command(epilog=EPILOG, cls=_Command)(command)
+app.command("app", epilog=EPILOG, cls=_Command)(browser.open_app)
 
 
 def _moved(context: typer.Context) -> None:

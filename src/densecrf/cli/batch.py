@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from densecrf.cli.progress import progress_bar
-from densecrf.cli.reports import ERRORS, describe
+from densecrf.cli.reports import ERRORS, describe, progress_bar
 from densecrf.deadline import Interrupted, on_interrupt
 from densecrf.parallel import Finished, run, stop_here
 
@@ -18,15 +17,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Watch:
-    """How work is told to stop, and reports how far it is.
-
-    Attributes
-    ----------
-    stop : threading.Event
-        Set when the user asks to stop.
-    report : callable
-        Shows a few words about how far the work is.
-    """
+    """How work is told to stop, and shows in a few words how far it is."""
 
     stop: threading.Event
     report: Callable[[str], None]
@@ -44,6 +35,11 @@ class BatchOutcome:
     failures: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
+    @property
+    def done(self) -> int:
+        """The number of items that are done, or failed."""
+        return len(self.results) + len(self.failures)
+
     def add(self, name: str, done: Finished) -> None:
         """Note the result or the failure of an item."""
         if done.error is None:
@@ -52,14 +48,6 @@ class BatchOutcome:
             self.failures[name] = describe(done.error)
         else:  # the others must be done and reported all the same
             self.failures[name] = f"internal error, please report it: {done.error!r}"
-
-    def ordered(self, names: Sequence[str]) -> "BatchOutcome":
-        """Return the same in the order of the names, whichever item was done first."""
-        return BatchOutcome(
-            {name: self.results[name] for name in names if name in self.results},
-            {name: self.failures[name] for name in names if name in self.failures},
-            self.interrupted,
-        )
 
 
 def run_batch(
@@ -71,14 +59,12 @@ def run_batch(
     progress: bool = True,
     client: Any = None,
 ) -> BatchOutcome:
-    """Do the work of every item; one that fails does not stop the others.
+    """Do the work of every item, by its name; one that fails does not stop the others.
 
     Parameters
     ----------
-    items : sequence
-        The items.
-    name : callable
-        Gives an item's name.
+    items, name
+        The items, and the function that names one.
     work : callable or sequence of callable
         Called with an item and a `Watch`; of several, each is called in a process of its own: a
         solver on a GPU is a stream of short launches, for which threads of one process would
@@ -95,7 +81,7 @@ def run_batch(
     with progress_bar("images", progress) as advance, on_interrupt(stop.set):
 
         def report(text: str) -> None:
-            advance(len(batch.results) + len(batch.failures), len(items), text)
+            advance(batch.done, len(items), text)
 
         task: Any
         if not callable(work):
@@ -103,7 +89,7 @@ def run_batch(
         elif client is not None:
             task = partial(_elsewhere, work)
         else:
-            task = partial(_watched, work, Watch(stop, report))
+            task = partial(_here, work, Watch(stop, report))
         finished = run(
             task,
             [(item,) for item in items],
@@ -118,14 +104,16 @@ def run_batch(
                 batch.add(names[done.number], done)
                 report(f"{names[done.number]}: done")
         except Interrupted:
-            batch.interrupted = len(batch.results) + len(batch.failures) < len(items)
-    return batch.ordered(names)
+            batch.interrupted = batch.done < len(items)
+    batch.results = {name: batch.results[name] for name in names if name in batch.results}
+    batch.failures = {name: batch.failures[name] for name in names if name in batch.failures}
+    return batch
 
 
-def _watched(work: Work, watch: Watch, item: Any) -> dict[str, Any]:
+def _here(work: Work, watch: Watch, item: Any) -> dict[str, Any]:
     return work(item, watch)
 
 
 def _elsewhere(work: Work, item: Any) -> dict[str, Any]:
     """Do the work in another process, or on another machine."""
-    return _watched(work, Watch(stop_here(), lambda _: None), item)
+    return work(item, Watch(stop_here(), lambda _: None))

@@ -1,6 +1,5 @@
 """``densecrf certify``: how far from optimal a labelling is."""
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,10 +8,17 @@ import numpy.typing as npt
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.inputs import ImageFiles, Sources, find_image, load, read_labelling, with_sources
+from densecrf.cli.inputs import ImageFiles, Sources, find_image, load, read_labelling
 from densecrf.cli.outputs import check_outputs
-from densecrf.cli.progress import collecting_warnings, progress_bar
-from densecrf.cli.reports import fail, output, print_json, print_notes, reporting_errors
+from densecrf.cli.reports import (
+    collecting_warnings,
+    fail,
+    output,
+    print_json,
+    print_notes,
+    progress_bar,
+    reporting_errors,
+)
 from densecrf.model.crf import DenseCRF
 from densecrf.model.hard_labels import FORBIDDEN, read_void, whole_numbers
 from densecrf.problem.certificate import CertificateError
@@ -22,8 +28,7 @@ from densecrf.solvers.result import Result
 __all__ = ["certify"]
 
 
-@partial(o.with_model, without="confidence")
-@partial(with_sources, without=("labels",))
+@o.with_options("confidence", "labels")
 def certify(
     image: o.Image,
     *,

@@ -1,16 +1,19 @@
 """``densecrf compare``: several methods on one image, one energy."""
 
+import io
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.inputs import Sources, find_image, load, with_sources
+from densecrf.cli.inputs import Sources, find_image, load
 from densecrf.cli.outputs import check_outputs
-from densecrf.cli.panel import write_panel
-from densecrf.cli.progress import collecting_warnings, progress_bar
 from densecrf.cli.reports import (
+    collecting_warnings,
     console,
     number,
     output,
@@ -18,19 +21,23 @@ from densecrf.cli.reports import (
     print_json,
     print_notes,
     print_table,
+    progress_bar,
     reporting_errors,
     require,
     solved_columns,
 )
+from densecrf.io import atomic_writer, overlay
 from densecrf.solvers import METHODS
 from densecrf.solvers.result import Result, relative_gap
 from densecrf.validation import check_choice
 
 __all__ = ["compare"]
 
+COLUMNS = 4
+WIDTH = 3.4  # inches of one picture
 
-@o.with_model
-@with_sources
+
+@o.with_options()
 def compare(
     image: o.Image,
     *,
@@ -60,9 +67,8 @@ def compare(
     if out is not None:
         if out.suffix.lower() != ".png":
             raise typer.BadParameter(f"{out}: give a name that ends in .png", param_hint="--out")
-        params = None if model.params is None else Path(model.params)
         require("--out", "matplotlib")
-        check_outputs([(out, image)], [*files.paths, params], "choose another --out")
+        check_outputs([(out, image)], [*files.paths, model.params], "choose another --out")
     results: list[Result] = []
     with reporting_errors():
         with collecting_warnings() as collect, progress_bar("methods", not as_json) as advance:
@@ -72,8 +78,7 @@ def compare(
                 advance(len(results), len(chosen), method)
                 results.append(loaded.crf.solve(method, time_limit=time_limit, threads=threads))
         if out is not None:
-            titled = [(_title(result), result.labels) for result in results]
-            write_panel(out, loaded.image, titled, image.name)
+            _write_pictures(out, loaded.image, image.name, results)
     print_notes(image.name, collected)
     if as_json:
         print_json({"image": str(image), "results": [result.to_dict() for result in results]})
@@ -110,6 +115,28 @@ def _print(results: list[Result]) -> None:
     output.print(f"For scale: all pixels labelled {label} has energy {number(constant)}.")
 
 
-def _title(result: Result) -> str:
-    proven = "" if result.gap is None else f", gap {100 * result.gap:.2g} %"
-    return f"{result.method}: {result.energy:,.0f}{proven}\n{result.seconds:.2f} s"
+def _write_pictures(
+    path: Path, image: npt.NDArray[np.uint8], name: str, results: list[Result]
+) -> None:
+    """Write a PNG with the image and each labelling over it, titled."""
+    from matplotlib.figure import Figure
+
+    pictures: list[tuple[str, Any]] = [(name, image)]
+    for result in results:
+        proven = "" if result.gap is None else f", gap {100 * result.gap:.2g} %"
+        title = f"{result.method}: {result.energy:,.0f}{proven}\n{result.seconds:.2f} s"
+        pictures.append((title, overlay(image, result.labels)))
+    columns = min(COLUMNS, len(pictures))
+    rows = math.ceil(len(pictures) / columns)
+    height = WIDTH * image.shape[0] / image.shape[1] + 0.5
+    figure = Figure(figsize=(WIDTH * columns, height * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes:
+        axis.set_axis_off()
+    for axis, (title, picture) in zip(axes, pictures, strict=False):
+        axis.imshow(picture, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        axis.set_title(title, fontsize=10)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130)
+    with atomic_writer(path) as file:
+        file.write(buffer.getvalue())

@@ -10,16 +10,17 @@ import numpy as np
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.datasets import Classes, Data, Kind, Split, open_dataset
+from densecrf.cli.inputs import Classes, Data, DataKind, Split, open_dataset
 from densecrf.cli.outputs import check_outputs
-from densecrf.cli.progress import progress_bar
 from densecrf.cli.reports import (
     console,
     fail,
+    finish,
     output,
     percent,
     print_failures,
     print_json,
+    progress_bar,
     reporting_errors,
 )
 from densecrf.io import Dataset, ItemError
@@ -42,14 +43,14 @@ class FitOptions:
         str, typer.Option(help=f"Model to start from: a file, or {', '.join(PRESETS)}.")
     ] = "default"
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation; 0: none.", min=0)] = 5
-    kind: Kind = None
+    kind: DataKind = None
     classes: Classes = None
     jobs: o.Jobs = 1
     threads: o.Threads = None
     device: o.Device = None
 
 
-@partial(o.with_options, keyword="chosen", declared=FitOptions, make=FitOptions)
+@o.with_options()
 def fit(
     *,
     chosen: FitOptions,
@@ -89,12 +90,8 @@ def fit(
         if "verdict" in provenance:
             output.print(provenance["verdict"])
         console.print(f"Written: {out}; use it by --model {out}")
-    print_failures(failures, len(examples))
-    if provenance["interrupted"]:
-        console.print("Interrupted. The best model so far is written.")
-        raise typer.Exit(130)
-    if failures:
-        raise typer.Exit(1)
+    best = ". The best model so far is written." if provenance["interrupted"] else ""
+    finish(failures, len(examples), best)
 
 
 def _learn(

@@ -1,36 +1,39 @@
-"""Find the images and their companion files, and make their models."""
+"""Find images, their companion files and data sets, and make the energies of images."""
 
 import glob
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 import typer
 
-from densecrf.cli.options import Labels, ModelOptions, Probs, Scribbles, with_options
-from densecrf.cli.reports import describe
-from densecrf.io import FileFormatError, read_image, read_labels, read_npy
+from densecrf.cli.options import ModelOptions, input_option
+from densecrf.cli.reports import describe, reporting_errors
+from densecrf.io import Dataset, FileFormatError, read_image, read_labels, read_npy
 from densecrf.io.images import IMAGE_SUFFIXES, shown_colors
-from densecrf.io.opening import by_numbers, open_regular
+from densecrf.io.opening import by_numbers
 from densecrf.io.unaries import SCORE_SUFFIXES, read_known
 from densecrf.model.crf import DenseCRF
 from densecrf.model.hard_labels import VOID, whole_numbers
 from densecrf.model.kernels import color_range
-from densecrf.model.presets import PRESETS
-from densecrf.model.scribbles import scribble_unary
+from densecrf.model.scribbles import scribble_crf
 
 __all__ = [
+    "Classes",
+    "Data",
+    "DataKind",
     "ImageFiles",
     "Loaded",
     "Sources",
+    "Split",
     "find_image",
     "find_images",
     "load",
+    "open_dataset",
     "read_labelling",
-    "with_sources",
 ]
 
 LABEL_SUFFIXES = (".png", ".npy", ".tif", ".tiff", ".bmp")
@@ -40,9 +43,26 @@ LABEL_SUFFIXES = (".png", ".npy", ".tif", ".tiff", ".bmp")
 class Sources:
     """Where unaries come from, as given: files, folders or patterns; fields as the options."""
 
-    probs: Probs = None
-    labels: Labels = None
-    scribbles: Scribbles = None
+    probs: Annotated[
+        str | None,
+        input_option(
+            help="Network output: probabilities, logits or energies (.npy, .npz or .unary). For "
+            "several images: a folder with one file per image, or a pattern with {name}."
+        ),
+    ] = None
+    labels: Annotated[
+        str | None,
+        input_option(
+            help="Hard labels (.png or .npy) instead of --probs: a file, folder or pattern."
+        ),
+    ] = None
+    scribbles: Annotated[
+        str | None,
+        input_option(
+            help="Strokes (.png or .npy; --void elsewhere): a file, folder or pattern. With "
+            "--probs they fix pixels; alone, a colour model labels the other pixels."
+        ),
+    ] = None
 
     def check(self) -> None:
         """Refuse combinations that make no sense."""
@@ -52,13 +72,6 @@ class Sources:
             raise typer.BadParameter(
                 "nothing is known of the pixels: give --probs, --labels or --scribbles"
             )
-
-
-def with_sources(
-    command: Callable[..., None], without: tuple[str, ...] = ()
-) -> Callable[..., None]:
-    """Let a command have these options, but for some, and get the `Sources` as `sources`."""
-    return with_options(command, "sources", Sources, Sources, without)
 
 
 @dataclass(frozen=True)
@@ -77,9 +90,8 @@ class ImageFiles:
         return [p for p in (self.image, self.probs, self.labels, self.scribbles) if p is not None]
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """An image for display, (H, W) or (H, W, 3) uint8, and its model."""
+class Loaded(NamedTuple):
+    """An image for display, (H, W) or (H, W, 3) uint8, and its energy."""
 
     image: npt.NDArray[np.uint8]
     crf: DenseCRF
@@ -88,16 +100,9 @@ class Loaded:
 def find_images(
     images: Sequence[str], sources: Sources, leave_out: Collection[Path] = ()
 ) -> list[ImageFiles]:
-    """Return the files of each image; those that are missing are found when they are read.
+    """Return the files of each image; missing ones are reported when they are read.
 
-    Parameters
-    ----------
-    images : sequence of str
-        Files, folders and patterns.
-    sources : Sources
-        Where their unaries come from.
-    leave_out : collection of Path
-        Images that are not meant, as folders and patterns name them.
+    Images in `leave_out` are skipped: earlier results in the same folder.
     """
     sources.check()
     found = [(path, name) for path, name in _expand(images) if path not in leave_out]
@@ -171,54 +176,36 @@ def _companion(
 
 
 def load(files: ImageFiles, options: ModelOptions) -> Loaded:
-    """Read an image and its companions, and make the model.
-
-    Raises
-    ------
-    OSError, ValueError, MemoryError
-        With the file or argument, and the reason.
-    """
+    """Read an image and its companions, and make the energy; errors name the file or option."""
     for path in files.paths:  # a missing one is named before any is read
-        open_regular(path).close()
+        path.stat()
+    asked = options.specification
     # Black and white of --image-range are values as stored.
-    image = read_image(
-        files.image,
-        page=options.page,
-        bands=options.bands,
-        native=options.specification.image_range is not None,
-    )
-    pixels, _ = color_range(image, options.specification.image_range)
-    crf = _model(files, options, image)
-    return Loaded(shown_colors(pixels), crf)
-
-
-def _model(files: ImageFiles, options: ModelOptions, image: npt.NDArray[Any]) -> DenseCRF:
-    strokes = None if files.scribbles is None else read_labelling(files.scribbles, options.palette)
-    if strokes is not None and strokes.shape != image.shape[:2]:
-        raise FileFormatError(
-            str(files.scribbles), f"has shape {strokes.shape}, the image has {image.shape[:2]}"
-        )
+    native = asked.image_range is not None
+    image = read_image(files.image, page=options.page, bands=options.bands, native=native)
     # Four bands of a file are no colours with alpha.
-    asked = replace(options.specification, channel_axis=-1 if image.ndim == 3 else None)
+    asked = replace(asked, channel_axis=-1 if image.ndim == 3 else None)
     no_stroke = (-1, VOID) if asked.void == "auto" else asked.void
-    if files.probs is None and files.labels is None:
-        try:
-            unary = scribble_unary(
-                image, strokes, asked.n_labels, void=no_stroke, image_range=asked.image_range
-            )
-        except ValueError as error:
-            raise ValueError(f"{files.scribbles}: {describe(error)}") from error
-        if asked.model.grain is not None:  # strokes speak for objects, not for cells of scores
-            asked = replace(asked, model=PRESETS["scribbles"])
-        return replace(asked, kind="energies", axis=0, n_labels=None).crf(image, unary)
-    given, kind = _known(files, options)
-    if strokes is not None:
-        strokes = np.where(np.isin(strokes, no_stroke), -1, whole_numbers("seeds", strokes))
-    asked = replace(asked, kind=kind, axis=asked.axis if files.labels is None else None)
+    strokes = None
+    if files.scribbles is not None:
+        strokes = read_labelling(files.scribbles, options.palette)
+        if strokes.shape != (grid := image.shape[:2]):
+            reason = f"has shape {strokes.shape}, the image has {grid}"
+            raise FileFormatError(str(files.scribbles), reason)
+    known = files.probs or files.labels
+    if known is not None:
+        given, kind = _known(files, options)
+        asked = replace(asked, kind=kind, axis=asked.axis if files.labels is None else None)
+        if strokes is not None:
+            strokes = np.where(np.isin(strokes, no_stroke), -1, whole_numbers("seeds", strokes))
     try:
-        return asked.crf(image, given, seeds=strokes)
+        if known is None:
+            crf = scribble_crf(asked, image, strokes, void=no_stroke)
+        else:
+            crf = asked.crf(image, given, seeds=strokes)
     except ValueError as error:
-        raise ValueError(f"{files.probs or files.labels}: {describe(error)}") from error
+        raise ValueError(f"{known or files.scribbles}: {describe(error)}") from error
+    return Loaded(shown_colors(color_range(image, asked.image_range)[0]), crf)
 
 
 def _known(files: ImageFiles, options: ModelOptions) -> tuple[npt.NDArray[Any], str | None]:
@@ -236,3 +223,22 @@ def read_labelling(path: Path, palette: str | None) -> npt.NDArray[Any]:
     if path.suffix.lower() == ".npy":
         return read_npy(path)
     return read_labels(path, palette)
+
+
+Data = Annotated[
+    Path, typer.Option(help="Folder of images/, labels/ and logits/, probs/ or unaries/.")
+]
+Split = Annotated[str | None, typer.Option(help="Only the images of this split.")]
+DataKind = Annotated[
+    str | None,
+    typer.Option(help="Scores to use, if there are several: logits, probabilities, energies."),
+]
+Classes = Annotated[
+    str | None, typer.Option(help="Built-in classes (msrc, voc, camvid), if there is no meta.json.")
+]
+
+
+def open_dataset(data: Path, kind: str | None, classes: str | None) -> Dataset:
+    """Open a data set, or end the command with the reason."""
+    with reporting_errors():
+        return Dataset.open(data, kind=kind, classes=classes)  # type: ignore[arg-type]

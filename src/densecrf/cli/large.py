@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from densecrf import large
+from densecrf.cli.batch import BatchOutcome
 from densecrf.cli.inputs import Sources
 from densecrf.cli.options import (
     ModelOptions,
@@ -17,23 +18,12 @@ from densecrf.cli.options import (
     solver_option,
 )
 from densecrf.cli.outputs import check_outputs, done_before, label_file, run_settings
-from densecrf.cli.progress import collecting_warnings, progress_bar
-from densecrf.cli.reports import (
-    console,
-    describe,
-    percent,
-    print_done_before,
-    print_failures,
-    print_json,
-    print_notes,
-    print_table,
-    require,
-    solved_columns,
-)
+from densecrf.cli.reports import ERRORS, collecting_warnings, describe, progress_bar, require
 from densecrf.io import write_json
 from densecrf.io.errors import TooManyPixelsError
+from densecrf.io.images import image_size
 from densecrf.large.outputs import SUFFIXES
-from densecrf.large.sources import file_of
+from densecrf.large.sources import file_of, needs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,8 +76,6 @@ def _is_zarr(path: str) -> bool:
 
 def _pixels(path: str) -> int:
     """Return the size of an image by its header; 0 where that cannot be read, as is said later."""
-    from densecrf.io.images import image_size
-
     try:
         height, width, _ = image_size(path)
     except TooManyPixelsError:
@@ -108,9 +96,8 @@ def segment_large(
     scheduler: str | None,
     fill_missing: bool,
     force: bool,
-    as_json: bool,
-    quiet: bool,
-) -> None:
+    progress: bool,
+) -> BatchOutcome:
     """Solve one image tile by tile; the parameters are those of ``densecrf segment``."""
     sources.check()
     if sources.scribbles is not None:
@@ -135,16 +122,16 @@ def segment_large(
     check_outputs([(path, Path(image)) for path in (labels, record_path)], inputs, "choose another")
     if labels.suffix.lower() != ".npy":
         require(str(labels), "zarr" if labels.suffix.lower() == ".zarr" else "rasterio")
-    name, failures, results = Path(image).stem, dict[str, str](), list[dict[str, Any]]()
+    name, batch = Path(image).stem, BatchOutcome()
     try:
-        # Files by size and time, as they are large.
-        stamps = {str(path): [path.stat().st_size, path.stat().st_mtime_ns] for path in inputs}
-        settings = run_settings(model, solver, inputs=stamps, tile=tile)
+        settings = run_settings(model, solver, inputs, tile=tile)
         record = None if force else done_before([labels], record_path, settings)
-        if record is None:
+        if record is not None:
+            record["skipped"] = True
+        else:
             with (
                 connected(scheduler) as client,
-                progress_bar("tiles", not (quiet or as_json)) as advance,
+                progress_bar("tiles", progress) as advance,
                 collecting_warnings() as collect,
                 collect() as collected,
             ):
@@ -165,19 +152,10 @@ def segment_large(
             told = {"warnings": collected, "files": {"labels": str(labels)}}
             record = {**result.to_dict(), **told}
             write_json(record_path, {**record, "settings": settings})
-        else:
-            record["skipped"] = True
-        results.append({"name": name, **record})
-    except (ValueError, OSError, ImportError, MemoryError) as error:
-        failures[name] = describe(error)
-    if as_json:
-        print_json({"results": results, "failures": failures})
-    elif results and not quiet:
-        _print(image, results[0])
-        print_notes(name, results[0]["warnings"])
-    print_failures(failures, 0)
-    if failures:
-        raise typer.Exit(1)
+        batch.results[name] = record
+    except ERRORS as error:
+        batch.failures[name] = describe(error)
+    return batch
 
 
 @contextmanager
@@ -186,8 +164,6 @@ def connected(address: str | None) -> "Iterator[Any]":
     if address is None:
         yield None
         return
-    from densecrf.large.sources import needs
-
     distributed = needs("distributed", "--scheduler")
     try:
         client = distributed.Client(address)
@@ -198,19 +174,3 @@ def connected(address: str | None) -> "Iterator[Any]":
         ) from error
     with client:
         yield client
-
-
-def _print(image: str, record: dict[str, Any]) -> None:
-    print_table(
-        [
-            {
-                "image": Path(image).stem,
-                **solved_columns(record),
-                "tiles": str(len(record["tiles"])),
-                "proven": percent(record["proven_share"]),
-                "seconds": f"{record['seconds']:.1f}",
-            }
-        ]
-    )
-    print_done_before([record])
-    console.print(f"Written: {record['files']['labels']}")

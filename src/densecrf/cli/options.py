@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,15 +20,7 @@ from densecrf.solvers import METHODS
 from densecrf.solvers.registry import LP_GAP
 from densecrf.validation import check_choice
 
-__all__ = [
-    "ModelOptions",
-    "SolveOptions",
-    "check_gap",
-    "require_extras",
-    "with_model",
-    "with_options",
-    "with_solver",
-]
+__all__ = ["ModelOptions", "SolveOptions", "check_gap", "require_extras", "with_options"]
 
 #: `typer.Option` in one of the panels of the help.
 input_option, model_option, solver_option, output_option = (
@@ -65,110 +57,6 @@ Images = Annotated[
     typer.Argument(help="Images: files, folders or quoted patterns (*.jpg).", metavar="IMAGE"),
 ]
 Image = Annotated[Path, typer.Argument(help="The image.")]
-Probs = Annotated[
-    str | None,
-    input_option(
-        help="Network output: probabilities, logits or energies (.npy, .npz or .unary). For "
-        "several images: a folder with one file per image, or a pattern with {name}."
-    ),
-]
-Labels = Annotated[
-    str | None,
-    input_option(help="Hard labels (.png or .npy) instead of --probs: a file, folder or pattern."),
-]
-Scribbles = Annotated[
-    str | None,
-    input_option(
-        help="Strokes (.png or .npy; --void elsewhere): a file, folder or pattern. With --probs "
-        "they fix pixels; alone, a colour model labels the other pixels."
-    ),
-]
-Kind = Annotated[
-    str | None,
-    input_option(
-        **_one_of(
-            "kind",
-            "Kind of --probs, if it cannot be inferred",
-            tuple(kind for kind in KINDS if kind != "labels"),
-        )
-    ),
-]
-Axis = Annotated[
-    str | None,
-    input_option(help="Label axis of --probs, if it cannot be inferred: first, last or a number."),
-]
-NLabels = Annotated[int | None, input_option(help="Number of labels.", min=2)]
-Void = Annotated[
-    list[int] | None,
-    input_option(
-        help="Value of unlabelled pixels in --labels and --scribbles. Default: 255, but labels of "
-        "0 and 255 alone are a mask. Repeatable."
-    ),
-]
-ImageRange = Annotated[
-    tuple[float, float] | None,
-    input_option(help="Pixel values of black and white, if not 0 and 255.", metavar="BLACK WHITE"),
-]
-Page = Annotated[int | None, input_option(help="Page of a multi-page TIFF, from 0.", min=0)]
-Bands = Annotated[
-    str | None,
-    input_option(
-        help="Bands to use, in this order, from 1: 4,3,2. Default: all.",
-        metavar="BANDS",
-    ),
-]
-PaletteOption = Annotated[
-    str | None,
-    input_option(
-        "--palette", **_one_of("palette", "Classes and colours of label images", tuple(PALETTES))
-    ),
-]
-PresetOption = Annotated[
-    str, model_option("--preset", **_one_of("preset", "Parameters of the kernels", tuple(PRESETS)))
-]
-ParamsOption = Annotated[
-    Path | None,
-    model_option(
-        "--model",
-        "--params",
-        help="Model file of `densecrf adapt` or `fit`, instead of --preset.",
-    ),
-]
-Sigma = Annotated[
-    float | None, model_option(help="Standard deviation of the spatial kernel, in pixels.")
-]
-Weight = Annotated[float | None, model_option(help="Weight of the spatial kernel.")]
-SigmaXy = Annotated[
-    float | None,
-    model_option(help="Standard deviation of positions in the bilateral kernel, in pixels."),
-]
-SigmaColor = Annotated[
-    float | None,
-    model_option(help="Standard deviation of colours, 0 to 255, in the bilateral kernel."),
-]
-BilateralWeight = Annotated[float | None, model_option(help="Weight of the bilateral kernel.")]
-Confidence = Annotated[float | None, model_option(help="Probability that a hard label is right.")]
-Strength = Annotated[float, model_option(help="Factor of both kernel weights.", min=0)]
-ScaleSigmas = Annotated[
-    bool | None,
-    model_option(
-        "--scale-sigmas/--fixed-sigmas",
-        help="Scale standard deviations of positions with the image size, or keep them in pixels. "
-        "Default: as the model says.",
-    ),
-]
-
-MethodOption = Annotated[
-    str, solver_option("--method", **_one_of("method", "Method to minimise the energy", METHODS))
-]
-Gap = Annotated[
-    float | None,
-    solver_option(
-        help="Stop when the energy is proven to be within this fraction of the optimum; 0: at the "
-        f"method's own end. Default: {LP_GAP:g} for lp.",
-        callback=check_gap,
-    ),
-]
 TimeLimit = Annotated[
     float | None,
     solver_option(help="Seconds per image and method; then the best labelling so far is kept."),
@@ -182,26 +70,8 @@ Device = Annotated[
         "`segment` accepts several, such as cuda:0,cuda:1, and runs one process per device."
     ),
 ]
-Out = Annotated[
-    Path,
-    output_option(
-        "--out",
-        "-o",
-        help="Folder for the results or, for one image, the label map (.png).",
-    ),
-]
-Overlays = Annotated[
-    bool,
-    output_option(
-        "--overlay/--no-overlay", help="Write NAME.overlay.png, the labels over the image."
-    ),
-]
-Marginals = Annotated[bool, output_option("--marginals", help="Write the marginals, NAME.npz.")]
 Jobs = Annotated[
     int, output_option("--jobs", "-j", help="Images processed at the same time.", min=1)
-]
-Force = Annotated[
-    bool, output_option("--force", help="Process images again, even if their results exist.")
 ]
 Json = Annotated[bool, output_option("--json", help="Print JSON on standard output.")]
 Quiet = Annotated[bool, output_option("--quiet", "-q", help="Show no progress.")]
@@ -216,36 +86,124 @@ def require_extras(device: str | None, scheduler: str | None) -> None:
 
 
 def _parse_axis(axis: str | None) -> int | None:
-    """Return the number of the axis that the user named."""
     named = {None: None, "first": 0, "last": -1}
-    if axis in named:
-        return named[axis]
     try:
-        return int(axis or "")
+        return named[axis] if axis in named else int(axis or "")
     except ValueError as error:
-        raise typer.BadParameter(
-            f"{axis!r} is not first, last or a number", param_hint="--axis"
-        ) from error
+        reason = f"{axis!r} is not first, last or a number"
+        raise typer.BadParameter(reason, param_hint="--axis") from error
 
 
 def _parse_bands(bands: str | None) -> tuple[int, ...] | None:
     try:
         return None if bands is None else tuple(int(band) for band in bands.split(","))
     except ValueError as error:
-        raise typer.BadParameter(
-            f"{bands!r} are not numbers with commas, such as 4,3,2", param_hint="--bands"
-        ) from error
+        reason = f"{bands!r} are not numbers with commas, such as 4,3,2"
+        raise typer.BadParameter(reason, param_hint="--bands") from error
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """The energy, and how the files that it is made from are read; fields as the options."""
+    """The energy, and how the files that it is made from are read."""
 
     specification: Specification
     palette: str | None = None
     page: int | None = None
     bands: tuple[int, ...] | None = None
-    params: str | None = None
+    params: Path | None = None
+
+    @staticmethod
+    def declared(
+        *,
+        preset: Annotated[
+            str, model_option(**_one_of("preset", "Parameters of the kernels", tuple(PRESETS)))
+        ] = "default",
+        params: Annotated[
+            Path | None,
+            model_option(
+                "--model",
+                "--params",
+                help="Model file of `densecrf adapt` or `fit`, instead of --preset.",
+            ),
+        ] = None,
+        strength: Annotated[
+            float, model_option(help="Factor of both kernel weights.", min=0)
+        ] = 1.0,
+        kind: Annotated[
+            str | None,
+            input_option(
+                **_one_of(
+                    "kind",
+                    "Kind of --probs, if it cannot be inferred",
+                    tuple(kind for kind in KINDS if kind != "labels"),
+                )
+            ),
+        ] = None,
+        axis: Annotated[
+            str | None,
+            input_option(
+                help="Label axis of --probs, if it cannot be inferred: first, last or a number."
+            ),
+        ] = None,
+        n_labels: Annotated[int | None, input_option(help="Number of labels.", min=2)] = None,
+        void: Annotated[
+            list[int] | None,
+            input_option(
+                help="Value of unlabelled pixels in --labels and --scribbles. Default: 255, but "
+                "labels of 0 and 255 alone are a mask. Repeatable."
+            ),
+        ] = None,
+        image_range: Annotated[
+            tuple[float, float] | None,
+            input_option(
+                help="Pixel values of black and white, if not 0 and 255.", metavar="BLACK WHITE"
+            ),
+        ] = None,
+        palette: Annotated[
+            str | None,
+            input_option(
+                **_one_of("palette", "Classes and colours of label images", tuple(PALETTES))
+            ),
+        ] = None,
+        page: Annotated[
+            int | None, input_option(help="Page of a multi-page TIFF, from 0.", min=0)
+        ] = None,
+        bands: Annotated[
+            str | None,
+            input_option(
+                help="Bands to use, in this order, from 1: 4,3,2. Default: all.", metavar="BANDS"
+            ),
+        ] = None,
+        sigma: Annotated[
+            float | None, model_option(help="Standard deviation of the spatial kernel, in pixels.")
+        ] = None,
+        weight: Annotated[float | None, model_option(help="Weight of the spatial kernel.")] = None,
+        sigma_xy: Annotated[
+            float | None,
+            model_option(
+                help="Standard deviation of positions in the bilateral kernel, in pixels."
+            ),
+        ] = None,
+        sigma_color: Annotated[
+            float | None,
+            model_option(help="Standard deviation of colours, 0 to 255, in the bilateral kernel."),
+        ] = None,
+        bilateral_weight: Annotated[
+            float | None, model_option(help="Weight of the bilateral kernel.")
+        ] = None,
+        confidence: Annotated[
+            float | None, model_option(help="Probability that a hard label is right.")
+        ] = None,
+        scale_sigmas: Annotated[
+            bool | None,
+            model_option(
+                "--scale-sigmas/--fixed-sigmas",
+                help="Scale standard deviations of positions with the image size, or keep them in "
+                "pixels. Default: as the model says.",
+            ),
+        ] = None,
+    ) -> None:
+        """Declare the options; `of` reads them."""
 
     @classmethod
     def of(
@@ -260,7 +218,7 @@ class ModelOptions:
         bands: str | None,
         **given: Any,
     ) -> "ModelOptions":
-        """Return the options of `with_model`."""
+        """Return the options as they were given."""
         try:
             if params is not None:
                 open_regular(params).close()
@@ -272,87 +230,24 @@ class ModelOptions:
             )
         except (OSError, ValueError) as error:
             raise typer.BadParameter(describe(error), param_hint="--model") from error
-        file = None if params is None else str(params)
-        return cls(specification, palette, page, _parse_bands(bands), file)
-
-
-def _declared(
-    *,
-    preset: PresetOption = "default",
-    params: ParamsOption = None,
-    strength: Strength = 1.0,
-    kind: Kind = None,
-    axis: Axis = None,
-    n_labels: NLabels = None,
-    void: Void = None,
-    image_range: ImageRange = None,
-    palette: PaletteOption = None,
-    page: Page = None,
-    bands: Bands = None,
-    sigma: Sigma = None,
-    weight: Weight = None,
-    sigma_xy: SigmaXy = None,
-    sigma_color: SigmaColor = None,
-    bilateral_weight: BilateralWeight = None,
-    confidence: Confidence = None,
-    scale_sigmas: ScaleSigmas = None,
-) -> None:
-    """Declare the options that make up `ModelOptions`."""
-
-
-def with_model(command: Callable[..., None], without: str = "") -> Callable[..., None]:
-    """Let a command have the options of a model, and get the `ModelOptions` as `model`.
-
-    The option `without` would mean nothing to it.
-    """
-    return with_options(command, "model", _declared, ModelOptions.of, (without,))
-
-
-def with_options(
-    command: Callable[..., None],
-    keyword: str,
-    declared: Callable[..., Any],
-    make: Callable[..., Any],
-    without: tuple[str, ...] = (),
-) -> Callable[..., None]:
-    """Let a command have the options that make up one of its arguments.
-
-    Parameters
-    ----------
-    command
-        The command, without them.
-    keyword
-        The argument, keyword-only; the options take its place.
-    declared
-        Has the options as its arguments.
-    make
-        Makes the argument of them.
-    without
-        Options that this command does not have.
-    """
-    own = inspect.signature(command)
-    arguments = inspect.signature(declared).parameters.values()
-    options = [option for option in arguments if option.name not in without]
-    parameters: list[inspect.Parameter] = []
-    for parameter in own.parameters.values():
-        parameters += options if parameter.name == keyword else [parameter]
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        made = make(**{option.name: given.pop(option.name) for option in options})
-        command(**given, **{keyword: made})
-
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+        return cls(specification, palette, page, _parse_bands(bands), params)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SolveOptions:
     """The arguments of `densecrf.DenseCRF.solve`; fields as the options."""
 
-    method: MethodOption = "lp"
-    gap: Gap = None
+    method: Annotated[
+        str, solver_option(**_one_of("method", "Method to minimise the energy", METHODS))
+    ] = "lp"
+    gap: Annotated[
+        float | None,
+        solver_option(
+            help="Stop when the energy is proven to be within this fraction of the optimum; 0: at "
+            f"the method's own end. Default: {LP_GAP:g} for lp.",
+            callback=check_gap,
+        ),
+    ] = None
     time_limit: TimeLimit = None
     max_iterations: MaxIterations = None
     threads: Threads = None
@@ -363,6 +258,38 @@ class SolveOptions:
         return {name: value for name, value in asdict(self).items() if name != "method"}
 
 
-def with_solver(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command have the options of a solver, and get the `SolveOptions` as `solver`."""
-    return with_options(command, "solver", SolveOptions, SolveOptions)
+def with_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace each argument of a command that is a group of options by these options.
+
+    A group is a dataclass: its fields are the options, or its `declared` has them as arguments
+    and its `of` makes it. The command does not have the options `without`.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command)
+        parameters: list[inspect.Parameter] = []
+        groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+        for parameter in own.parameters.values():
+            group = parameter.annotation
+            if is_dataclass(group):
+                made_by: Any = getattr(group, "of", group)
+                declared = inspect.signature(getattr(group, "declared", made_by)).parameters
+                names = [name for name in declared if name not in without]
+                groups[parameter.name] = made_by, names
+                parameters += [declared[name] for name in names]
+            else:
+                parameters.append(parameter)
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            made = {
+                group: make(**{name: given.pop(name) for name in names})
+                for group, (make, names) in groups.items()
+            }
+            command(**given, **made)
+
+        run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return decorate

@@ -10,6 +10,7 @@ import typer
 
 from densecrf import __version__
 from densecrf.cli.options import ModelOptions, SolveOptions
+from densecrf.io import FileFormatError
 from densecrf.io.images import IMAGE_SUFFIXES
 from densecrf.io.opening import identities, kind_of_file
 
@@ -31,16 +32,7 @@ def check_outputs(
     """Refuse to write onto an input, onto one file twice, or onto a folder or device.
 
     Two paths are the same file by their names, whatever the case of the letters, by links, and by
-    hard links.
-
-    Parameters
-    ----------
-    outputs : iterable of (Path, object)
-        Each file to write, and its source.
-    inputs : iterable of Path
-        Each file that is read, or may be; None stands for one that was not given.
-    remedy : str
-        The remedy, after "; ".
+    hard links. `outputs` has each file to write with its source; `remedy` ends the message.
     """
     read = {key: path for path in inputs if path is not None for key in identities(path)}
     written: dict[object, object] = {}
@@ -83,14 +75,29 @@ def _obstacle(path: Path) -> str | None:
     return kind and f"it is {kind}"
 
 
-def run_settings(model: ModelOptions, solver: SolveOptions, **more: Any) -> dict[str, Any]:
-    """Return all that a result depends on, as JSON holds it; equal settings need no second run."""
+def run_settings(
+    model: ModelOptions, solver: SolveOptions, inputs: Iterable[Path], **more: Any
+) -> dict[str, Any]:
+    """Return all that a result depends on, as JSON holds it; equal settings need no second run.
+
+    Inputs are recorded by size and time of change: nothing is read of images that are done.
+    """
     settings = {
         "version": __version__,
         "model": asdict(replace(model, params=None)),  # whose numbers are in the others
         "solver": {key: value for key, value in asdict(solver).items() if key != "threads"},
+        "inputs": {str(path): _stamp(path) for path in inputs},
+        **more,
     }
-    return cast("dict[str, Any]", json.loads(json.dumps({**settings, **more})))
+    return cast("dict[str, Any]", json.loads(json.dumps(settings)))
+
+
+def _stamp(path: Path) -> list[int]:
+    """Return size and time of change of a file or folder."""
+    if (kind := kind_of_file(path)) not in (None, "a folder"):
+        raise FileFormatError(path, f"is {kind}, not a file")
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns]
 
 
 def done_before(

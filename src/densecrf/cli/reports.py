@@ -1,13 +1,24 @@
-"""The output of commands: tables for people, JSON for programs, and a list of failures."""
+"""The output of commands: progress, tables for people, JSON for programs, warnings, failures."""
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -19,9 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_option",
+    "collecting_warnings",
     "console",
     "describe",
     "fail",
+    "finish",
     "number",
     "output",
     "percent",
@@ -31,6 +44,7 @@ __all__ = [
     "print_json",
     "print_notes",
     "print_table",
+    "progress_bar",
     "reporting_errors",
     "require",
     "solved_columns",
@@ -170,3 +184,66 @@ def print_failures(failures: dict[str, str], done: int) -> None:
     console.print(f"\n{len(failures)} of {total} could not be used:", style="bold red")
     for name, reason in failures.items():
         console.print(Text.assemble("  ", (name, "bold"), f"  {reason}"))
+
+
+def finish(failures: dict[str, str], done: int, interrupted: str = "") -> None:
+    """List the failures; end an interrupted command with 130, one with failures with 1."""
+    print_failures(failures, done)
+    if interrupted:
+        console.print(f"Interrupted{interrupted}")
+        raise typer.Exit(130)
+    if failures:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def progress_bar(unit: str, shown: bool) -> Iterator[Callable[[int, int | None, str], None]]:
+    """Show a bar with the time left; the yielded function moves it and puts words beside it."""
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn(unit),
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+        transient=True,
+        disable=not (shown and console.is_terminal),
+    )
+    with bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, words: bar.update(
+            task, completed=done, total=total, description=words
+        )
+
+
+@contextmanager
+def collecting_warnings() -> Iterator[Callable[[], AbstractContextManager[list[str]]]]:
+    """Collect warnings in place of showing them.
+
+    The yielded function returns a context whose value lists those of the calling thread in it.
+    Warnings of constant labellings are left out: commands have their own, with their options.
+    """
+    here = threading.local()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        text = describe(message) if isinstance(message, Warning) else message
+        collected: list[str] | None = getattr(here, "collected", None)
+        if collected is not None and text not in collected:
+            collected.append(text)
+
+    @contextmanager
+    def collect() -> Iterator[list[str]]:
+        here.collected = []
+        try:
+            yield here.collected
+        finally:
+            here.collected = None
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.filterwarnings("ignore", ".*the constant labelling", UserWarning)
+        warnings.showwarning = show
+        yield collect

@@ -1,31 +1,30 @@
 """``densecrf segment``: images with scores, labels or scribbles, to label maps."""
 
-import hashlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
-from densecrf.cli.batch import Watch, Work, run_batch
-from densecrf.cli.inputs import ImageFiles, Loaded, Sources, find_images, load, with_sources
+from densecrf.cli.batch import BatchOutcome, Watch, Work, run_batch
+from densecrf.cli.inputs import ImageFiles, Loaded, Sources, find_images, load
 from densecrf.cli.large import FillMissing, Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs, done_before, label_file, read_record, run_settings
-from densecrf.cli.progress import collecting_warnings
 from densecrf.cli.reports import (
+    collecting_warnings,
     console,
     describe,
     fail,
+    finish,
     number,
     percent,
     print_done_before,
-    print_failures,
     print_json,
     print_notes,
     print_table,
@@ -33,7 +32,6 @@ from densecrf.cli.reports import (
 )
 from densecrf.deadline import Interrupted
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
-from densecrf.io.opening import open_regular
 from densecrf.native import core
 from densecrf.solvers.changes import warning_of_many
 from densecrf.solvers.loop import Outcome
@@ -43,24 +41,36 @@ from densecrf.validation import ArgumentWarning
 __all__ = ["segment"]
 
 
-@o.with_model
-@o.with_solver
-@with_sources
+@o.with_options()
 def segment(
     images: o.Images,
     *,
     sources: Sources,
-    out: o.Out = Path("segmented"),
+    out: Annotated[
+        Path,
+        o.output_option(
+            "--out", "-o", help="Folder for the results or, for one image, the label map (.png)."
+        ),
+    ] = Path("segmented"),
     model: o.ModelOptions,
     adapt: Adapt = None,
     solver: o.SolveOptions,
-    overlays: o.Overlays = True,
-    marginals: o.Marginals = False,
+    overlays: Annotated[
+        bool,
+        o.output_option(
+            "--overlay/--no-overlay", help="Write NAME.overlay.png, the labels over the image."
+        ),
+    ] = True,
+    marginals: Annotated[
+        bool, o.output_option("--marginals", help="Write the marginals, NAME.npz.")
+    ] = False,
     tile: Tile = None,
     scheduler: Scheduler = None,
     fill_missing: FillMissing = False,
     jobs: o.Jobs = 1,
-    force: o.Force = False,
+    force: Annotated[
+        bool, o.output_option("--force", help="Process images again, even if their results exist.")
+    ] = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -82,8 +92,9 @@ def segment(
     densecrf segment scene.tif --probs scene.zarr --out labels.tif --tile 2048
     """
     o.require_extras(solver.device, scheduler)
+    progress = not (quiet or as_json)
     if is_large(images, out, tile):
-        segment_large(
+        batch = segment_large(
             images[0],
             sources,
             out,
@@ -93,12 +104,12 @@ def segment(
             scheduler=scheduler,
             fill_missing=fill_missing,
             force=force,
-            as_json=as_json,
-            quiet=quiet,
+            progress=progress,
         )
+        _report(batch, 1, as_json, quiet)
         return
     todo = find_images(images, sources, _earlier_results(out))
-    devices = listed(solver.device)
+    devices = [None] if solver.device is None else [d.strip() for d in solver.device.split(",")]
     jobs = max(jobs, len(devices))
     if scheduler is not None and len(devices) > 1:
         given = f"--device {solver.device}"
@@ -112,8 +123,7 @@ def segment(
     with collecting_warnings() as collect:
         by_image = model.specification.model.grain is not None
         if adapt or (adapt is None and by_image and len(todo) >= ENOUGH):
-            shown = not (quiet or as_json)
-            found, seen = adapt_to(model, todo, jobs=jobs, progress=shown)
+            found, seen = adapt_to(model, todo, jobs=jobs, progress=progress)
             if seen.interrupted:
                 raise fail("interrupted while the model was adapted; nothing is written", 130)
             if found is not None:
@@ -131,36 +141,10 @@ def segment(
                 lambda image: image.name,
                 work,
                 jobs=jobs,
-                progress=not (quiet or as_json),
+                progress=progress,
                 client=client,
             )
-    together = _over_all(batch.results)
-    if as_json:
-        results = [{"name": name, **record} for name, record in batch.results.items()]
-        print_json({"results": results, "failures": batch.failures, "warnings": together})
-    elif not quiet:
-        _print_results(batch.results)
-        print_notes("all images", together)
-    print_failures(batch.failures, len(batch.results))
-    if batch.interrupted:
-        left = len(todo) - len(batch.results) - len(batch.failures)
-        console.print(
-            f"Interrupted, {left} of {len(todo)} left. Run the same command again to go on."
-        )
-        raise typer.Exit(130)
-    if batch.failures:
-        raise typer.Exit(1)
-
-
-def listed(device: str | None) -> list[str | None]:
-    """Return the devices of an option that lists them.
-
-    Examples
-    --------
-    >>> listed(None), listed("cuda:0, cuda:1")
-    ([None], ['cuda:0', 'cuda:1'])
-    """
-    return [None] if device is None else [each.strip() for each in device.split(",")]
+    _report(batch, len(todo), as_json, quiet)
 
 
 @dataclass(frozen=True)
@@ -182,17 +166,12 @@ class _Segment:
         """Refuse to write onto an input, or the results of two images onto one file."""
         outputs = [(path, each.image) for each in todo for path in self._paths(each.name).values()]
         inputs = [path for each in todo for path in each.paths]
-        if self.model.params is not None:
-            inputs.append(Path(self.model.params))
-        remedy = "choose another --out" + (
-            ", rename one, or run them apart" if len(todo) > 1 else ""
-        )
-        check_outputs(outputs, inputs, remedy)
+        apart = ", rename one, or run them apart" if len(todo) > 1 else ""
+        check_outputs(outputs, [*inputs, self.model.params], "choose another --out" + apart)
 
     def __call__(self, given: ImageFiles, watch: Watch) -> dict[str, Any]:
         """Solve and write, unless the same was done before; return the record of the table."""
-        files = {str(path): _digest(path) for path in given.paths}
-        settings = run_settings(self.model, self.solver, inputs=files)
+        settings = run_settings(self.model, self.solver, given.paths)
         paths = self._paths(given.name)
         before = None if self.force else done_before(paths.values(), paths["result"], settings)
         if before is not None:
@@ -237,14 +216,6 @@ class _Segment:
         return {**paths, "result": stem.with_name(stem.name + ".json")}
 
 
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open_regular(path) as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()[:16]
-
-
 def _earlier_results(out: Path) -> set[Path]:
     """Return the pictures of earlier runs in the folder, which may lie below that of the images."""
     records = [path for path in out.rglob("*.json") if path.is_file() and read_record(path)]
@@ -268,39 +239,41 @@ def _record(result: Result, collected: list[str]) -> dict[str, Any]:
     return {**result.to_dict(), **told}
 
 
-def _over_all(results: dict[str, dict[str, Any]]) -> list[str]:
-    """Return warnings about all results together."""
-    found = [record["changes"] for record in results.values()]
-    areas = ([changes[name] for changes in found] for name in ("area_before", "area_after"))
+def _report(batch: BatchOutcome, total: int, as_json: bool, quiet: bool) -> None:
+    """Print the results, as a table or as JSON, and end the command where something is left."""
+    changes = [record["changes"] for record in batch.results.values() if "changes" in record]
+    areas = ([each[name] for each in changes] for name in ("area_before", "area_after"))
     suspicious = warning_of_many(*areas)
-    return [describe(ArgumentWarning("labels", ..., suspicious))] if suspicious else []
+    together = [describe(ArgumentWarning("labels", ..., suspicious))] if suspicious else []
+    if as_json:
+        results = [{"name": name, **record} for name, record in batch.results.items()]
+        print_json({"results": results, "failures": batch.failures, "warnings": together})
+    elif not quiet:
+        if batch.results:
+            _print_results(batch.results)
+        print_notes("all images", together)
+    left = f", {total - batch.done} of {total} left. Run the same command again to go on."
+    finish(batch.failures, len(batch.results), left if batch.interrupted else "")
 
 
 def _print_results(results: dict[str, dict[str, Any]]) -> None:
-    if not results:
-        return
-    print_table(
-        [
-            {
-                "image": name,
-                **solved_columns(record),
-                "proven": _share_proven(record),
-                "labels": str(len(record["pixels_by_label"])),
-                "changed": percent(record["changes"]["changed"] / record["changes"]["pixels"]),
-                "seconds": f"{record['seconds']:.2f}",
-            }
-            for name, record in results.items()
-        ]
-    )
+    print_table([_row(name, record) for name, record in results.items()])
     print_done_before(results.values())
     console.print(f"Written: {_written(results)}")
     for name, record in results.items():
         print_notes(name, record["warnings"])
 
 
-def _share_proven(record: dict[str, Any]) -> str:
+def _row(name: str, record: dict[str, Any]) -> dict[str, str]:
     share = record["proven_share"]  # rounded down: all is all
-    return f"{int(1000 * share) / 10:.1f} %" if share else "-"
+    row = {"image": name, **solved_columns(record)}
+    row["proven"] = f"{int(1000 * share) / 10:.1f} %" if share else "-"
+    if "tiles" in record:
+        row["tiles"] = str(len(record["tiles"]))
+    else:
+        row["labels"] = str(len(record["pixels_by_label"]))
+        row["changed"] = percent(record["changes"]["changed"] / record["changes"]["pixels"])
+    return {**row, "seconds": f"{record['seconds']:.2f}"}
 
 
 def _written(results: dict[str, dict[str, Any]]) -> str:

@@ -1,12 +1,17 @@
-"""From a few strokes to unaries: a colour model of each label, learnt from its strokes."""
+"""From a few strokes to an energy: a colour model of each label, learnt from its strokes."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.model.crf import DenseCRF
 from densecrf.model.hard_labels import FORBIDDEN
 from densecrf.model.kernels import color_range, without_alpha
+from densecrf.model.parameters import Parameters
+from densecrf.model.presets import PRESETS
+from densecrf.model.specification import Specification
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -17,7 +22,7 @@ from densecrf.validation import (
     mention,
 )
 
-__all__ = ["scribble_unary"]
+__all__ = ["for_strokes", "scribble_crf", "scribble_unary"]
 
 BINS = 32  # levels of each channel in the histograms
 BLUR = 1.5  # standard deviation in bins by which strokes stand for similar colours
@@ -95,6 +100,20 @@ def scribble_unary(
     fixed = (index[~free], *np.nonzero(~free))
     unary[fixed] = 0
     return unary
+
+
+def for_strokes(model: Parameters) -> Parameters:
+    """Return the model, or "scribbles" for one that follows scores: strokes have no grain."""
+    return model if model.grain is None else PRESETS["scribbles"]
+
+
+def scribble_crf(asked: Specification, image: Any, scribbles: Any, void: Any) -> DenseCRF:
+    """Return the energy of an image and of strokes alone."""
+    unary = scribble_unary(
+        image, scribbles, asked.n_labels, void=void, image_range=asked.image_range
+    )
+    model = for_strokes(asked.model)
+    return replace(asked, model=model, kind="energies", axis=0, n_labels=None).crf(image, unary)
 
 
 def _strokes(
