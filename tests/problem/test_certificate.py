@@ -132,7 +132,7 @@ def test_labels_that_cost_something_beside_themselves(device):
     """What a pixel has with itself is no pair; it is taken out in double precision."""
     if device is not None:
         pytest.importorskip("torch")
-        from densecrf.torch.device import checked_device, problem_on
+        from densecrf.torch.problem import checked_device, problem_on
     rng = np.random.default_rng(3)
     for seed in range(20):
         potts = tiny(seed)

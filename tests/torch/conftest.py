@@ -66,7 +66,6 @@ def by_triton(monkeypatch):
     if not has_triton():
         pytest.skip("Triton is not installed")
     from densecrf.operators.torch import lattice, pixelwise
-    from densecrf.torch import compiled_core
     from densecrf.torch import layer as module
 
     def use_triton(tensor, engine="auto"):
@@ -74,4 +73,4 @@ def by_triton(monkeypatch):
 
     for each in (lattice, module, pixelwise):
         monkeypatch.setattr(each, "use_triton", use_triton)
-    monkeypatch.setattr(compiled_core, "takes", lambda *_: False)
+    monkeypatch.setattr(module, "core_takes", lambda *_: False)

@@ -7,7 +7,7 @@ from densecrf.operators.torch.autograd import barycentric, filtered, projected
 from densecrf.operators.torch.pairwise import TensorPairwise
 from densecrf.solvers.dc_neg import dc_neg
 from densecrf.torch import DenseCRF, DenseCRFLoss, Lattice
-from densecrf.torch.one_step_gradient import final_step
+from densecrf.torch.layer import final_step
 from densecrf.torch.problem import torch_problem
 
 CLASSES, GRID = 3, (3, 4)

@@ -96,7 +96,7 @@ def test_a_batch_has_the_answers_of_its_items(case, device, request):
 def one_by_one(crf, logits, images, options):
     """Solve each item by itself, by plain torch operations on the CPU."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("densecrf.torch.compiled_core.takes", lambda *_: False)
+        patch.setattr("densecrf.torch.layer.core_takes", lambda *_: False)
         pairs = zip(logits, images, strict=True)
         return [crf.solve(logits=[x], image=[i], **options) for x, i in pairs]
 

@@ -5,7 +5,8 @@ import warnings
 import pytest
 import torch
 
-from densecrf.torch import DenseCRF, compiled_core
+from densecrf.torch import DenseCRF, problem
+from densecrf.torch import layer as module
 
 pytest.importorskip("densecrf._native")
 
@@ -20,8 +21,8 @@ def batch(generator):
 def solved(monkeypatch):
     """The calls of the compiled core's problem."""
     calls = []
-    build = compiled_core.problem
-    monkeypatch.setattr(compiled_core, "problem", lambda *given: calls.append(1) or build(*given))
+    build = module.core_problem
+    monkeypatch.setattr(module, "core_problem", lambda *given: calls.append(1) or build(*given))
     return calls
 
 
@@ -36,7 +37,7 @@ def test_same_results_as_by_torch(method, costs, batch, solved, monkeypatch):
     crf = layer(method=method, compatibility=None if method == "lp" else costs)
     refined, found = crf(**batch), crf.solve(**batch, method=method)
     assert len(solved) == 4  # two items, twice
-    monkeypatch.setattr(compiled_core, "takes", lambda *_: False)
+    monkeypatch.setattr(module, "core_takes", lambda *_: False)
     torch.testing.assert_close(refined, crf(**batch), rtol=1e-3, atol=2e-3)
     expected = crf.solve(**batch, method=method)
     assert found.energy == pytest.approx(expected.energy, rel=1e-5)
@@ -72,11 +73,11 @@ def test_without_the_core_torch_solves_and_says_so_once(batch, monkeypatch):
     def missing():
         raise ImportError("the compiled core is not installed")
 
-    monkeypatch.setattr(compiled_core, "core", missing)
-    compiled_core._there.cache_clear()
+    monkeypatch.setattr(problem, "core", missing)
+    problem._has_core.cache_clear()
     with pytest.warns(UserWarning, match="CPU tensors are solved slowly"):
         layer()(**batch)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         layer()(**batch)
-    compiled_core._there.cache_clear()
+    problem._has_core.cache_clear()

@@ -11,8 +11,9 @@ from torch import nn
 
 import densecrf
 from densecrf.model.label_prior import LabelPrior
-from densecrf.torch import DenseCRF, compiled_core
+from densecrf.torch import DenseCRF
 from densecrf.torch import export as exported
+from densecrf.torch import layer as module
 
 if not hasattr(torch.compiler, "is_exporting"):
     pytest.skip("this torch has no sign of an export", allow_module_level=True)
@@ -118,7 +119,7 @@ def test_second_derivatives_of_programs_are_refused(image):
 
 
 def test_the_operator_is_what_it_declares(generator, monkeypatch):
-    monkeypatch.setattr(compiled_core, "takes", lambda *_: False)
+    monkeypatch.setattr(module, "core_takes", lambda *_: False)
     crf = layer(learn=["weights"], iterations=1)
     logits = torch.randn(1, CLASSES, 3, 3, generator=generator, requires_grad=True)
     tensors = (getattr(crf, name, None) for name in exported.NAMES)

@@ -9,7 +9,7 @@ from densecrf.operators.torch.dispatch import has_triton
 from densecrf.steps import lockstep
 from densecrf.steps.lockstep import Lockstep
 from densecrf.steps.triton import TritonBatch
-from densecrf.torch import DenseCRF, together
+from densecrf.torch import DenseCRF, batches
 from densecrf.torch import layer as module
 
 from .conftest import build_by_torch
@@ -44,8 +44,8 @@ def test_together_and_one_by_one_make_the_same_steps(
     crf = layer(spatial_weight=0.5)
     logits, images = items(3, generator, device)
     both = []
-    for most in (together.TOGETHER, 0):
-        monkeypatch.setattr(together, "TOGETHER", most)
+    for most in (batches.TOGETHER, 0):
+        monkeypatch.setattr(batches, "TOGETHER", most)
         both.append(crf.solve(logits=logits, image=images, gap=0.0, max_iterations=1))
     first, second = both
     assert first.energy == pytest.approx(second.energy, rel=1e-12)

@@ -9,8 +9,7 @@ import torch
 
 import densecrf
 from densecrf.solvers import loop
-from densecrf.torch import DenseCRF, compiled_core
-from densecrf.torch import device as device_module
+from densecrf.torch import DenseCRF
 from densecrf.torch import layer as module
 
 
@@ -18,7 +17,7 @@ from densecrf.torch import layer as module
 def solver(request, monkeypatch):
     """Let torch alone solve, or the compiled core where it can."""
     if request.param == "torch":
-        monkeypatch.setattr(compiled_core, "takes", lambda *_: False)
+        monkeypatch.setattr(module, "core_takes", lambda *_: False)
 
 
 @pytest.fixture
@@ -285,7 +284,7 @@ def test_out_of_memory_is_tried_again_and_then_said(batch, monkeypatch):
         pytest.warns(UserWarning, match="smaller workspace"),
         pytest.raises(MemoryError, match="3 pixels do not fit"),
     ):
-        device_module.within_memory(hopeless, "3 pixels")
+        module.computed(hopeless, torch.device("cpu"), 2, "3 pixels")
 
 
 def test_checking_the_input_may_run_out_of_memory_too(batch, monkeypatch):

@@ -7,7 +7,7 @@ import torch
 import densecrf
 from densecrf.problem.certificate import Potentials, lower_bound
 from densecrf.problem.problem import problem_of
-from densecrf.torch.device import problem_on
+from densecrf.torch.problem import problem_on
 
 pytest.importorskip("densecrf._native")
 

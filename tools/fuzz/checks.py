@@ -34,7 +34,7 @@ class Energies:
         self.crf, self.device = crf, device
         self.problem: Any = problem_of(crf)
         if device is not None:
-            from densecrf.torch.device import checked_device, problem_on
+            from densecrf.torch.problem import checked_device, problem_on
 
             self.problem = problem_on(crf, checked_device(device))
 

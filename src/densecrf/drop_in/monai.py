@@ -21,7 +21,8 @@ from densecrf.model.unaries import from_probabilities
 from densecrf.operators.torch.autograd import filtered
 from densecrf.operators.torch.features import positions
 from densecrf.operators.torch.lattice import Lattice, on_device
-from densecrf.torch.validation import as_tensor, check_finite, check_image, check_scores
+from densecrf.torch.batches import batched, working_dtype
+from densecrf.torch.inputs import as_tensor, check_finite, checked_pair
 from densecrf.validation import ArgumentError, check_integer, check_positive
 
 if TYPE_CHECKING:
@@ -101,15 +102,12 @@ class CRF(torch.nn.Module):
         reference_tensor : Tensor, (N, k, *spatial)
             Image or volume.
         """
-        logits = as_tensor("input_tensor", input_tensor)
-        reference = as_tensor("reference_tensor", reference_tensor)
-        check_scores(logits)
-        check_image(reference, logits)
+        names = "input_tensor", "reference_tensor"
+        logits, reference = checked_pair(input_tensor, reference_tensor, names)
         check_finite("input_tensor", logits)
         check_finite("reference_tensor", reference)
-        classes = logits.shape[1]
         with on_device(logits.device):
-            dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+            dtype = working_dtype(logits)
             lattices = self._lattices(reference, dtype)
             scores = logits.transpose(0, 1).flatten(1).to(dtype)  # (classes, items · pixels)
             q = torch.softmax(scores, 0)
@@ -120,8 +118,7 @@ class CRF(torch.nn.Module):
                 if self.compatibility_matrix is not None:
                     received = self.compatibility_matrix.to(scores).T @ received
                 q = torch.softmax(scores + self.update_factor * received, 0)
-        shape = (classes, logits.shape[0], *logits.shape[2:])
-        return q.reshape(shape).transpose(0, 1).to(logits.dtype)
+        return batched(q, logits)
 
     def _lattices(self, reference: Tensor, dtype: torch.dtype) -> list[tuple[float, Lattice]]:
         """Return the two kernels' weights and filters.

@@ -155,7 +155,7 @@ def _on_device(
 ) -> tuple[Any, Outcome]:
     """Minimise on torch tensors; returns the problem and the outcome."""
     try:
-        from densecrf.torch.device import minimise_on
+        from densecrf.torch.problem import minimise_on
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise

@@ -1,21 +1,30 @@
-"""Batches of logits: the energies that they are, and what is found for them."""
+"""Batches: the energies and features of their items, which are solved together, and results."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from densecrf.model.parameters import check_label_count
+from densecrf.operators.torch.features import bilateral, positions
 from densecrf.solvers.result import relative_gap
+from densecrf.torch.problem import batch_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from torch import Tensor
 
     from densecrf.model.label_prior import LabelPrior
+    from densecrf.solvers.loop import Outcome
 
-__all__ = ["BatchResult", "batched", "energies", "working_dtype"]
+__all__ = ["BatchResult", "batched", "energies", "features_of", "minimise_all", "working_dtype"]
+
+TOGETHER = 1 << 28  # labels times pixels of the items that are solved together, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +59,21 @@ class BatchResult:
         """(energy - lower_bound) / max(1, abs(energy)) of each item."""
         return [relative_gap(e, b) for e, b in zip(self.energy, self.lower_bound, strict=True)]
 
+    @staticmethod
+    def of(outcomes: Sequence[Outcome], grids: Sequence[Sequence[int]], stack: bool) -> BatchResult:
+        """Return the outcomes of items of these grids, stacked or as lists."""
+        pairs = list(zip(outcomes, grids, strict=True))
+        labels = [torch.as_tensor(each.labels).view(*grid) for each, grid in pairs]
+        marginals = [torch.as_tensor(each.y).reshape(-1, *grid) for each, grid in pairs]
+        return BatchResult(
+            labels=torch.stack(labels) if stack else labels,
+            marginals=torch.stack(marginals) if stack else marginals,
+            energy=[each.energy for each in outcomes],
+            lower_bound=[each.lower_bound for each in outcomes],
+            converged=[each.converged for each in outcomes],
+            iterations=[each.iterations for each in outcomes],
+        )
+
 
 def working_dtype(logits: Tensor) -> torch.dtype:
     """Return the dtype that a batch is solved in."""
@@ -75,8 +99,65 @@ def energies(logits: Tensor, dtype: torch.dtype, prior: LabelPrior | None = None
     return (by_item + added.T[:, :, None] * known).reshape(classes, -1)
 
 
+def features_of(image: Tensor, sigma: Any, color: Any, dtype: torch.dtype) -> Tensor:
+    """Return the features (N, n, d) of the appearance kernel; without a colour, of smoothness."""
+    sigma = torch.as_tensor(sigma, dtype=torch.float64)
+    if color is not None:
+        return bilateral(image, sigma, torch.as_tensor(color, dtype=torch.float64)).to(dtype)
+    grid = positions(image.shape[2:], sigma, image.device)
+    return grid.to(dtype).expand(image.shape[0], -1, -1)
+
+
 def batched(values: Tensor, logits: Tensor) -> Tensor:
     """Return label-major (C, N n) values in the shape and dtype of the logits."""
     items, classes = logits.shape[:2]
     by_item = values.view(classes, items, -1).transpose(0, 1)
     return by_item.reshape(logits.shape).to(logits.dtype).contiguous()
+
+
+def minimise_all(
+    problem_of: Callable[[int], Any], sizes: Sequence[int], solve: Callable[..., Outcome]
+) -> list[Outcome]:
+    """Solve the problems of all items: together by Triton's kernels, elsewhere one by one.
+
+    Parameters
+    ----------
+    problem_of : callable
+        Makes the problem of an item.
+    sizes : sequence of int
+        Labels times pixels of each item; 0 where it is solved by itself.
+    solve : callable
+        ``solve(problem, stopped=...)`` solves a problem; cuts it short where it is `stopped`.
+    """
+    outcomes: list[Outcome] = []
+    for group in _groups(sizes):
+        stopped = bool(outcomes) and outcomes[-1].interrupted
+        problems = [problem_of(item) for item in group]
+        joined = len(group) > 1 and find_spec("greenlet") is not None and batch_of(problems)
+        batch, problems = joined or (None, problems)
+        calls = [partial(solve, each, stopped=stopped) for each in problems]
+        found = [call() for call in calls] if batch is None else batch.run(calls)
+        for each in found:
+            each.interrupted |= stopped
+        outcomes += found
+    return outcomes
+
+
+def _groups(sizes: Sequence[int]) -> list[list[int]]:
+    """Return the items that are solved together.
+
+    Examples
+    --------
+    >>> _groups([0, 0]), _groups([9, 9, TOGETHER, 9])
+    ([[0], [1]], [[0, 1], [2], [3]])
+    """
+    groups: list[list[int]] = []
+    total = TOGETHER
+    for item, size in enumerate(sizes):
+        total += size
+        if size == 0 or total > TOGETHER:
+            groups.append([])
+            total = size
+        groups[-1].append(item)
+        total = TOGETHER if size == 0 else total
+    return groups

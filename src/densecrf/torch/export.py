@@ -14,13 +14,19 @@ from torch.autograd.function import once_differentiable
 
 from densecrf.model.compatibility import LabelTree
 from densecrf.model.label_prior import LabelPrior
-from densecrf.torch.parameters import KERNEL_NUMBERS
 
 if TYPE_CHECKING:
     from densecrf.torch.layer import DenseCRF
 
-__all__ = ["exporting", "refine", "settings_of"]
+__all__ = ["KERNEL_NUMBERS", "exporting", "refine", "settings_of"]
 
+KERNEL_NUMBERS = (
+    "spatial_weight",
+    "bilateral_weight",
+    "spatial_sigma",
+    "bilateral_sigma_xy",
+    "bilateral_sigma_color",
+)
 NAMES = (*(f"log_{name}" for name in KERNEL_NUMBERS), "costs")  # of tensors that a layer may have
 
 

@@ -3,56 +3,69 @@
 from __future__ import annotations
 
 import math
-from math import isfinite
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from densecrf.model.compatibility import LabelTree
-from densecrf.model.presets import PRESETS, get_parameters
+from densecrf.model.presets import PRESETS
 from densecrf.model.resolution import COARSEST, Measured, strength_of
+from densecrf.model.specification import Specification
 from densecrf.operators.torch.dispatch import use_triton
-from densecrf.operators.torch.features import bilateral, positions
-from densecrf.operators.torch.lattice import Lattice, on_device
+from densecrf.operators.torch.lattice import Lattice
 from densecrf.operators.torch.pairwise import TensorPairwise
 from densecrf.solvers.loop import Limits, Outcome
+from densecrf.solvers.lp import CELLS
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.minimisation import minimise
+from densecrf.solvers.quadratic import proximal_strength
 from densecrf.solvers.registry import METHODS
-from densecrf.torch import compiled_core
-from densecrf.torch.batches import BatchResult, batched, energies, working_dtype
-from densecrf.torch.device import within_memory
-from densecrf.torch.export import exporting, refine, settings_of
-from densecrf.torch.one_step_gradient import final_step, smoothed_log
-from densecrf.torch.parameters import LayerParameters, Sigma
-from densecrf.torch.problem import torch_problem
-from densecrf.torch.together import minimise_all, packed
-from densecrf.torch.validation import (
-    as_tensor,
+from densecrf.torch.batches import (
+    BatchResult,
+    batched,
+    energies,
+    features_of,
+    minimise_all,
+    working_dtype,
+)
+from densecrf.torch.export import KERNEL_NUMBERS, exporting, refine, settings_of
+from densecrf.torch.inputs import (
     check_all_finite,
     check_finite,
-    check_image,
-    check_scores,
     checked_items,
+    checked_pair,
     total,
 )
-from densecrf.torch.warm import first_use
-from densecrf.validation import ArgumentError, check_choice, check_integer, check_positive
+from densecrf.torch.problem import computed, core_problem, core_takes, torch_problem
+from densecrf.validation import (
+    ArgumentError,
+    check_choice,
+    check_integer,
+    check_non_negative,
+    check_positive,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable
 
+    from densecrf.model.label_prior import LabelPrior
     from densecrf.model.parameters import Parameters
     from densecrf.problem.problem import Problem
 
 __all__ = ["DenseCRF"]
 
+LEARNABLE = ("weights", "sigmas", "compatibility")
 _MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
 _DEFAULT = PRESETS["default"]
+_LEVELS = 10  # of the dual point in the step that carries the gradient
+_SMOOTHING = 1e-4  # share of the uniform distribution in logarithms of probabilities
+
+Sigma = float | Sequence[float]
 
 
-class DenseCRF(LayerParameters):
+class DenseCRF(nn.Module):
     r"""Refine a network's logits with a fully connected CRF.
 
     Unaries are -log softmax(logits); pairwise potentials those of `densecrf.Spatial` and
@@ -103,6 +116,8 @@ class DenseCRF(LayerParameters):
     torch.Size([2, 3, 8, 8])
     """
 
+    costs: Tensor | None
+
     def __init__(
         self,
         *,
@@ -117,14 +132,22 @@ class DenseCRF(LayerParameters):
         iterations: int | None = None,
         learn: Iterable[str] = (),
     ) -> None:
-        numbers = {
+        super().__init__()
+        given = {
             "spatial_weight": spatial_weight,
             "bilateral_weight": bilateral_weight,
             "spatial_sigma": spatial_sigma,
             "bilateral_sigma_xy": bilateral_sigma_xy,
             "bilateral_sigma_color": bilateral_sigma_color,
         }
-        super().__init__(learn, compatibility, numbers)
+        self._learn = frozenset(check_choice("learn", each, LEARNABLE) for each in learn)
+        self._given = {name: _checked(name, given[name]) for name in KERNEL_NUMBERS}
+        self._fixed: dict[str, Tensor | None] = {}
+        for name, value in self._given.items():
+            self._store(name, value)
+        self._store_costs(compatibility)
+        self._tree: LabelTree | None = None
+        self._prior: LabelPrior | None = None
         self.method = check_choice("method", method, ("mf5", "mf", "dc-neg", "prox-lp", "lp"))
         self.iterations = iterations
         if iterations is not None:
@@ -147,11 +170,11 @@ class DenseCRF(LayerParameters):
         A model that follows the resolution of the scores needs their `grain` in pixels, about the
         network's stride (`densecrf.model.resolution`).
         """
-        chosen = get_parameters(model)
+        specification = Specification(model=model)
         side = math.prod(shape) ** (1 / len(shape))
         strength = strength_of(check_positive("grain", grain), side)
-        found = Measured(grain, strength, chosen.sigma_color)
-        chosen = chosen.following(found).sized(shape)
+        found = Measured(grain, strength, specification.model.sigma_color)
+        chosen = specification.parameters(shape, found)
         costs = chosen.label_costs
         tree = LabelTree(len(costs), leaf=costs) if isinstance(costs, tuple) else None
         layer = cls(
@@ -190,15 +213,13 @@ class DenseCRF(LayerParameters):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _forward(self, logits: Tensor, image: Tensor) -> Tensor:
-        logits, image = as_tensor("logits", logits), as_tensor("image", image)
-        check_scores(logits)
-        check_image(image, logits)
-        first_use(logits.device, logits.shape[1])
-        with torch.autocast(logits.device.type, enabled=False), on_device(logits.device):
-            return within_memory(
-                lambda workspace: self._refined(logits, image, workspace),
-                f"logits of shape {tuple(logits.shape)}",
-            )
+        logits, image = checked_pair(logits, image)
+        return computed(
+            lambda workspace: self._refined(logits, image, workspace),
+            logits.device,
+            logits.shape[1],
+            f"logits of shape {tuple(logits.shape)}",
+        )
 
     def solve(
         self,
@@ -225,10 +246,8 @@ class DenseCRF(LayerParameters):
             As there; the time limit is for all that advance together.
         """
         check_choice("method", method, METHODS)
-        stack = not isinstance(logits, (list, tuple))
         pairs = checked_items(logits, image)
-        device = pairs[0][0].device
-        first_use(device, pairs[0][0].shape[1])
+        classes, device = pairs[0][0].shape[1], pairs[0][0].device
 
         def solve(problem: Any, stopped: bool) -> Outcome:
             limits = Limits.checked(gap, time_limit, 0 if stopped else max_iterations)
@@ -244,24 +263,18 @@ class DenseCRF(LayerParameters):
                 check_all_finite("logits", logits)  # names the item
                 raise
 
+        what = f"{len(pairs)} items of shape {tuple(pairs[0][0].shape[1:])}"
+        with torch.no_grad():
+            outcomes = computed(attempt, device, classes, what)
         grids = [scores.shape[2:] for scores, _ in pairs]
-        plain = torch.autocast(device.type, enabled=False)
-        with torch.no_grad(), plain, on_device(device):
-            what = f"{len(pairs)} items of shape {tuple(pairs[0][0].shape[1:])}"
-            outcomes = within_memory(attempt, what)
-        return packed(outcomes, grids, stack)
+        return BatchResult.of(outcomes, grids, stack=not isinstance(logits, (list, tuple)))
 
     def problem(
         self, logits: Tensor, image: Tensor, workspace: int | None = None
     ) -> Problem[Tensor]:
         """Return the problem of a whole batch as one: its items lie one after the other.
 
-        Parameters
-        ----------
-        logits, image
-            As for `forward`.
-        workspace : int, optional
-            Bytes of scratch memory for the filters.
+        The filters may take `workspace` bytes of scratch memory.
         """
         dtype = working_dtype(logits)
         unary = energies(logits, dtype, self._prior)
@@ -269,7 +282,7 @@ class DenseCRF(LayerParameters):
         features, weights = self._kernels(image, dtype, workspace)
 
         def check() -> None:
-            if not isfinite(float(suspect)):
+            if not math.isfinite(float(suspect)):
                 check_finite("logits", logits)
 
         try:
@@ -286,26 +299,29 @@ class DenseCRF(LayerParameters):
             raise
         return torch_problem(unary, pairwise, self._symmetric_costs(unary), self._tree)
 
+    def _by_core(self, logits: Tensor, image: Tensor) -> bool:
+        """Return whether the compiled core solves."""
+        return core_takes(logits, image, (*self.parameters(), self.costs))
+
     def _item(self, logits: Tensor, image: Tensor, workspace: int | None) -> Any:
         """Return the problem of one finite item, for the compiled core where that can solve it."""
-        if not compiled_core.takes(logits, image, self._tensors()):
+        if not self._by_core(logits, image):
             return self.problem(logits, image, workspace)
         check_finite("image", image)
         unary = energies(logits, torch.float32, self._prior)
-        kernels = [compiled_core.kernel(image[0], *each) for each in self._declared(image)]
         costs = self._tree or self._symmetric_costs(unary)
         unary = unary.view(-1, *image.shape[2:])
-        return compiled_core.problem(unary, kernels, self.normalization, costs)
+        return core_problem(unary, image[0], self._declared(image), self.normalization, costs)
 
     def _together(self, logits: Tensor, image: Tensor) -> int:
         """Return the size of an item that may be solved together with others, else 0."""
-        alone = compiled_core.takes(logits, image, self._tensors())
-        return 0 if alone or not use_triton(image.float()) else logits.numel()
+        alone = self._by_core(logits, image) or not use_triton(image.float())
+        return 0 if alone else logits.numel()
 
     def _kernels(
         self, image: Tensor, dtype: torch.dtype, workspace: int | None
     ) -> tuple[list[Tensor | Lattice], Tensor]:
-        """Return the features (or their lattice) and the weight of each kernel."""
+        """Return the features of each kernel (of smoothness, the lattice) and the weights."""
         features: list[Tensor | Lattice] = []
         weights = []
         for weight, sigma, color in self._declared(image):
@@ -313,9 +329,8 @@ class DenseCRF(LayerParameters):
             if color is None:
                 features.append(self._smoothness(image, sigma, dtype, workspace))
             else:
-                features.append(bilateral(image, sigma, color).to(dtype))
-        stacked = torch.stack(weights).to(dtype) if weights else torch.zeros(0)
-        return features, stacked
+                features.append(features_of(image, sigma, color, dtype))
+        return features, torch.stack(weights).to(dtype) if weights else torch.zeros(0)
 
     def _smoothness(
         self, image: Tensor, sigma: Tensor, dtype: torch.dtype, workspace: int | None
@@ -329,7 +344,7 @@ class DenseCRF(LayerParameters):
         kept = self._kept
         if kept is not None and kept[0] == key:
             return kept[1]
-        features = positions(grid, sigma, image.device).to(dtype).expand(items, -1, -1)
+        features = features_of(image, sigma, None, dtype)
         if "sigmas" in self._learn or features.numel() > _MOST_KEPT:
             return features
         lattice = Lattice.build(features, workspace=workspace)
@@ -337,7 +352,7 @@ class DenseCRF(LayerParameters):
         return lattice
 
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
-        by_core = compiled_core.takes(logits, image, self._tensors())
+        by_core = self._by_core(logits, image)
         if self.method in ("mf5", "mf") and not by_core:
             return batched(self._mean_field(self.problem(logits, image, workspace)), logits)
         check_finite("logits", logits)
@@ -350,7 +365,9 @@ class DenseCRF(LayerParameters):
                 continue
             with torch.no_grad():
                 y = torch.as_tensor(minimise(problem, self.method, Limits()).y)
-            parts.append(smoothed_log(y if by_core else final_step(problem, y, self.method)))
+            if not by_core:
+                y = final_step(problem, y, self.method)
+            parts.append(((1 - _SMOOTHING) * y + _SMOOTHING / len(y)).log())
         return torch.cat([batched(part, logits[:1]) for part in parts])
 
     def _mean_field(self, problem: Any) -> Tensor:
@@ -363,6 +380,95 @@ class DenseCRF(LayerParameters):
         # The last update in logarithms, which keep what a probability would round to zero.
         return torch.log_softmax(torch.as_tensor(problem.response_logits(y)), 0)
 
+    def _store(self, name: str, value: Any) -> None:
+        """Keep a positive number: its logarithm as a parameter, or itself, on the host."""
+        weight = name.endswith("_weight")
+        number = torch.tensor(value) if weight else torch.tensor(value, dtype=torch.float64)
+        if weight and value == 0:
+            self._fixed[name] = None
+        elif ("weights" if weight else "sigmas") in self._learn:
+            self.register_parameter(f"log_{name}", nn.Parameter(number.log().float()))
+        else:
+            self._fixed[name] = number
+
+    def _store_costs(self, compatibility: Tensor | None) -> None:
+        learned = "compatibility" in self._learn
+        if compatibility is None:
+            if learned:
+                remedy = "give the compatibility to start from"
+                raise ArgumentError("learn", "compatibility", remedy)
+            self.register_buffer("costs", None)
+            return
+        costs = torch.as_tensor(compatibility, dtype=torch.float32).clone()
+        if costs.ndim != 2 or costs.shape[0] != costs.shape[1]:
+            raise ArgumentError("compatibility", ..., f"shape {tuple(costs.shape)}; give (C, C)")
+        if learned:
+            self.costs = nn.Parameter(costs)
+        else:
+            self.register_buffer("costs", costs, persistent=False)
+
+    def _value(self, name: str) -> Tensor | None:
+        log: Tensor | None = getattr(self, f"log_{name}", None)
+        return self._fixed.get(name) if log is None else log.exp()
+
+    def _declared(self, image: Tensor) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+        """Return weight and deviations of position and colour (None: smoothness) per kernel."""
+        axes = image.ndim - 2
+        found: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        smoothness, appearance = self._value("spatial_weight"), self._value("bilateral_weight")
+        if smoothness is not None:
+            found.append((smoothness, self._deviations("spatial_sigma", axes, "axes"), None))
+        if appearance is not None:
+            sigma_xy = self._deviations("bilateral_sigma_xy", axes, "axes")
+            color = self._deviations("bilateral_sigma_color", image.shape[1], "channels")
+            found.append((appearance, sigma_xy, color))
+        return found
+
+    def _deviations(self, name: str, count: int, of_what: str) -> Tensor:
+        sigma = self._value(name)
+        assert sigma is not None
+        if sigma.ndim and len(sigma) != count:
+            remedy = f"{len(sigma)} numbers for an image of {count} {of_what}"
+            raise ArgumentError(name, ..., remedy)
+        return sigma.double()
+
+    def _symmetric_costs(self, unary: Tensor) -> Tensor | None:
+        if self.costs is None:
+            return None
+        if len(self.costs) != len(unary):
+            remedy = f"{len(unary)} classes, but a compatibility of {len(self.costs)}"
+            raise ArgumentError("logits", ..., remedy)
+        return ((self.costs + self.costs.T) / 2).to(unary.device, unary.dtype)
+
     def extra_repr(self) -> str:
         """Return the settings."""
         return f"method={self.method!r}, iterations={self.iterations}"
+
+
+def _checked(name: str, value: Any) -> float | list[float]:
+    """Return a weight, or one or several standard deviations."""
+    if name.endswith("_weight"):
+        return check_non_negative(name, value)
+    if isinstance(value, Sequence):
+        return [check_positive(name, number) for number in value]
+    return check_positive(name, value)
+
+
+def final_step(problem: Problem[Tensor], y: Tensor, method: str) -> Tensor:
+    r"""Return the solution `y`, with the gradient of one more projected step of the method.
+
+    The step is :math:`P_\Delta(y - (\phi + r) / s)`: r is the gradient of the pairwise term
+    (messages for dc-neg, the dual point of `y` for the linear programs), s the strength of the
+    method's proximal term. The projection and r as a function of weights and features are
+    differentiated; `y`, the order of its scores and s are held fixed.
+    """
+    if not torch.is_grad_enabled():
+        return y
+    if method == "dc-neg":
+        strength = proximal_strength(problem).detach()
+        pull = problem.messages(y)
+    else:
+        strength = (CELLS * problem.lipschitz).detach()
+        pull = problem.dual_point(y, _LEVELS, rescale=False)
+    step = problem.steps.project(y - (problem.unary + pull) / strength)
+    return y + (step - step.detach())

@@ -9,11 +9,10 @@ from torch import nn
 
 from densecrf.model.presets import PRESETS
 from densecrf.operators.torch.autograd import filtered
-from densecrf.operators.torch.features import bilateral, positions
-from densecrf.operators.torch.lattice import Lattice, on_device
-from densecrf.torch.device import within_memory
-from densecrf.torch.validation import as_tensor, check_finite, check_image, check_mask, check_scores
-from densecrf.torch.warm import first_use
+from densecrf.operators.torch.lattice import Lattice
+from densecrf.torch.batches import features_of, working_dtype
+from densecrf.torch.inputs import check_finite, check_mask, checked_pair
+from densecrf.torch.problem import computed
 from densecrf.validation import check_choice, check_integer, check_non_negative, check_positive
 
 if TYPE_CHECKING:
@@ -102,10 +101,7 @@ class DenseCRFLoss(nn.Module):
         void : Tensor, optional
             (N, *spatial), pixels that belong to no class: they take no part either.
         """
-        logits, image = as_tensor("logits", logits), as_tensor("image", image)
-        check_scores(logits)
-        check_image(image, logits)
-        first_use(logits.device, logits.shape[1])
+        logits, image = checked_pair(logits, image)
 
         def attempt(workspace: int | None) -> Tensor:
             check_finite("logits", logits)
@@ -116,13 +112,13 @@ class DenseCRFLoss(nn.Module):
                 taking_part = taking_part & ~check_mask("void", void, logits)
             return self._loss(logits, image, taking_part, workspace)
 
-        with torch.autocast(logits.device.type, enabled=False), on_device(logits.device):
-            return within_memory(attempt, f"logits of shape {tuple(logits.shape)}")
+        what = f"logits of shape {tuple(logits.shape)}"
+        return computed(attempt, logits.device, logits.shape[1], what)
 
     def _loss(
         self, logits: Tensor, image: Tensor, taking_part: Tensor, workspace: int | None
     ) -> Tensor:
-        dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        dtype = working_dtype(logits)
         items, classes = logits.shape[:2]
         scores = torch.softmax(logits.to(dtype), 1).flatten(2).transpose(0, 1)
         y = scores.reshape(classes, -1)
@@ -147,20 +143,15 @@ class DenseCRFLoss(nn.Module):
         self, image: Tensor, mask: Tensor, workspace: int | None
     ) -> list[tuple[float, Lattice]]:
         """Return weights and filters, normalised over all pixels, of those that take part."""
+        declared = (
+            (self.spatial_weight, self.spatial_sigma, None),
+            (self.bilateral_weight, self.bilateral_sigma_xy, self.bilateral_sigma_color),
+        )
         weights, features = [], []
-
-        def deviation(value: float) -> Tensor:
-            return torch.tensor(value, dtype=torch.float64)
-
-        if self.spatial_weight > 0:
-            weights.append(self.spatial_weight)
-            each = positions(image.shape[2:], deviation(self.spatial_sigma), image.device)
-            features.append(each.to(mask.dtype).expand(image.shape[0], -1, -1))
-        if self.bilateral_weight > 0:
-            weights.append(self.bilateral_weight)
-            sigma_xy = deviation(self.bilateral_sigma_xy)
-            color = deviation(self.bilateral_sigma_color)
-            features.append(bilateral(image, sigma_xy, color).to(mask.dtype))
+        for weight, sigma, color in declared:
+            if weight > 0:
+                weights.append(weight)
+                features.append(features_of(image, sigma, color, mask.dtype))
         if not features:
             return []
         try:

@@ -1,25 +1,53 @@
-r"""Problems on torch tensors, by Triton's kernels where they serve."""
+"""Problems of tensors and of models brought to a device: by torch, Triton or the compiled core."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import warnings
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+import torch
+
+from densecrf.deadline import deadline
+from densecrf.model.crf import DenseCRF
+from densecrf.model.kernels import Bilateral, Kernel, Spatial
+from densecrf.native import core
+from densecrf.operators.torch.lattice import on_device
 from densecrf.operators.torch.operator import TorchOperator
+from densecrf.operators.torch.pairwise import TensorPairwise
 from densecrf.problem.label_costs import LabelCosts
-from densecrf.problem.problem import Problem
+from densecrf.problem.problem import Problem, problem_of
+from densecrf.solvers.minimisation import minimise
 from densecrf.steps.torch import TorchSteps
+from densecrf.torch.warm import first_use
+from densecrf.validation import ArgumentError, mention, outside
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    import numpy.typing as npt
     from torch import Tensor
 
     from densecrf.model.compatibility import LabelTree
-    from densecrf.model.crf import DenseCRF
-    from densecrf.operators.torch.pairwise import TensorPairwise
+    from densecrf.solvers.loop import Limits, Outcome
     from densecrf.steps.triton import TritonBatch
 
-__all__ = ["batch_of", "can_join", "torch_problem"]
+__all__ = [
+    "batch_of",
+    "checked_device",
+    "computed",
+    "core_problem",
+    "core_takes",
+    "minimise_on",
+    "problem_on",
+    "torch_problem",
+]
+
+_WORKSPACES = (None, 1 << 28, 1 << 24)  # bytes; None: the filters' default
+_NUMPY = (torch.uint8, torch.float32, torch.float64)
+
+Answer = TypeVar("Answer")
 
 
 def torch_problem(
@@ -29,7 +57,7 @@ def torch_problem(
     tree: LabelTree | None = None,
     crf: DenseCRF | None = None,
 ) -> Problem[Tensor]:
-    """Return the problem of tensors, on their device.
+    """Return the problem of tensors on their device, by Triton's kernels where they serve.
 
     Parameters
     ----------
@@ -46,8 +74,6 @@ def torch_problem(
 
     Examples
     --------
-    >>> import torch
-    >>> from densecrf.operators.torch.pairwise import TensorPairwise
     >>> unary = torch.tensor([[0.0, 0.6, 0.0], [1.0, 0.5, 1.0]])
     >>> features = torch.arange(3.0).reshape(3, 1)
     >>> problem = torch_problem(unary, TensorPairwise([features], [1.0], unary))
@@ -57,33 +83,180 @@ def torch_problem(
     steps = TorchSteps(unary)
     costs = LabelCosts.of(len(unary), steps, compatibility, tree)
     problem = Problem(unary, TorchOperator(pairwise), steps, costs, crf)
-    return batch_of([problem])[1][0] if _by_triton(pairwise) else problem
+    batch = batch_of([problem])
+    return batch[1][0] if batch else problem
 
 
-def can_join(problems: Sequence[Problem[Tensor]]) -> bool:
-    """Return whether Triton's kernels can work on these problems together."""
-    kinds = set()
-    for each in problems:
-        kernels = each.pairwise.pairwise if isinstance(each.pairwise, TorchOperator) else None
-        if kernels is None or not _by_triton(kernels):
-            return False
-        kinds.add((each.n_labels, len(kernels.kernels)))
-    return len(problems) > 1 and len(kinds) == 1
-
-
-def batch_of(problems: Sequence[Problem[Tensor]]) -> tuple[TritonBatch, list[Problem[Tensor]]]:
-    """Return a batch of problems that Triton's kernels work on, and the problems as its items."""
+def batch_of(
+    problems: Sequence[Problem[Tensor]],
+) -> tuple[TritonBatch, list[Problem[Tensor]]] | None:
+    """Return the problems as a batch and its items, or None where Triton cannot join them."""
+    operators = [each.pairwise for each in problems]
+    parts = [each.pairwise for each in operators if isinstance(each, TorchOperator)]
+    if len(parts) < len(problems) or not all(
+        p.merged is not None and p.merged.triton for p in parts
+    ):
+        return None
+    pairs = list(zip(problems, parts, strict=True))
+    if len({(each.n_labels, len(part.kernels)) for each, part in pairs}) > 1:
+        return None
     from densecrf.steps.triton import TritonBatch, TritonOperator, TritonSteps
 
-    operators = [each.pairwise for each in problems if isinstance(each.pairwise, TorchOperator)]
-    batch = TritonBatch([each.pairwise for each in operators])
+    batch = TritonBatch(parts)
     items = []
-    for number, (given, operator) in enumerate(zip(problems, operators, strict=True)):
-        own = TritonOperator(operator.pairwise, batch, number)
+    for number, (given, part) in enumerate(pairs):
+        own = TritonOperator(part, batch, number)
         steps = TritonSteps(given.unary, batch)
         items.append(Problem(given.unary, own, steps, given.costs, given.crf, given.calls))
     return batch, items
 
 
-def _by_triton(pairwise: TensorPairwise) -> bool:
-    return pairwise.merged is not None and pairwise.merged.triton
+def core_takes(logits: Tensor, image: Tensor, parameters: Iterable[Tensor | None]) -> bool:
+    """Return whether the compiled core solves for these tensors, tens of times faster than torch.
+
+    They are on the CPU and need no gradient; float64 is worked on as such, which the core does not.
+    """
+    if logits.device.type != "cpu" or logits.dtype == torch.float64:
+        return False
+    given = (logits, image, *parameters)
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in given):
+        return False
+    return _has_core()
+
+
+@cache
+def _has_core() -> bool:
+    """Return whether there is a compiled core; warn once where there is none."""
+    try:
+        core()
+    except ImportError as error:
+        warnings.warn(f"CPU tensors are solved slowly, by torch: {error}", stacklevel=outside())
+        return False
+    return True
+
+
+def core_problem(
+    unary: Tensor,
+    image: Tensor,
+    kernels: Iterable[tuple[Tensor, Tensor, Tensor | None]],
+    normalization: str,
+    compatibility: LabelTree | Tensor | None,
+) -> Problem[npt.NDArray[Any]]:
+    """Return the problem of one item on NumPy arrays that share the tensors' memory.
+
+    Parameters
+    ----------
+    unary : Tensor
+        (labels, *spatial) finite energies, not used elsewhere.
+    image : Tensor
+        (channels, *spatial).
+    kernels : iterable of (weight, deviation of positions, deviation of colours or None)
+        The appearance kernel, or without colours the smoothness kernel.
+    normalization, compatibility
+        As for `densecrf.DenseCRF`; costs may be a tensor.
+    """
+    pixels = image.detach() if image.dtype in _NUMPY else image.detach().float()
+    colours = pixels.movedim(0, -1).numpy()
+    declared: list[Kernel] = []
+    for weight, sigma, color in kernels:
+        if color is None:
+            declared.append(Spatial(sigma.tolist(), weight.item()))
+        else:
+            declared.append(Bilateral(colours, sigma.tolist(), color.tolist(), weight.item()))
+    costs: Any = compatibility
+    if isinstance(costs, torch.Tensor):
+        costs = costs.detach().numpy()
+    energies = unary.detach().numpy()
+    crf = DenseCRF.from_checked(energies, declared, normalization, compatibility=costs)
+    return problem_of(crf, torch.get_num_threads())
+
+
+def minimise_on(
+    crf: DenseCRF,
+    device: Any,
+    method: str,
+    limits: Limits,
+    init: Any = None,
+    options: dict[str, Any] | None = None,
+) -> tuple[Problem[Tensor], Outcome]:
+    """Bring a model to a device and minimise its energy there; see `minimise`."""
+    where = checked_device(device)
+
+    def attempt(workspace: int | None) -> tuple[Problem[Tensor], Outcome]:
+        with deadline(limits.deadline):
+            problem: Any = problem_on(crf, where, workspace)
+        return problem, minimise(problem, method, limits, init, options)
+
+    with torch.no_grad():
+        what = f"{crf.n} pixels with {crf.n_labels} labels"
+        return computed(attempt, where, crf.n_labels, what)
+
+
+def problem_on(
+    crf: DenseCRF, device: torch.device, workspace: int | None = None
+) -> Problem[Tensor]:
+    """Bring a model with filter "lattice" (or "auto") to a device.
+
+    The filters may take `workspace` bytes of scratch memory.
+    """
+    if crf.filter not in ("auto", "lattice"):
+        remedy = f'works with the lattice, not with filter={crf.filter!r}; use filter="lattice"'
+        raise ArgumentError("device", str(device), remedy)
+
+    def move(array: Any) -> Tensor:
+        return torch.from_numpy(np.require(array, requirements=("C", "W"))).to(device)
+
+    unary = move(crf.unary)
+    pairwise = TensorPairwise(
+        [move(kernel.features(crf.shape)) for kernel in crf.kernels],
+        [kernel.weight for kernel in crf.kernels],
+        unary,
+        normalized=crf.normalization == "symmetric",
+        order="forward" if crf.blur == "forward" else "symmetric",
+        workspace=workspace,
+    )
+    costs = None if crf.compatibility is None else move(crf.compatibility)
+    return torch_problem(unary, pairwise, costs, crf.tree, crf)
+
+
+def checked_device(device: Any) -> torch.device:
+    """Return the device, or say why there is none: nothing falls back to another in silence."""
+    try:
+        where = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ArgumentError("device", device, str(error)) from error
+    if where.type == "cuda":
+        if not torch.cuda.is_available():
+            remedy = f"this PyTorch sees no CUDA device; use {mention('device', 'cpu')}, or leave "
+            raise ArgumentError("device", device, remedy + "it out for the compiled core")
+        if (where.index or 0) >= torch.cuda.device_count():
+            found = f"there are {torch.cuda.device_count()} CUDA devices"
+            raise ArgumentError("device", device, found)
+    return where
+
+
+def computed(
+    attempt: Callable[[int | None], Answer], device: torch.device, labels: int, what: str
+) -> Answer:
+    """Return `attempt(workspace)` on a device, without autocast.
+
+    Where the device's memory runs out, it is called again with a smaller workspace, the bytes of
+    scratch memory that filters may use (None: their default). `what` names the problem in the
+    MemoryError of the smallest.
+    """
+    first_use(device, labels)
+    message = ""
+    with torch.autocast(device.type, enabled=False), on_device(device):
+        for place, workspace in enumerate(_WORKSPACES):
+            try:
+                return attempt(workspace)
+            except torch.cuda.OutOfMemoryError as error:
+                message = str(error).split("\n", maxsplit=1)[0]
+            torch.cuda.empty_cache()
+            if place + 1 < len(_WORKSPACES):
+                again = f"out of device memory for {what}; trying again with a smaller workspace"
+                warnings.warn(again, stacklevel=outside())
+    raise MemoryError(
+        f"{what} do not fit into the device's memory even with the smallest workspace; use smaller "
+        f"images or batches, or tiles ({message})"
+    )

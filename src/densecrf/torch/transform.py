@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from densecrf.torch.inputs import as_tensor
 from densecrf.torch.layer import DenseCRF
-from densecrf.torch.validation import as_tensor
 from densecrf.validation import check_choice
 
 if TYPE_CHECKING:

@@ -8,10 +8,15 @@ Replace ``import pydensecrf.densecrf as dcrf`` by
 
 import sys
 import warnings
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from densecrf.drop_in.pydensecrf import densecrf, eigen, utils
 
 __all__ = ["densecrf", "eigen", "install", "utils"]
+
+_NAME = __name__.partition(".")[0]
 
 
 def install() -> None:
@@ -34,3 +39,32 @@ def install() -> None:
             stacklevel=2,
         )
     sys.modules.update(ours)
+
+
+# A program that uses pydensecrf often has a module of its own called ``densecrf`` beside it. There,
+# ``import densecrf`` has to find that module, and this package's modules each other all the same.
+
+
+def make_way(folder: str) -> None:
+    """Let ``import densecrf`` find a module of that name in this folder, where there is one.
+
+    Its search path leads to this package's modules, for those that are loaded later.
+    """
+    ours = sys.modules[_NAME]
+    spec = PathFinder.find_spec(_NAME, [folder])
+    if spec is None or spec.origin is None or spec.origin == ours.__file__:
+        return
+    spec.submodule_search_locations = [*(spec.submodule_search_locations or ()), *ours.__path__]
+    del sys.modules[_NAME]
+
+    def find_spec(fullname: str, *_: Any) -> ModuleSpec | None:
+        return spec if fullname == _NAME else None
+
+    finder: Any = SimpleNamespace(find_spec=find_spec)
+    sys.meta_path.insert(0, finder)
+
+
+def restore(theirs: ModuleType) -> None:
+    """Put the program's module, imported before this package, in its place again."""
+    theirs.__path__ = [*getattr(theirs, "__path__", ()), *sys.modules[_NAME].__path__]
+    sys.modules[_NAME] = theirs

@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from densecrf.drop_in.pydensecrf import install
-from densecrf.drop_in.pydensecrf.namesake import make_way
+from densecrf.drop_in.pydensecrf import install, make_way
 
 USAGE = "usage: python -m densecrf.drop_in.pydensecrf (script.py | -m module | -c code) [arguments]"
 #: A folder whose one package is called pydensecrf; child processes find it on their path.

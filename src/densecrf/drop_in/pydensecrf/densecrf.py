@@ -6,44 +6,40 @@ with a symmetric filter and without own terms, by any method; ``"lp"`` also boun
 the optimum.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
+from densecrf.cached import cached_property
 from densecrf.drop_in.pydensecrf.inputs import (
     ConstUnary,
     LogisticUnary,
     Unary,
+    as_whole,
     checked_energies,
     checked_image,
+    divided,
+    single_scales,
+    usual,
 )
-from densecrf.drop_in.pydensecrf.scales import as_whole, divided, single_scales, usual
-from densecrf.drop_in.pydensecrf.terms import (
-    CONST_KERNEL,
-    DIAG_KERNEL,
-    FULL_KERNEL,
-    NO_NORMALIZATION,
-    NORMALIZE_AFTER,
-    NORMALIZE_BEFORE,
-    NORMALIZE_SYMMETRIC,
-    KernelType,
-    NormalizationType,
-    Term,
-    compatibility,
-    member,
-    one_compatibility,
-)
+from densecrf.model.compatibility import LabelTree
 from densecrf.model.crf import DenseCRF as Model
 from densecrf.model.kernels import Bilateral, Features, Kernel, Spatial, largest_value
 from densecrf.native import core
+from densecrf.operators import Filter, LatticeFilter
 from densecrf.operators.pairwise import Pairwise
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
     as_features,
     as_real_array,
+    check_finite,
     check_integer,
+    check_non_negative,
     check_threads,
 )
 
@@ -70,6 +66,30 @@ __all__ = [
 
 LARGEST_ENERGY = 1e30
 FORBIDDEN_MARGIN = 20.0  # exp(-20): a marginal of 2e-9
+SMALLEST_MASS = 1e-20
+
+Member = TypeVar("Member", bound=IntEnum)
+
+
+class KernelType(IntEnum):
+    """Parameters of a kernel that the original can learn; they do not change the inference."""
+
+    CONST_KERNEL = 0
+    DIAG_KERNEL = 1
+    FULL_KERNEL = 2
+
+
+class NormalizationType(IntEnum):
+    r"""Sides on which a kernel is divided by its row sums :math:`m`: none, one or both."""
+
+    NO_NORMALIZATION = 0
+    NORMALIZE_BEFORE = 1
+    NORMALIZE_AFTER = 2
+    NORMALIZE_SYMMETRIC = 3
+
+
+CONST_KERNEL, DIAG_KERNEL, FULL_KERNEL = KernelType
+NO_NORMALIZATION, NORMALIZE_BEFORE, NORMALIZE_AFTER, NORMALIZE_SYMMETRIC = NormalizationType
 
 
 class DenseCRF:
@@ -156,7 +176,7 @@ class DenseCRF:
                 f"shape {array.shape}; give (dimensions, {self._n}), one column per pixel" + hint,
             )
         values = np.array(array.T, np.float32, order="C")
-        self._add(values, lambda weight: Features(values, weight), compat, kernel, normalization)
+        self._add(values, Features(values), compat, kernel, normalization)
 
     def inference(self, niter: Any) -> FloatArray:
         """Return the marginals (nlabels, nvar) after `niter` mean-field iterations."""
@@ -255,7 +275,7 @@ class DenseCRF:
                 f"{', '.join(sorted(way.name for way in ways))}; solve() needs one "
                 "symmetric energy: give NORMALIZE_SYMMETRIC (or NO_NORMALIZATION) to all kernels",
             )
-        kernels, compatibility = one_compatibility(self._terms, self._labels)
+        kernels, compatibility = _one_compatibility(self._terms, self._labels)
         grid = (self._labels, *self._grid)
         forbidden = np.isposinf(self._unary)
         model = Model(
@@ -275,22 +295,18 @@ class DenseCRF:
         )
 
     def _add(
-        self,
-        features: FloatArray,
-        make: Callable[[float], Kernel],
-        compat: Any,
-        kernel: int,
-        normalization: int,
+        self, features: FloatArray, of: Kernel, compat: Any, kernel: int, normalization: int
     ) -> None:
-        weight, costs = compatibility(compat, self._labels)
-        member(KernelType, "kernel", kernel)
-        way = member(NormalizationType, "normalization", normalization)
+        """Add a term of features, and of the kernel that the model has for them."""
+        weight, costs = _compatibility(compat, self._labels)
+        _member(KernelType, "kernel", kernel)
+        way = _member(NormalizationType, "normalization", normalization)
         if costs is None and weight < 0:
             # The model states rewards by its compatibility, not by negative weights.
             weight, costs = 1.0, np.diag(np.full(self._labels, -weight, np.float32))
-        made = make(weight)
-        made.check(self._grid)
-        self._terms.append(Term(made, as_features(features), weight, costs, way))
+        check_non_negative("compat", weight)
+        of.check(self._grid)
+        self._terms.append(Term(of, as_features(features), weight, costs, way))
 
     def _marginals(self, q: Any) -> FloatArray:
         array = as_real_array("Q", q)
@@ -334,15 +350,8 @@ class DenseCRF2D(DenseCRF):
         """
         sigma = single_scales("sxy", sxy, 2, "axes (x, y)")
         features = self._positions(sigma)
-        self._add(
-            features,
-            lambda weight: (
-                Spatial(sigma[::-1], weight) if usual(sigma) else Features(features, weight)
-            ),
-            compat,
-            kernel,
-            normalization,
-        )
+        near = Spatial(sigma[::-1]) if usual(sigma) else Features(features)
+        self._add(features, near, compat, kernel, normalization)
 
     def addPairwiseBilateral(
         self,
@@ -373,23 +382,141 @@ class DenseCRF2D(DenseCRF):
         planes = image.reshape(self._n, -1).T
         colors = [divided("srgb", plane, s) for plane, s in zip(planes, color, strict=True)]
         features = np.concatenate([self._positions(sigma), np.stack(colors, 1)], 1)
-        self._add(
-            features,
-            lambda weight: (
-                Bilateral(image, sigma[::-1], color, weight, largest=largest)
-                if usual(sigma) and usual(color)
-                else Features(features, weight)
-            ),
-            compat,
-            kernel,
-            normalization,
-        )
+        alike: Kernel = Features(features)
+        if usual(sigma) and usual(color):
+            alike = Bilateral(image, sigma[::-1], color, largest=largest)
+        self._add(features, alike, compat, kernel, normalization)
 
     def _positions(self, sigma: FloatArray) -> FloatArray:
         """Return the scaled positions (n, 2), x first, divided in single precision."""
         x = divided("sxy", np.arange(self._width), sigma[0])
         y = divided("sxy", np.arange(self._height), sigma[1])
         return np.stack([np.tile(x, self._height), np.repeat(y, self._width)], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One pairwise term: its features, its normalisation, and what pairs of labels cost.
+
+    `costs` is a matrix, or None where `weight` rewards equal labels (the original's scalar).
+    """
+
+    kernel: Kernel
+    features: npt.NDArray[np.floating[Any]]
+    weight: float
+    costs: FloatArray | None
+    normalization: NormalizationType
+
+    @cached_property
+    def filter(self) -> Filter:
+        """The normalised filter; one direction and single precision, as the original has it."""
+        lattice = _original_lattice(self.features)
+        if self.normalization is NO_NORMALIZATION:
+            return lattice
+        mass = lattice.row_sums().astype(np.float32) + np.float32(SMALLEST_MASS)
+        if self.normalization is NORMALIZE_SYMMETRIC:
+            root = 1 / np.sqrt(mass)
+            return lattice.rescaled(root)
+        if self.normalization is NORMALIZE_BEFORE:
+            return lattice.weighted(1 / mass, None)
+        return lattice.weighted(None, 1 / mass)
+
+    def send(self, q: FloatArray, scores: FloatArray) -> None:
+        """Add this term's message to the scores (log-probabilities up to a constant)."""
+        filtered = self.filter.apply_planes(q)
+        scores += self.weight * filtered if self.costs is None else -self.costs @ filtered
+
+
+def _original_lattice(features: npt.NDArray[np.floating[Any]]) -> LatticeFilter:
+    """Return the lattice that the original builds for features (n, d).
+
+    The original locates points four at a time, and fills up the last four with points at the
+    origin. These send and receive nothing, but the vertices around the origin join the lattice and
+    take part in the blurs.
+    """
+    n, dimension = features.shape
+    if n % 4 == 0 or not features.any(axis=1).all():  # a point of its own lies at the origin
+        return LatticeFilter(features, "forward", precision="single")
+    padded = np.concatenate([features, np.zeros((1, dimension), features.dtype)])
+    lattice = LatticeFilter(padded, "forward", precision="single")
+    return lattice.restricted(np.arange(n, dtype=np.int32))  # with the vertices between its points
+
+
+def _one_compatibility(
+    terms: Sequence[Term], labels: int
+) -> tuple[list[Kernel], LabelTree | FloatArray | None]:
+    """Return weighted kernels and the one compatibility that the terms share, or refuse them.
+
+    Costs that are multiples of one matrix share it, with the factors as weights. A cost of all
+    pairs alike, equal labels included, adds a constant to the energy and is left out where a tree
+    metric is left: a reward of equal labels is the Potts model.
+    """
+    potts = 1 - np.eye(labels, dtype=np.float32)
+    costs = [term.weight * potts if term.costs is None else term.costs for term in terms]
+    shifted = [each - each[0, 0] if np.ptp(each.diagonal()) == 0 else each for each in costs]
+    if (kernels := _weighted(terms, shifted, potts)) is not None:
+        return kernels, None
+    largest = max(shifted, key=_size)
+    if (kernels := _weighted(terms, shifted, largest)) and (tree := LabelTree.of_metric(largest)):
+        return kernels, tree
+    largest = max(costs, key=_size)
+    if (kernels := _weighted(terms, costs, largest)) is not None:
+        return kernels, largest
+    raise ArgumentError(
+        "compat",
+        ...,
+        "solve() needs one label compatibility for all kernels: give each a number, or each a "
+        "multiple of the same matrix",
+    )
+
+
+def _size(costs: FloatArray) -> float:
+    return float(np.abs(costs).max())
+
+
+def _weighted(
+    terms: Sequence[Term], matrices: list[FloatArray], common: FloatArray
+) -> list[Kernel] | None:
+    """Return the kernels with the factors of non-negative multiples as weights, or None."""
+    unit = common.astype(np.float64) / (float(np.square(common, dtype=np.float64).sum()) or 1.0)
+    factors = [float(np.vdot(unit, each)) for each in matrices]
+    for factor, each in zip(factors, matrices, strict=True):
+        if factor < 0 or not np.allclose(each, factor * common, 1e-5, 1e-6 * _size(each)):
+            return None
+    weighed = zip(terms, factors, strict=True)
+    return [replace(cast("Any", term.kernel), weight=factor) for term, factor in weighed]
+
+
+def _member(kind: type[Member], name: str, value: Any) -> Member:
+    """Return the constant that a user named, or refuse it."""
+    try:
+        return kind(value)
+    except ValueError as error:
+        choices = ", ".join(member.name for member in kind)
+        raise ArgumentError(name, value, f"must be one of {choices}") from error
+
+
+def _compatibility(compat: Any, labels: int) -> tuple[float, FloatArray | None]:
+    """Return the weight of equal labels, or weight 1 and a matrix of costs."""
+    array = as_real_array("compat", compat)
+    if array.ndim and getattr(compat, "dtype", None) == np.float64:
+        raise ArgumentError(
+            "compat",
+            ...,
+            f"a float64 array of shape {array.shape}, which pydensecrf refuses too; use "
+            "compat.astype(numpy.float32)",
+        )
+    check_finite("compat", array)
+    if array.ndim == 0:
+        return float(array), None
+    if array.shape == (labels,):
+        return 1.0, np.diag(array.astype(np.float32))
+    if array.shape == (labels, labels):
+        half = np.asarray(array, np.float32) / 2
+        return 1.0, half + half.T
+    raise ArgumentError(
+        "compat", ..., f"shape {array.shape}; give a number, ({labels},) or ({labels}, {labels})"
+    )
 
 
 def set_num_threads(threads: int | None) -> None:

@@ -1,13 +1,40 @@
-"""Unary terms and images: conversion and checks."""
+"""Arguments as the original reads them: unary terms, images, standard deviations.
+
+The original accepts standard deviations that `densecrf` refuses: more numbers than are needed (the
+last are ignored), fewer (the last features are not divided), negative and infinite ones. The same
+calls give the same numbers here, with a warning.
+"""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.validation import ArgumentError, FloatArray, as_real_array, check_finite
+from densecrf.validation import (
+    LARGEST_FEATURE,
+    SMALLEST_SIGMA,
+    ArgumentError,
+    FloatArray,
+    as_real_array,
+    check_finite,
+    warn,
+)
 
-__all__ = ["ConstUnary", "LogisticUnary", "Unary", "checked_energies", "checked_image"]
+__all__ = [
+    "ConstUnary",
+    "LogisticUnary",
+    "Unary",
+    "as_whole",
+    "checked_energies",
+    "checked_image",
+    "divided",
+    "scales",
+    "single_scales",
+    "usual",
+]
+
+
+WIDTH_FIRST = "DenseCRF2D(width, height, labels) takes the width first"
 
 
 class Unary:
@@ -76,20 +103,16 @@ def checked_energies(u: Any, labels: int, grid: tuple[int, ...]) -> FloatArray:
 
 def _wrong_shape(shape: tuple[int, ...], labels: int, grid: tuple[int, ...]) -> str:
     n = int(np.prod(grid))
-    message = f"shape {shape}; this model needs {(labels, n)}, labels first"
+    remedy = ""
     if shape == (n, labels):
-        return message + ": transpose it (u.T)"
-    if shape == (*grid, labels):
-        return message + ": bring the labels to the front (u.transpose(2, 0, 1).reshape(L, -1))"
-    if len(grid) == 2 and shape == (labels, *grid[::-1]):
-        return (
-            message
-            + f": the model is {grid[1]} wide and {grid[0]} high; DenseCRF2D(width, "
-            + ("height, labels) takes the width first")
-        )
-    if len(shape) == 2 and shape[1] == n:
-        return message + f": it has {shape[0]} labels, the model was made for {labels}"
-    return message
+        remedy = ": transpose it (u.T)"
+    elif shape == (*grid, labels):
+        remedy = ": bring the labels to the front (u.transpose(2, 0, 1).reshape(L, -1))"
+    elif len(grid) == 2 and shape == (labels, *grid[::-1]):
+        remedy = f": the model is {grid[1]} wide and {grid[0]} high; {WIDTH_FIRST}"
+    elif len(shape) == 2 and shape[1] == n:
+        remedy = f": it has {shape[0]} labels, the model was made for {labels}"
+    return f"shape {shape}; this model needs {(labels, n)}, labels first{remedy}"
 
 
 def checked_image(rgbim: Any, height: int, width: int) -> npt.NDArray[Any]:
@@ -98,6 +121,76 @@ def checked_image(rgbim: Any, height: int, width: int) -> npt.NDArray[Any]:
     if image.ndim not in (2, 3) or image.shape[:2] != (height, width):
         message = f"shape {image.shape}; this model needs ({height}, {width}, channels)"
         if image.shape[:2] == (width, height):
-            message += ": DenseCRF2D(width, height, labels) takes the width first"
+            message += f": {WIDTH_FIRST}"
         raise ArgumentError("rgbim", ..., message)
     return image.reshape(height, width, -1)
+
+
+def scales(name: str, value: Any, count: int, of_what: str, *, also: str = "") -> list[Any]:
+    """Return `count` divisors of features, the caller's own numbers; missing ones are 1.
+
+    `of_what` names the features; `also` is "fewer" or "more" where the original accepts fewer or
+    more numbers than `count`.
+    """
+    array = as_real_array(name, value)
+    given = [value] * count if array.ndim == 0 else list(value) if array.ndim == 1 else []
+    wrong = "fewer" if len(given) < count else "more" if len(given) > count else also
+    if not given or wrong != also:
+        raise ArgumentError(
+            name, value, f"give one number, or one for each of the {count} {of_what}"
+        )
+    numbers = np.broadcast_to(array, len(given)).astype(np.float64)
+    for i, sigma in enumerate(numbers[:count]):
+        if not abs(sigma) >= SMALLEST_SIGMA:
+            raise ArgumentError(
+                name if array.ndim == 0 else f"{name}[{i}]",
+                float(sigma),
+                f"must be a number other than 0 (a standard deviation of at least "
+                f"{SMALLEST_SIGMA:g})",
+            )
+    remarks = {
+        f"only the first {count} are used": len(given) > count,
+        f"only the first {len(given)} of the {count} {of_what} are divided": len(given) < count,
+        "a negative number mirrors the features": (numbers < 0).any(),
+        "an infinite number removes the features": np.isinf(numbers).any(),
+    }
+    if any(remarks.values()):
+        told = ", ".join(remark for remark, holds in remarks.items() if holds)
+        warn(name, f"{value!r}: {told}, as in pydensecrf; check that this is intended")
+    # The type decides the precision of the division (NumPy's own promotion), as in the original.
+    own = [each if isinstance(each, (int, float, np.number)) else float(each) for each in given]
+    return [*own, *[1] * count][:count]
+
+
+def single_scales(name: str, value: Any, count: int, of_what: str) -> FloatArray:
+    """Return `scales` in single precision; the original ignores further numbers."""
+    return np.array(scales(name, value, count, of_what, also="more"), np.float32)
+
+
+def divided(name: str, values: npt.NDArray[Any], sigma: np.float32) -> FloatArray:
+    """Return values over a standard deviation in single precision; it must not be too small."""
+    single = np.asarray(values, np.float32)
+    largest = float(np.abs(single).max(initial=0.0))
+    if not largest <= LARGEST_FEATURE * abs(float(sigma)):
+        raise ArgumentError(
+            name,
+            float(f"{sigma:.6g}"),
+            f"values up to {largest:g} are then more than {LARGEST_FEATURE:g} standard deviations "
+            "from zero, outside the range of the lattice; give "
+            f"{largest / LARGEST_FEATURE:.3g} or greater",
+        )
+    return np.asarray(single / sigma, np.float32)
+
+
+def as_whole(name: str, value: Any) -> Any:
+    """Return a float that is a whole number as an int; the original truncates any float."""
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        raise ArgumentError(name, value, "must be a whole number (pydensecrf would truncate it)")
+    return value
+
+
+def usual(sigma: FloatArray) -> bool:
+    """Return whether `densecrf.Spatial` and `densecrf.Bilateral` accept these numbers."""
+    return bool((np.isfinite(sigma) & (sigma > 0)).all())

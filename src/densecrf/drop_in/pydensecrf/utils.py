@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.drop_in.pydensecrf.scales import scales
+from densecrf.drop_in.pydensecrf.inputs import scales
 from densecrf.model.hard_labels import whole_numbers
 from densecrf.model.unaries import SUM_TOLERANCE
 from densecrf.validation import (

@@ -1,13 +1,20 @@
 """The module ``denseCRF`` of SimpleCRF: mean field on a colour image."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from densecrf.drop_in.pydensecrf.densecrf import DenseCRF2D
-from densecrf.drop_in.simplecrf.labelling import Labels, labels_of
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.drop_in.pydensecrf.densecrf import DenseCRF, DenseCRF2D
+from densecrf.drop_in.pydensecrf.utils import unary_from_softmax
 from densecrf.validation import ArgumentError, as_real_array
 
 __all__ = ["densecrf"]
+
+Labels: TypeAlias = npt.NDArray[np.int8]
+
+SMALLEST, LARGEST = 0.01, 0.99
 
 
 def densecrf(I: Any, P: Any, param: Sequence[float]) -> Labels:
@@ -26,7 +33,6 @@ def densecrf(I: Any, P: Any, param: Sequence[float]) -> Labels:
 
     Examples
     --------
-    >>> import numpy as np
     >>> image = np.zeros((4, 6, 3), np.uint8)
     >>> image[:, 3:] = 200
     >>> p = np.where(image[..., :2] < 100, (0.9, 0.1), (0.1, 0.9))
@@ -49,3 +55,9 @@ def densecrf(I: Any, P: Any, param: Sequence[float]) -> Labels:
     crf.addPairwiseGaussian(gamma, w2)
     crf.addPairwiseBilateral(alpha, beta, image, w1)
     return labels_of(crf, p, int(iterations))
+
+
+def labels_of(crf: DenseCRF, p: npt.NDArray[Any], iterations: int) -> Labels:
+    """Return the labels of probabilities (*grid, labels) after some mean-field iterations."""
+    crf.setUnaryEnergy(unary_from_softmax(np.moveaxis(np.clip(p, SMALLEST, LARGEST), -1, 0)))
+    return np.asarray(crf.inference(iterations).argmax(0).reshape(p.shape[:-1]), np.int8)

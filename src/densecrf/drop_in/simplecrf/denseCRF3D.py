@@ -7,7 +7,7 @@ import numpy as np
 
 from densecrf.drop_in.pydensecrf.densecrf import DenseCRF
 from densecrf.drop_in.pydensecrf.utils import create_pairwise_bilateral, create_pairwise_gaussian
-from densecrf.drop_in.simplecrf.labelling import Labels, labels_of
+from densecrf.drop_in.simplecrf.denseCRF import Labels, labels_of
 from densecrf.validation import ArgumentError, as_real_array, warn
 
 __all__ = ["densecrf3d"]

@@ -15,13 +15,13 @@ else:
     theirs = None
 sys.path.insert(0, str(root))
 try:
-    from densecrf.drop_in.pydensecrf import install, namesake
+    from densecrf.drop_in.pydensecrf import install, make_way, restore
 finally:
     sys.path.remove(str(root))
 del sys.modules[__name__]
 install()
 if theirs is not None:
-    namesake.restore(theirs)
+    restore(theirs)
 elif str(folder) in sys.path:
     for before in sys.path[: sys.path.index(str(folder))]:
-        namesake.make_way(before)
+        make_way(before)

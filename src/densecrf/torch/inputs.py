@@ -1,4 +1,4 @@
-"""Checks of tensors that users pass: every error names the argument, its value and the remedy."""
+"""Tensors that users pass, checked: every error names the argument, its value and the remedy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from typing import Any
 import torch
 
 from densecrf.validation import ArgumentError
+
+__all__ = [
+    "as_tensor",
+    "check_all_finite",
+    "check_finite",
+    "check_mask",
+    "checked_items",
+    "checked_pair",
+    "total",
+]
 
 
 def as_tensor(name: str, value: Any) -> torch.Tensor:
@@ -23,36 +33,25 @@ def as_tensor(name: str, value: Any) -> torch.Tensor:
         raise ArgumentError(name, ..., f"cannot be shared with torch ({error})") from error
 
 
-def check_scores(logits: torch.Tensor) -> None:
-    """Refuse what is no batch of scores (N, C, *spatial)."""
-    _check_tensor("logits", logits, "(N, C, *spatial)")
+def checked_pair(
+    logits: Any, image: Any, names: tuple[str, str] = ("logits", "image")
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a batch of logits (N, C, *spatial) and its images (N, k, *spatial), as tensors."""
+    logits, image = map(as_tensor, names, (logits, image))
+    _check_axes("logits", logits, "(N, C, *spatial)")
     if not logits.is_floating_point():
-        raise ArgumentError(
-            "logits",
-            ...,
-            f"dtype {logits.dtype} holds whole numbers; give scores, not labels (labels "
-            "have no gradient)",
-        )
+        remedy = f"dtype {logits.dtype} holds whole numbers; give scores, not labels (labels "
+        raise ArgumentError("logits", ..., remedy + "have no gradient)")
     if logits.shape[1] < 2:
-        raise ArgumentError(
-            "logits", ..., f"shape {tuple(logits.shape)} has fewer than 2 classes on axis 1"
-        )
-
-
-def check_image(image: torch.Tensor, logits: torch.Tensor) -> None:
-    """Refuse images (N, k, *spatial) that do not go with the logits."""
-    _check_tensor("image", image, "(N, k, *spatial)")
+        remedy = f"shape {tuple(logits.shape)} has fewer than 2 classes on axis 1"
+        raise ArgumentError("logits", ..., remedy)
+    _check_axes("image", image, "(N, k, *spatial)")
     if image.device != logits.device:
-        raise ArgumentError(
-            "image",
-            ...,
-            f"on {image.device}, but logits on {logits.device}; move one of them, for "
-            "example image.to(logits.device)",
-        )
+        remedy = f"on {image.device}, but logits on {logits.device}; move one of them, for "
+        raise ArgumentError("image", ..., remedy + "example image.to(logits.device)")
     if image.shape[0] != logits.shape[0]:
-        raise ArgumentError(
-            "image", ..., f"{image.shape[0]} images for {logits.shape[0]} items of logits"
-        )
+        remedy = f"{image.shape[0]} images for {logits.shape[0]} items of logits"
+        raise ArgumentError("image", ..., remedy)
     if image.shape[2:] != logits.shape[2:]:
         raise ArgumentError(
             "image",
@@ -63,6 +62,15 @@ def check_image(image: torch.Tensor, logits: torch.Tensor) -> None:
         )
     if image.is_complex():
         raise ArgumentError("image", ..., f"dtype {image.dtype} holds no real numbers")
+    return logits, image
+
+
+def _check_axes(name: str, value: torch.Tensor, form: str) -> None:
+    shape = tuple(value.shape)
+    if value.ndim < 3:
+        raise ArgumentError(name, ..., f"shape {shape}; give {form} (unsqueeze a batch axis)")
+    if value.numel() == 0:
+        raise ArgumentError(name, ..., f"shape {shape} holds nothing; skip empty batches")
 
 
 def checked_items(logits: Any, image: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -70,23 +78,20 @@ def checked_items(logits: Any, image: Any) -> list[tuple[torch.Tensor, torch.Ten
 
     `logits` and `image` are batches, or lists of items of any sizes.
     """
-    if isinstance(logits, (list, tuple)):
-        if not isinstance(image, (list, tuple)):
-            raise ArgumentError("logits", ..., "a list; give a tensor, or lists of both")
-        if len(image) != len(logits) or not logits:
-            raise ArgumentError("image", ..., f"{len(image)} images for {len(logits)} logits")
-        scores = [as_tensor(f"logits[{i}]", each)[None] for i, each in enumerate(logits)]
-        colours = [as_tensor(f"image[{i}]", each)[None] for i, each in enumerate(image)]
-        for one, own in zip(scores, colours, strict=True):
-            check_scores(one)
-            check_image(own, one)
-            if (one.shape[1], one.device) != (scores[0].shape[1], scores[0].device):
-                raise ArgumentError("logits", ..., "items differ in classes or device")
-        return list(zip(scores, colours, strict=True))
-    logits, image = as_tensor("logits", logits), as_tensor("image", image)
-    check_scores(logits)
-    check_image(image, logits)
-    return list(zip(logits.split(1), image.split(1), strict=True))
+    if not isinstance(logits, (list, tuple)):
+        logits, image = checked_pair(logits, image)
+        return list(zip(logits.split(1), image.split(1), strict=True))
+    if not isinstance(image, (list, tuple)):
+        raise ArgumentError("logits", ..., "a list; give a tensor, or lists of both")
+    if len(image) != len(logits) or not logits:
+        raise ArgumentError("image", ..., f"{len(image)} images for {len(logits)} logits")
+    pairs = [
+        checked_pair(as_tensor(f"logits[{i}]", one)[None], as_tensor(f"image[{i}]", own)[None])
+        for i, (one, own) in enumerate(zip(logits, image, strict=True))
+    ]
+    if len({(scores.shape[1], scores.device) for scores, _ in pairs}) > 1:
+        raise ArgumentError("logits", ..., "items differ in classes or device")
+    return pairs
 
 
 def check_mask(name: str, mask: Any, logits: torch.Tensor) -> torch.Tensor:
@@ -101,17 +106,6 @@ def check_mask(name: str, mask: Any, logits: torch.Tensor) -> torch.Tensor:
         raise ArgumentError(name, ..., f"on {mask.device}, but logits on {logits.device}")
     inside: torch.Tensor = mask != 0
     return inside
-
-
-def _check_tensor(name: str, value: torch.Tensor, form: str) -> None:
-    if value.ndim < 3:
-        raise ArgumentError(
-            name, ..., f"shape {tuple(value.shape)}; give {form} (unsqueeze a batch axis)"
-        )
-    if value.numel() == 0:
-        raise ArgumentError(
-            name, ..., f"shape {tuple(value.shape)} holds nothing; skip empty batches"
-        )
 
 
 def check_finite(name: str, value: torch.Tensor) -> None:
