@@ -17,7 +17,7 @@ LAYERS = (
     ("deadline", "model.resample", "model.resolution", "solvers.changes", "model.label_prior"),
     ("metrics", "data"),
     ("native", "parallel", "experiments"),  # experiments: the former place of metrics
-    ("model.kernels", "problem.projections", "operators", "model.hard_labels"),
+    ("model.kernels", "problem.projections", "operators", "model.reading"),
     ("backend", "model.unaries"),
     ("steps",),
     ("operators.pairwise",),

@@ -23,7 +23,7 @@ MOVED = {
     "densecrf.changes": "densecrf.solvers.changes",
     "densecrf.compatibility": "densecrf.model.compatibility",
     "densecrf.filters": "densecrf.operators",
-    "densecrf.hard_labels": "densecrf.model.hard_labels",
+    "densecrf.hard_labels": "densecrf.model.unaries",
     "densecrf.kernels": "densecrf.model.kernels",
     "densecrf.label_prior": "densecrf.model.label_prior",
     "densecrf.monai": "densecrf.drop_in.monai",

@@ -11,9 +11,9 @@ import numpy as np
 
 from densecrf.model.crf import DenseCRF
 from densecrf.model.parameters import Parameters
+from densecrf.model.reading import Kind
 from densecrf.model.resolution import derived
 from densecrf.model.specification import KEYWORDS, Specification
-from densecrf.model.unaries import Kind
 from densecrf.parallel import run
 from densecrf.validation import (
     ArgumentError,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf.model.hard_labels import FORBIDDEN, from_labels
+from densecrf.model.unaries import FORBIDDEN, from_labels
 from densecrf.refinement import build
 from scored_image import HARD, IMAGE, H, L, P, W
 

@@ -12,10 +12,10 @@ from densecrf.app.strokes import VOID, Canvas, Raster, Stroke
 from densecrf.cached import cached_property
 from densecrf.model.compatibility import with_label_costs
 from densecrf.model.crf import DenseCRF
-from densecrf.model.hard_labels import plant
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
 from densecrf.model.scribbles import scribble_unary
+from densecrf.model.unaries import plant
 
 __all__ = ["Energies", "Snapshot", "chosen_model"]
 

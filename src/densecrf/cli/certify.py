@@ -20,7 +20,7 @@ from densecrf.cli.reports import (
     reporting_errors,
 )
 from densecrf.model.crf import DenseCRF
-from densecrf.model.hard_labels import FORBIDDEN, read_void, whole_numbers
+from densecrf.model.unaries import FORBIDDEN, read_void, whole_numbers
 from densecrf.problem.certificate import CertificateError
 from densecrf.problem.certificate import certify as certify_labels
 from densecrf.solvers.result import Result

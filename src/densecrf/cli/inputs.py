@@ -17,9 +17,9 @@ from densecrf.io.images import IMAGE_SUFFIXES, shown_colors
 from densecrf.io.opening import by_numbers
 from densecrf.io.unaries import SCORE_SUFFIXES, read_known
 from densecrf.model.crf import DenseCRF
-from densecrf.model.hard_labels import VOID, whole_numbers
 from densecrf.model.kernels import color_range
 from densecrf.model.scribbles import scribble_crf
+from densecrf.model.unaries import VOID, whole_numbers
 
 __all__ = [
     "Classes",

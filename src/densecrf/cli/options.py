@@ -14,8 +14,8 @@ from densecrf.io import PALETTES
 from densecrf.io.opening import open_regular
 from densecrf.model.parameters import read_parameters
 from densecrf.model.presets import PRESETS
+from densecrf.model.reading import KINDS
 from densecrf.model.specification import Specification
-from densecrf.model.unaries import KINDS
 from densecrf.solvers import METHODS
 from densecrf.solvers.registry import LP_GAP
 from densecrf.validation import check_choice

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 
 from densecrf.model.crf import DenseCRF
-from densecrf.model.hard_labels import plant
 from densecrf.model.kernels import Bilateral, Kernel, Spatial
 from densecrf.model.scribbles import scribble_unary
-from densecrf.model.unaries import from_probabilities
+from densecrf.model.unaries import from_probabilities, plant
 from densecrf.operators.torch.autograd import filtered
 from densecrf.operators.torch.features import positions
 from densecrf.operators.torch.lattice import Lattice, on_device

@@ -17,8 +17,9 @@ import numpy as np
 from densecrf.io.arrays import MAX_BYTES, check_size, read_npy, read_npz
 from densecrf.io.errors import FileFormatError
 from densecrf.io.opening import open_regular
+from densecrf.model.reading import SUM_TOLERANCE, sums_to_one
 from densecrf.model.resample import resize_bilinear
-from densecrf.model.unaries import SUM_TOLERANCE, negative_log_softmax, sums_to_one
+from densecrf.model.unaries import negative_log_softmax
 from densecrf.validation import check_choice, check_fraction, mention
 
 if TYPE_CHECKING:

@@ -26,17 +26,10 @@ from densecrf.model.crf import DenseCRF
 from densecrf.model.kernels import black_and_white, color_range, position_dtype
 from densecrf.model.label_prior import plus_offsets
 from densecrf.model.parameters import Parameters
+from densecrf.model.reading import Content, Reading, enlargement, layout_of, sums_to_one
 from densecrf.model.resolution import Measured, measure_parts, windows
 from densecrf.model.specification import Specification
-from densecrf.model.unaries import (
-    Content,
-    Reading,
-    energies,
-    enlargement,
-    layout_of,
-    settled,
-    sums_to_one,
-)
+from densecrf.model.unaries import energies
 from densecrf.operators import LatticeFilter
 from densecrf.operators.pairwise import Pairwise
 from densecrf.validation import (
@@ -44,7 +37,6 @@ from densecrf.validation import (
     FloatArray,
     IntArray,
     check_choice,
-    check_finite,
     check_integer,
     check_non_negative,
     sigmas,
@@ -156,7 +148,7 @@ class TiledEnergy:
     mask : Source or None
         Which pixels belong to the model.
     content, kind
-        As for `densecrf.model.unaries.Reading` and `densecrf.model.unaries.energies`; a kind that
+        As for `densecrf.model.reading.Reading` and `densecrf.model.unaries.energies`; a kind that
         was not named is None until the pixels are scanned.
     n_labels : int
         Number of labels; of hard labels None until the pixels are scanned.
@@ -325,9 +317,8 @@ class TiledEnergy:
             return np.zeros((self.n_labels, values.shape[-1]), np.float32)
         if self.found is not None and values is not self.found:
             return self.energies(self.found)[:, np.searchsorted(self.found, values)]
-        low, high = check_finite("probabilities", values)
-        reading = Reading(self.content, values)
-        return energies(reading, low, high, kind=self.kind, n_labels=self.n_labels, **self.settings)
+        reading = Reading.of(self.content, values)
+        return energies(reading, kind=self.kind, n_labels=self.n_labels, **self.settings)
 
     def crf(self, local: Local) -> DenseCRF:
         """Return the model of tile and margin, normalised as in the whole image."""
@@ -526,13 +517,16 @@ def _unaries(
     nodata, axis = getattr(scores, "nodata", None), tuple(range(len(named)))
     known = [holds_data(part, nodata, axis) for part in given]
     seen = np.concatenate([p[..., held] for p, held in zip(given, known, strict=True)], axis=-1)
-    low, high = check_finite("probabilities", seen) if seen.size else (0.0, 0.0)
-    kind = settled(content, seen, specification.kind)
-    options = {"kind": kind, "void": specification.void, "clip": specification.clip}
+    whole = Reading.of(content, seen)
+    options = {
+        "kind": whole.kind(specification.kind),
+        "void": specification.void,
+        "clip": specification.clip,
+    }
     out = []
     for part, held in zip(given, known, strict=True):
-        reading = Reading(content, part[..., held])
-        own = energies(reading, low, high, n_labels=None, confidence=None, **options)
+        reading = Reading(content, part[..., held], whole.span)
+        own = energies(reading, n_labels=None, confidence=None, **options)
         unary = np.zeros((len(own), *held.shape), np.float32)
         unary[:, held] = own
         out.append(unary)

@@ -25,7 +25,7 @@ from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.sources import Source, open_source, place, read
 from densecrf.large.tiles import REACH, Box, Tiling
 from densecrf.model.parameters import Parameters
-from densecrf.model.unaries import KINDS
+from densecrf.model.reading import KINDS
 from densecrf.solvers.registry import LP_GAP
 from densecrf.validation import (
     ArgumentError,

@@ -26,8 +26,8 @@ from densecrf.large.tiles import Box
 from densecrf.large.visits import REACHES, Before, Round
 from densecrf.model.kernels import black_and_white, check_opaque
 from densecrf.model.parameters import Parameters, check_label_count
+from densecrf.model.reading import Reading
 from densecrf.model.specification import Specification
-from densecrf.model.unaries import settled
 from densecrf.parallel import run
 from densecrf.problem import rounding
 from densecrf.problem.certificate import Share, Sizes
@@ -247,7 +247,7 @@ class TiledRun:
             values = np.concatenate([part.reshape(rows, -1) for part in parts], 1)
             values = values if job.content == "scores" else values[0]
         found = values if job.content == "labels" else None
-        job = replace(job, kind=settled(job.content, values, job.kind), found=found)
+        job = replace(job, kind=Reading.of(job.content, values).kind(job.kind), found=found)
         job = replace(job, n_labels=len(job.energies(values)))
         if job.image is not None and job.image_range is None:
             job = _with_range(job, [each["image"] for each in records if each["image"]])

@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from densecrf.large.sources import Absent, Source
 from densecrf.large.tiles import Box, shape_of
+from densecrf.model.reading import picked
 from densecrf.model.resample import resize_window
-from densecrf.model.unaries import picked
 
 __all__ = ["Coarse", "Picked", "Resized", "Valid", "holds_data"]
 

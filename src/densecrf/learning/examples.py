@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.model.hard_labels import read_void, whole_numbers
 from densecrf.model.parameters import Parameters
+from densecrf.model.unaries import read_void, whole_numbers
 from densecrf.refinement import build
 from densecrf.validation import FloatArray, as_real_array
 

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from densecrf.model import unaries
 from densecrf.model.compatibility import LabelTree, compatibility_matrix
-from densecrf.model.hard_labels import from_labels
 from densecrf.model.kernels import Bilateral, Kernel
 from densecrf.model.unaries import check_shape, looks_like_probabilities
 from densecrf.operators.pairwise import Pairwise, build_filter
@@ -254,7 +253,7 @@ class DenseCRF:
         **options
             Passed to the constructor.
         """
-        unary = from_labels(labels, n_labels, confidence=confidence, void=void)
+        unary = unaries.from_labels(labels, n_labels, confidence=confidence, void=void)
         return cls.from_checked(unary, kernels, **options)
 
     def with_unary(self, unary: Any) -> "DenseCRF":

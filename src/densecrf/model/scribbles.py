@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.model.crf import DenseCRF
-from densecrf.model.hard_labels import FORBIDDEN
 from densecrf.model.kernels import color_range, without_alpha
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
 from densecrf.model.specification import Specification
+from densecrf.model.unaries import FORBIDDEN
 from densecrf.validation import (
     ArgumentError,
     FloatArray,

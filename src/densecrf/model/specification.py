@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from densecrf.model.crf import DenseCRF
-from densecrf.model.hard_labels import forget, plant
 from densecrf.model.kernels import color_range, without_alpha
 from densecrf.model.parameters import NUMBERS, Parameters
 from densecrf.model.presets import get_parameters
+from densecrf.model.reading import KINDS, read
 from densecrf.model.resolution import Measured, measure
-from densecrf.model.unaries import KINDS, energies, read
+from densecrf.model.unaries import energies, forget, plant
 from densecrf.validation import check_choice, check_fraction, check_non_negative
 
 __all__ = ["KEYWORDS", "Specification"]
@@ -91,14 +91,10 @@ class Specification:
 
     def crf(self, image: Any, known: Any, *, ignore: Any = None, seeds: Any = None) -> DenseCRF:
         """Return the energy of an image and of what is known of its pixels."""
-        reading, low, high = read(
-            image, known, kind=self.kind, axis=self.axis, channel_axis=self.channel_axis
-        )
+        reading = read(image, known, kind=self.kind, axis=self.axis, channel_axis=self.channel_axis)
         grid = reading.grid
         unary = energies(
             reading,
-            low,
-            high,
             kind=self.kind,
             n_labels=self.n_labels,
             void=self.void,

@@ -1,25 +1,17 @@
-"""Unary energies from what people have: scores or labels, in whatever layout.
-
-Which axis holds the labels, which the colours: all readings that fit are found; where more than one
-fits the shapes and the values, the input is refused and all are spelled out. Each array is scanned
-once, by `check_finite`, which also gives its range.
-"""
+"""Unary energies of scores and of hard labels: annotations, void pixels, seeds."""
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.model.hard_labels import from_marked_labels
+from densecrf.model.reading import SUM_TOLERANCE, Reading, sums_to_one
 from densecrf.model.resample import resize_bilinear
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
-    as_image,
+    IntArray,
     as_real_array,
     check_choice,
     check_finite,
@@ -31,465 +23,32 @@ from densecrf.validation import (
 )
 
 __all__ = [
-    "KINDS",
-    "SUM_TOLERANCE",
-    "Content",
-    "Kind",
-    "Layout",
-    "Reading",
+    "FORBIDDEN",
+    "MARGIN",
+    "VOID",
     "check_shape",
     "energies",
+    "forget",
+    "from_labels",
     "from_logits",
     "from_probabilities",
-    "layout_of",
     "looks_like_probabilities",
     "negative_log_softmax",
-    "picked",
-    "read",
-    "settled",
-    "sums_to_one",
+    "plant",
+    "read_void",
+    "whole_numbers",
 ]
 
-Kind: TypeAlias = Literal["probabilities", "logits", "energies", "labels"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 Array: TypeAlias = npt.NDArray[Any]
 
-SUM_TOLERANCE = 0.02  # half floats and steps of 0.001 miss a sum of one by half a step per label
-COLOR_CHANNELS = (1, 3, 4)  # of an image whose channels come first
-Content: TypeAlias = Literal["scores", "labels", "map"]
-Shape: TypeAlias = tuple[int, ...]
-Axes: TypeAlias = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """An image and what is known of its pixels, as they were read.
-
-    Attributes
-    ----------
-    content : {"scores", "labels", "map"}
-        A score for each label, one label, or one label's score (foreground) for each pixel.
-    values : ndarray
-        Scores (labels, *grid), or (*grid) for labels and maps.
-    pixels : ndarray, optional
-        The image, (*grid) or (*grid, channels).
-    grid : tuple of int
-        The grid of pixels.
-    enlarged : float
-        The factor by which scores were enlarged to the image; infinite where it is not known.
-    """
-
-    content: Content
-    values: Array
-    pixels: Any = None
-    grid: tuple[int, ...] = ()
-    enlarged: float = math.inf
-
-
-class _Picture(NamedTuple):
-    """One way to read an image: the axes of its grid, and behind them its channels' if any."""
-
-    axes: Axes
-    grid: tuple[int, ...]
-    words: str
-    usual: bool
-
-
-@dataclass(frozen=True)
-class Layout:
-    """One way to read an image and what is known of its pixels, by their shapes.
-
-    Attributes
-    ----------
-    content : {"scores", "labels", "map"}
-        As for `Reading`.
-    image_axes : tuple of int
-        The axes of the image: those of the grid, and behind them the channels' if any.
-    axes : tuple of int
-        The axes of the other array: the labels' of scores, and those of the grid.
-    grid : tuple of int
-        The grid of pixels.
-    words : str
-        The reading in words, with the arguments that choose it.
-    usual : bool
-        Whether the image's channels are where images have them.
-    resized : bool
-        Whether the scores are of a lower resolution.
-    """
-
-    content: Content
-    image_axes: Axes
-    axes: Axes
-    grid: tuple[int, ...]
-    words: str
-    usual: bool = True
-    resized: bool = False
-
-    @staticmethod
-    def of(picture: _Picture, content: Content, axes: Axes, words: str) -> "Layout":
-        """Return the layout for one way to read the image."""
-        return Layout(content, picture.axes, axes, picture.grid, words, picture.usual)
-
-
-def read(
-    image: Any, given: Any, *, kind: str | None, axis: int | None, channel_axis: int | None
-) -> tuple[Reading, float, float]:
-    """Return the only reading that fits with the range of its values, or refuse.
-
-    The parameters are those of `refine`.
-    """
-    picture = as_image("image", image.cpu() if hasattr(image, "cpu") else image)
-    array = as_real_array("probabilities", given.cpu() if hasattr(given, "cpu") else given)
-    low, high = (0.0, 0.0) if array.size == 0 else check_finite("probabilities", array)
-    layout = layout_of(
-        picture.shape,
-        array.shape,
-        array.dtype,
-        kind=kind,
-        axis=axis,
-        channel_axis=channel_axis,
-        adds_up=lambda axes, total: sums_to_one(picked(array, axes), total=total),
-        fractions=lambda: bool((array != np.rint(array)).any()),
-    )
-    values = picked(array, layout.axes)
-    enlarged = enlargement(values.shape[1:], layout.grid) if layout.resized else math.inf
-    if layout.resized:
-        values = resize_bilinear(values, layout.grid)
-    pixels = picked(picture, layout.image_axes)
-    return Reading(layout.content, values, pixels, layout.grid, enlarged), low, high
-
-
-def enlargement(scores: Shape, grid: Shape) -> float:
-    """Return the factor by which scores are enlarged; infinite where they are not."""
-    factor = math.sqrt(math.prod(grid) / math.prod(scores))
-    return factor if factor > 1 else math.inf
-
-
-def picked(array: Array, axes: Axes) -> Array:
-    """Return an array with these axes, without the others, which are of one."""
-    others = tuple(axis for axis in range(array.ndim) if axis not in axes)
-    moved: Array = array.transpose(*others, *axes)
-    return moved.reshape([array.shape[axis] for axis in axes])
-
-
-def layout_of(
-    image: Shape,
-    shape: Shape,
-    dtype: np.dtype[Any],
-    *,
-    kind: str | None,
-    axis: int | None,
-    channel_axis: int | None,
-    adds_up: Callable[[Axes, float], bool],
-    fractions: Callable[[], bool],
-) -> Layout:
-    """Return the only layout that fits, or refuse.
-
-    Parameters
-    ----------
-    image, shape : tuple of int
-        The shapes of the image, and of what is known of its pixels.
-    dtype : dtype
-        Of what is known.
-    kind, axis, channel_axis
-        As for `refine`.
-    adds_up : callable
-        Whether the values add up to a number over the first of these axes: asked where several
-        layouts fit.
-    fractions : callable
-        Whether some value is no whole number: asked where there is one per pixel.
-    """
-    for name, what, sides, which in (
-        ("axis", "probabilities", shape, axis),
-        ("channel_axis", "image", image, channel_axis),
-    ):
-        if 0 in sides:
-            raise ArgumentError(what, ..., f"shape {sides} holds no values")
-        if which is not None and not -len(sides) <= which < len(sides):
-            raise ArgumentError(name, which, f"the array of shape {sides} has no such axis")
-    if kind is not None:
-        check_choice("kind", kind, KINDS)
-    if _is_batch_of_one(image, shape):
-        channel_axis = None if channel_axis is None else channel_axis % len(image) - 1
-        first = int(len(shape) == 4)
-        axis = None if axis is None else axis % len(shape) - first
-        found = layout_of(
-            image[1:],
-            shape[first:],
-            dtype,
-            kind=kind,
-            axis=axis,
-            channel_axis=channel_axis,
-            adds_up=lambda axes, total: adds_up(tuple(each + first for each in axes), total),
-            fractions=fractions,
-        )
-        return replace(
-            found,
-            image_axes=tuple(each + 1 for each in found.image_axes),
-            axes=tuple(each + first for each in found.axes),
-        )
-    pictures = list(_pictures(image, channel_axis))
-    layouts = [
-        layout
-        for picture in pictures
-        for layout in _layouts(picture, shape, dtype, kind, axis, fractions)
-    ]
-    if len(layouts) > 1:
-        summed = [each for each in layouts if each.content == "scores" and adds_up(each.axes, 1.0)]
-        layouts = summed or layouts
-    if len(layouts) > 1 and dtype.kind == "f":
-        layouts = [layout for layout in layouts if layout.usual] or layouts
-    if not layouts and kind != "labels":
-        layouts = list(_resized(pictures, shape, axis, adds_up))
-    if not layouts:
-        raise ArgumentError("probabilities", ..., _no_reading(shape, image, dtype, kind))
-    if len(layouts) > 1:
-        for layout in layouts:
-            in_parts = layout.content == "scores" and _total(partial(adds_up, layout.axes))
-            if in_parts:
-                raise ArgumentError("probabilities", ..., in_parts)
-        ways = "; or ".join(layout.words for layout in layouts)
-        remedy = f"can be read in {len(layouts)} ways: {ways}. Say which by the arguments named"
-        shapes = f"shape {shape} with an image of shape {image}"
-        raise ArgumentError("probabilities", ..., f"{shapes} {remedy}")
-    return layouts[0]
-
-
-def _is_batch_of_one(image: Shape, shape: Shape) -> bool:
-    """Whether an image of 4 axes is PyTorch's (1, channels, H, W), or both are batches of one."""
-    if len(image) != 4 or image[0] != 1:
-        return False
-    if len(shape) == 4:
-        return shape[0] == 1
-    return image[1] in COLOR_CHANNELS and shape[-2:] == image[2:]
-
-
-def _pictures(image: Shape, channel_axis: int | None) -> Iterator[_Picture]:
-    """Yield the readings of the image: grey, channels last, channels first."""
-    axes = tuple(range(len(image)))
-    if channel_axis is not None:
-        which = channel_axis % len(image)
-        grid = tuple(axis for axis in axes if axis != which)
-        sides = tuple(image[axis] for axis in grid)
-        yield _Picture((*grid, which), sides, mention("channel_axis", channel_axis), True)
-        return
-    first, last = image[0] in COLOR_CHANNELS, image[-1] in COLOR_CHANNELS
-    colored = len(image) >= 3 and (first or last)
-    yield _Picture(axes, image, "an image without channels", not colored)
-    if len(image) >= 3:
-        words = f"an image with channels last ({mention('channel_axis', len(image) - 1)})"
-        yield _Picture(axes, image[:-1], words, last)
-    if len(image) >= 3 and first:
-        words = f"an image with channels first ({mention('channel_axis', 0)})"
-        yield _Picture((*axes[1:], 0), image[1:], words, True)
-
-
-def _layouts(
-    picture: _Picture,
-    shape: Shape,
-    dtype: np.dtype[Any],
-    kind: str | None,
-    axis: int | None,
-    fractions: Callable[[], bool],
-) -> Iterator[Layout]:
-    """Yield the layouts of the other array for one reading of the image."""
-    if kind != "labels":
-        yield from _scores(picture, shape, axis)
-    axes = _without_singletons(shape, picture.grid)
-    if axes is None or axis is not None:
-        return
-    over = f"{picture.grid} pixels, {picture.words}"
-    if kind == "labels" or (kind is None and dtype.kind in "bui"):
-        words = f"one label ({mention('kind', 'labels')}) for each of {over}"
-        yield Layout.of(picture, "labels", axes, words)
-    elif kind is not None or fractions():
-        words = f"probabilities of the foreground (stack [1 - p, p] to say so) over {over}"
-        yield Layout.of(picture, "map", axes, words)
-    else:
-        words = f"whole numbers as labels ({mention('kind', 'labels')}) over {over}"
-        yield Layout.of(picture, "labels", axes, words)
-        words = f"certain foreground ({mention('kind', 'probabilities')}) over {over}"
-        yield Layout.of(picture, "map", axes, words)
-
-
-def _scores(picture: _Picture, shape: Shape, axis: int | None) -> Iterator[Layout]:
-    """Yield the layouts as scores: labels first, last, or behind a batch axis of one."""
-    candidates = {axis % len(shape)} if axis is not None else {0, len(shape) - 1}
-    if axis is None and len(shape) > 2 and shape[0] == 1:
-        candidates.add(1)
-    for where in sorted(candidates):
-        axes = _labels_first(shape, where)
-        labels, *sides = (shape[each] for each in axes)
-        if tuple(sides) == picture.grid and labels > 1:
-            words = f"{labels} labels on {mention('axis', where)} over {picture.grid} pixels"
-            yield Layout.of(picture, "scores", axes, f"{words}, {picture.words}")
-
-
-def _resized(
-    pictures: list[_Picture],
-    shape: Shape,
-    axis: int | None,
-    adds_up: Callable[[Axes, float], bool],
-) -> Iterator[Layout]:
-    """Yield the layout of scores that are to be brought to the size of a plane image.
-
-    Their label axis is the named one, or the only one that leaves pixels in the proportion of the
-    image.
-    """
-    plane = [picture for picture in pictures if len(picture.grid) == 2]
-    if len(plane) != 1:
-        return
-    (picture,) = plane
-    if axis is None:
-        candidates = _reduced_axes(shape, picture.grid)
-        summed = [where for where in candidates if adds_up(_labels_first(shape, where), 1.0)]
-        candidates = summed or candidates
-        axis = candidates[0] if len(candidates) == 1 else None
-    if axis is None:
-        return
-    axes = _labels_first(shape, axis % len(shape))
-    labels, *sides = (shape[each] for each in axes)
-    if len(sides) != 2 or labels < 2 or tuple(sides[::-1]) == picture.grid:  # sides swapped
-        return
-    yield replace(Layout.of(picture, "scores", axes, "resized"), resized=True)
-
-
-def _reduced_axes(shape: Shape, grid: tuple[int, ...]) -> list[int]:
-    """Return the axes that leave the pixels of an image reduced by one whole factor.
-
-    An axis as long as a side of the image is taken for pixels.
-    """
-    found = []
-    for where in {0, len(shape) - 1} | ({1} if len(shape) == 4 and shape[0] == 1 else set()):
-        labels, *sides = (shape[each] for each in _labels_first(shape, where))
-        if len(sides) != 2 or len(grid) != 2 or labels < 2 or labels in grid:
-            continue
-        height, width = sides
-        if any(
-            height in (grid[0] // step, -(-grid[0] // step))
-            and width in (grid[1] // step, -(-grid[1] // step))
-            for step in range(2, min(grid) + 1)
-        ):
-            found.append(where)
-    return sorted(found)
-
-
-def _labels_first(shape: Shape, axis: int) -> Axes:
-    """Return the axes with the labels' in front, without a batch axis of one."""
-    others = [each for each in range(len(shape)) if each != axis]
-    if len(shape) > 2 and shape[0] == 1 and shape[others[0]] == 1:
-        del others[0]
-    return (axis, *others)
-
-
-def _without_singletons(shape: Shape, grid: tuple[int, ...]) -> Axes | None:
-    """Return the axes of the grid, where the others are a batch or channel axis of one."""
-    for before, after in ((0, 0), (1, 0), (0, 1), (2, 0)):
-        if shape == (*[1] * before, *grid, *[1] * after):
-            return tuple(range(before, before + len(grid)))
-    return None
-
-
-def _no_reading(shape: Shape, image: Shape, dtype: np.dtype[Any], kind: str | None) -> str:
-    message = f"shape {shape} does not fit an image of shape {image}; give "
-    message += "" if kind == "labels" else "(labels, *pixels), (*pixels, labels), or "
-    message += "one label per pixel, of the image's shape"
-    if any(next(_scores(some, image, None), None) for some in _pictures(shape, None)):
-        return message + ": the arguments look swapped, the image comes first"
-    if len(image) == len(shape) == 4 and image[0] == shape[0] > 1:
-        inside = [
-            next(_layouts(some, shape[1:], dtype, kind, None, lambda: True), None)
-            for some in _pictures(image[1:], None)
-        ]
-        if any(inside):
-            return f"{message}. {image[0]} images at once are for densecrf.refine_many"
-    sizes = {image[:2], image[-2:]}  # of channels last and first
-    if not sizes.isdisjoint({shape[:-3:-1], shape[1::-1]}):
-        return message + ": height and width look swapped (numpy.swapaxes)"
-    if kind != "labels" and len(shape) >= 3:
-        grids = {some.grid for some in _pictures(image, None) if some.usual}
-        fitting = sorted({where for grid in grids for where in _reduced_axes(shape, grid)})
-        message += ". A network's output of lower resolution is resized when you name its label "
-        named = [mention("axis", where) for where in fitting] or [mention("axis")]
-        message += f"axis by {' or '.join(named)}"
-    return message
-
-
-def sums_to_one(scores: Array, tolerance: float = SUM_TOLERANCE, total: float = 1.0) -> bool:
-    """Whether values of at least 0 add up to `total` over the first axis."""
-    if scores.min() < -tolerance * total or scores.max() > (1 + tolerance) * total:
-        return False
-    sums = scores.sum(0, dtype=np.float64)
-    return bool(np.abs(sums - total).max() <= tolerance * total)
-
-
-def _total(adds_up: Callable[[float], bool]) -> str | None:
-    """Return what to do with probabilities in per cent or in 8 bits; None where it is neither."""
-    for total, what in ((100, "percentages"), (255, "probabilities in 8 bits")):
-        if adds_up(total):
-            return f"values that add up to {total} over the labels: {what}; divide by {total}"
-    return None
-
-
-def settled(content: Content, values: Array, kind: str | None) -> str:
-    """Return what the values of a reading are, by all of them or by the extreme ones."""
-    reading = Reading(content, values)
-    return _settled(reading, kind, *check_finite("probabilities", values))
-
-
-def _settled(reading: Reading, kind: str | None, low: float, high: float) -> str:
-    """Return what the values are: as named, or as they show beyond doubt.
-
-    Probabilities add up to 1; energies of such are -log p; scores below zero are logits. Anything
-    else could be two things, and is refused.
-    """
-    if kind is not None:
-        return kind
-    if reading.content == "labels":
-        return "labels"
-    values = reading.values
-    span = f"values from {low:g} to {high:g}"
-    if reading.content == "map":
-        if low >= 0 and high <= 1:
-            return "probabilities"
-        remedy = (
-            f"one map with {span} can be read in 2 ways: logits of the foreground "
-            f"({mention('kind', 'logits')}); or one label per pixel stored as numbers with "
-            "fractions, which would be a mistake. Say which"
-        )
-    elif sums_to_one(values):
-        return "probabilities"
-    elif scaled := _total(lambda total: sums_to_one(values, total=total)):
-        remedy = scaled
-    elif values.dtype.kind in "bui":
-        remedy = (
-            f"whole numbers from {low:g} to {high:g} for each of {len(values)} labels can be read "
-            f"in 2 ways: probabilities in steps (give probabilities / {high:g}); or an image, the "
-            "arguments being swapped (the image comes first). Say which, or name the kind"
-        )
-    elif low < 0:
-        return "logits"
-    elif sums_to_one(np.exp(-values.astype(np.float64))):
-        return "energies"
-    elif high <= 1:
-        remedy = (
-            f"{span} can be read in 2 ways: probabilities that do not add up to 1 over the labels, "
-            "such as several sigmoids or activation maps (divide them by their sum over the "
-            f"labels); or logits ({mention('kind', 'logits')}). Say which"
-        )
-    else:
-        remedy = (
-            f"{span} can be read in 2 ways: logits, the higher the likelier "
-            f"({mention('kind', 'logits')}); or energies, the lower the likelier "
-            f"({mention('kind', 'energies')}). Say which"
-        )
-    raise ArgumentError("probabilities", ..., remedy)
+MOST_VOID = 1000  # values that mean that nothing is known
+VOID = 255  # of pixels without a label, where no other value is named
+MARGIN = 3.0  # nats by which a hard label is better than others, where no probability is given
+FORBIDDEN = 1000.0  # energy of a label that is ruled out: more than all other pixels can outweigh
 
 
 def energies(
     reading: Reading,
-    low: float,
-    high: float,
     *,
     kind: str | None,
     n_labels: int | None,
@@ -497,12 +56,12 @@ def energies(
     confidence: Any,
     clip: Any,
 ) -> FloatArray:
-    """Return the unary energies (labels, *grid) of a reading with values from `low` to `high`."""
+    """Return the unary energies (labels, *grid) of a reading."""
     values = reading.values
     check_fits("probabilities", values.shape)
-    kind = _settled(reading, kind, low, high)
+    kind = reading.kind(kind)
     if kind == "labels":
-        return from_marked_labels(values, n_labels, void, confidence)
+        return _from_marked_labels(values, n_labels, void, confidence)
     if reading.content == "map":
         if kind == "energies":
             raise ArgumentError("probabilities", ..., "energies need one map per label")
@@ -511,7 +70,7 @@ def energies(
     if n_labels is not None and values.shape[0] != check_integer("n_labels", n_labels, at_least=2):
         raise ArgumentError("n_labels", n_labels, f"the array holds {values.shape[0]} labels")
     if kind == "probabilities":
-        return _from_checked(values, low, high, clip)
+        return _from_finite(values, *reading.span, clip)
     if kind == "logits":
         return negative_log_softmax(values)
     return np.array(values, np.float32, order="C")
@@ -527,19 +86,18 @@ def from_probabilities(probabilities: Any, *, axis: int = 0, clip: float = 1e-5)
            [ 0.693, 11.513]], dtype=float32)
     """
     p, low, high = _checked_scores("probabilities", probabilities, axis)
-    return _from_checked(p, low, high, clip)
+    return _from_finite(p, low, high, clip)
 
 
-def _from_checked(p: Array, low: float, high: float, clip: Any) -> FloatArray:
+def _from_finite(p: Array, low: float, high: float, clip: Any) -> FloatArray:
     """Return the energies of finite values from `low` to `high`, if they are probabilities."""
     check_fraction("clip", clip)
     if low < 0 or high > 1 + SUM_TOLERANCE:
-        percent = low >= 0 and sums_to_one(p, total=100)
-        remedy = "percentages: divide by 100" if percent else "for logits say kind='logits' or use "
-        remedy += "" if percent else "from_logits, for energies the constructor"
-        raise ArgumentError(
-            "probabilities", ..., f"values from {low:g} to {high:g} are not probabilities; {remedy}"
-        )
+        remedy = "for logits say kind='logits' or use from_logits, for energies the constructor"
+        if low >= 0 and sums_to_one(p, total=100):
+            remedy = "percentages: divide by 100"
+        what = f"values from {low:g} to {high:g} are not probabilities; {remedy}"
+        raise ArgumentError("probabilities", ..., what)
     total = p.sum(0, dtype=np.float64)
     if np.abs(total - 1).max() > SUM_TOLERANCE:
         raise ArgumentError(
@@ -583,6 +141,155 @@ def _checked_scores(name: str, value: Any, axis: int) -> tuple[Array, float, flo
     check_pixels(name, max(array.shape[axis], array.size // array.shape[axis]))
     check_fits(name, array.shape)
     return np.moveaxis(array, axis, 0), *check_finite(name, array)
+
+
+def read_void(labels: IntArray, n_labels: int | None, void: Any) -> tuple[IntArray, list[int]]:
+    """Return the labels, and those values of them that mean "could be anything".
+
+    Parameters
+    ----------
+    labels : ndarray of int
+        The labels.
+    n_labels : int or None
+        Their number, where it is known.
+    void : int, sequence of int, None or "auto"
+        The values; None for no value, ``"auto"`` for 255, unless there are more labels than that.
+        With ``"auto"``, labels that are 0 and 255 alone are a binary mask as drawing programs write
+        it, 255 becoming 1, unless there are more than two labels.
+
+    Examples
+    --------
+    >>> mask, labels = np.array([0, 255, 0]), np.array([0, 1, 255])
+    >>> read_void(mask, None, "auto"), read_void(labels, 2, "auto")
+    ((array([0, 1, 0]), []), (array([  0,   1, 255]), [255]))
+    """
+    if void is None:
+        return labels, []
+    if isinstance(void, str):
+        check_choice("void", void, ("auto",))
+        if (n_labels or labels.max(initial=0)) > VOID:
+            return labels, []
+        white = labels == VOID
+        if n_labels in (None, 2) and white.any() and not white.all() and not labels[~white].any():
+            return white.astype(np.int64), []
+        return labels, [VOID]
+    values = np.atleast_1d(as_real_array("void", void))
+    if values.ndim > 1 or values.size > MOST_VOID:
+        raise ArgumentError(
+            "void", ..., f"shape {values.shape}; give one value, or a few in a list"
+        )
+    return labels, [check_integer("void", value, at_least=-(2**62)) for value in values]
+
+
+def from_labels(
+    labels: Any, n_labels: int, *, confidence: float | None = 0.7, void: Any = "auto"
+) -> FloatArray:
+    """Return energies of hard labels held right with probability `confidence`.
+
+    Without one, other labels cost `MARGIN` more, however many there are. `void` is as for
+    `read_void`.
+
+    Examples
+    --------
+    >>> from_labels([0, 1, 255], 2, confidence=0.9).round(3)
+    array([[0.105, 2.303, 0.   ],
+           [2.303, 0.105, 0.   ]], dtype=float32)
+    """
+    count = check_integer("n_labels", n_labels, at_least=2)
+    array = as_real_array("labels", labels)
+    if array.size == 0:
+        raise ArgumentError("labels", ..., f"shape {array.shape} holds no pixels")
+    check_fits("n_labels", (count, *array.shape))  # before anything of that size is scanned
+    check_finite("labels", array)
+    x, empty = read_void(whole_numbers("labels", array), count, void)
+    return _of_labels("labels", x, empty, count, confidence)
+
+
+def _from_marked_labels(
+    values: Array, n_labels: int | None, void: Any, confidence: Any
+) -> FloatArray:
+    """Return the energies of labels of which some values mean "could be anything".
+
+    No pixel has such a value in the end, where it is a label. The parameters are those of `refine`.
+    """
+    labels, empty = read_void(whole_numbers("probabilities", values), n_labels, void)
+    known = labels[~np.isin(labels, empty)]
+    if known.size == 0:
+        remedy = f"every pixel is void ({empty}); nothing is known"
+        raise ArgumentError("probabilities", ..., remedy)
+    largest = int(known.max())
+    count = check_integer("n_labels", n_labels or largest + 1, at_least=1)
+    if count < 2:
+        remedy = f"only label {largest} occurs; give {mention('n_labels')}, the number of labels"
+        raise ArgumentError("probabilities", ..., remedy)
+    unary = _of_labels("probabilities", labels, empty, count, confidence)
+    unary[[value for value in empty if 0 <= value < count]] = FORBIDDEN
+    return unary
+
+
+def _of_labels(
+    name: str, labels: IntArray, void: list[int], count: int, confidence: Any
+) -> FloatArray:
+    if confidence is None:
+        confidence = 1 / (1 + (count - 1) * math.exp(-MARGIN))
+    check_fraction("confidence", confidence)
+    check_fits("n_labels", (count, *labels.shape))
+    empty = np.isin(labels, void)
+    wrong = ~empty & ((labels < 0) | (labels >= count))
+    if wrong.any():
+        value = int(labels[wrong][0])
+        remedy = f"value {value} is neither a label 0 … {count - 1} nor void ({void}); where it "
+        remedy += f"means that nothing is known, say {mention('void', value)}"
+        raise ArgumentError(name, ..., remedy)
+    unary = np.full((count, *labels.shape), -np.log((1 - confidence) / (count - 1)), np.float32)
+    np.put_along_axis(unary, np.where(empty, 0, labels)[None], np.float32(-np.log(confidence)), 0)
+    unary[:, empty] = 0
+    return unary
+
+
+def whole_numbers(name: str, array: Array) -> IntArray:
+    """Return finite labels as integers, or refuse fractions."""
+    with np.errstate(invalid="ignore"):
+        x = array.astype(np.int64)
+    if (x != array).any():
+        raise ArgumentError(name, ..., "not whole numbers; give one label index per pixel")
+    return x
+
+
+def forget(unary: FloatArray, ignore: Any) -> None:
+    """Remove, in place, what is said of the pixels of a mask."""
+    mask = as_real_array("ignore", ignore)
+    if mask.shape != unary.shape[1:]:
+        remedy = f"shape {mask.shape} for a grid of {unary.shape[1:]} pixels"
+        raise ArgumentError("ignore", ..., remedy)
+    unary[:, mask.astype(bool)] = 0
+
+
+def plant(unary: FloatArray, seeds: Any) -> None:
+    """Forbid, in place, every label but the seed's at the pixels that have one."""
+    planted = as_real_array("seeds", seeds)
+    if planted.shape != unary.shape[1:]:
+        remedy = f"shape {planted.shape} for {unary.shape[1:]} pixels"
+        raise ArgumentError("seeds", ..., remedy)
+    labels = len(unary)
+    if planted.dtype == bool:
+        if labels != 2:
+            raise ArgumentError(
+                "seeds",
+                ...,
+                f"a mask says 'foreground', but there are {labels} labels; give the label of each "
+                "seed, and -1 elsewhere",
+            )
+        planted = np.where(planted, 1, -1)
+    check_finite("seeds", planted)
+    index = whole_numbers("seeds", planted)
+    free = (index == -1) | (index == 255)
+    wrong = ~free & ((index < 0) | (index >= labels))
+    if wrong.any():
+        remedy = f"value {index[wrong][0]} is neither a label 0 … {labels - 1} nor -1 or 255"
+        raise ArgumentError("seeds", ..., f"{remedy} (no seed)")
+    other = np.arange(labels).reshape(-1, *([1] * index.ndim)) != index
+    unary[other & ~free] = FORBIDDEN
 
 
 def check_shape(shape: tuple[int, ...]) -> None:

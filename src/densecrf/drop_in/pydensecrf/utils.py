@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.drop_in.pydensecrf.inputs import scales
-from densecrf.model.hard_labels import whole_numbers
-from densecrf.model.unaries import SUM_TOLERANCE
+from densecrf.model.reading import SUM_TOLERANCE
+from densecrf.model.unaries import whole_numbers
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
