@@ -18,7 +18,7 @@ import numpy as np
 
 from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.learning.examples import Example, checked_truth
-from densecrf.learning.fit import fit_examples
+from densecrf.learning.fit import LabelledImages, fit_images
 from densecrf.metrics import accuracy, bootstrap, confusion_matrix, mean_iou
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
@@ -203,14 +203,10 @@ class Judge:
         samples = [self.dataset.items[name].load() for name in self.validation]
         examples = [e for s in samples if (e := self._example(s)) is not None]
         labels = len(self.dataset.palette)
-        model = fit_examples(
-            examples,
-            labels,
-            jobs=self.jobs,
-            threads=self.threads,
-            device=self.device,
+        data = LabelledImages(
+            examples, labels, jobs=self.jobs, threads=self.threads, device=self.device
         )
-        return as_fitted(model)
+        return as_fitted(fit_images(data))
 
     def _example(self, sample: Sample) -> Example | None:
         palette = self.dataset.palette

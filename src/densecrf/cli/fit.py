@@ -97,23 +97,22 @@ def fit(
 def _learn(
     chosen: FitOptions, examples: "Sequence[Example]", labels: int, progress: bool
 ) -> Parameters:
-    from densecrf.learning.fit import fit_examples
+    from densecrf.learning.fit import LabelledImages, fit_images
 
     with progress_bar("models", progress) as advance:
 
         def report(stage: str, tried: int, accuracy: float, iou: float) -> None:
             advance(tried, None, f"{stage}: accuracy {percent(accuracy)}, IoU {percent(iou)}")
 
-        return fit_examples(
+        data = LabelledImages(
             examples,
             labels,
-            model=get_parameters(chosen.start),
-            folds=chosen.folds,
             jobs=chosen.jobs,
             threads=chosen.threads,
             device=chosen.device,
             report=report,
         )
+        return fit_images(data, get_parameters(chosen.start), chosen.folds)
 
 
 def _examples(dataset: Dataset, names: Sequence[str]) -> "tuple[list[Example], dict[str, str]]":

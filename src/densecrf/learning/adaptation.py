@@ -15,7 +15,7 @@ import numpy as np
 from densecrf.model.label_prior import label_shares, prior_from_shares
 from densecrf.model.presets import get_parameters
 from densecrf.refinement import build
-from densecrf.validation import check_gap, check_threads
+from densecrf.validation import check_gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -77,7 +77,7 @@ def adapt(
     found: list[Seen] = []
     for number, (image, given) in enumerate(zip(images, probabilities, strict=True)):
         crf = build(image, given, model=chosen, **reading)
-        found.append(look_at(crf, check_threads(threads), gap))
+        found.append(look_at(crf, threads, gap))
         if len(found[-1].shares) != len(found[0].shares):
             raise ValueError(
                 f"probabilities: image {number} has {len(found[-1].shares)} labels, those before "
@@ -110,9 +110,11 @@ class Seen:
     shares: npt.NDArray[np.float64]
 
 
-def look_at(crf: DenseCRF, threads: int = 0, gap: float = 1e-2, device: Any = None) -> Seen:
+def look_at(
+    crf: DenseCRF, threads: int | None = None, gap: float = 1e-2, device: Any = None
+) -> Seen:
     """Return the statistics of an image; its model is `unadapted`."""
-    refined = crf.solve("lp", gap=gap, threads=threads or None, device=device).labels.ravel()
+    refined = crf.solve("lp", gap=gap, threads=threads, device=device).labels.ravel()
     best, second = np.partition(crf.unary, 1, axis=0)[:2]
     labels = crf.unary.argmin(0)
 

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from densecrf.metrics import Interval
     from densecrf.model import DenseCRF
     from densecrf.model.parameters import Parameters
 
-__all__ = ["fit", "fit_examples"]
+__all__ = ["LabelledImages", "fit", "fit_images"]
 
 #: Told (where the search is, models tried, accuracy, IoU) after each model.
 Report = Callable[[str, int, float, float], object]
@@ -83,37 +82,16 @@ def fit(
         The chosen one; ``provenance`` says which and why. After Ctrl-C, the best so far.
     """
     examples, labels = make_examples(samples, void, **reading)
-    return fit_examples(
-        examples,
-        labels,
-        model=model,
-        folds=folds,
-        gap=gap,
-        jobs=jobs,
-        threads=threads,
-        device=device,
-        report=report,
-    )
+    images = LabelledImages(examples, labels, gap, jobs, threads, device, report)
+    return fit_images(images, model, folds)
 
 
-def fit_examples(
-    examples: Sequence[Example],
-    labels: int,
-    *,
-    model: str | Parameters = "default",
-    folds: int = 5,
-    gap: float = 1e-2,
-    jobs: int = 1,
-    threads: int | None = None,
-    device: Any = None,
-    report: Report | None = None,
+def fit_images(
+    data: LabelledImages, model: str | Parameters = "default", folds: int = 5
 ) -> Parameters:
-    """Do what `fit` does, with examples that are loaded when needed; see there."""
-    check_gap(gap)
+    """Return what `fit` does, of images that are loaded when needed."""
     check_integer("folds", folds, at_least=0)
-    check_integer("jobs", jobs, at_least=1)
     start = get_parameters(model)
-    data = _Images(examples, labels, gap, jobs, threads, device, report)
     found = {"start": Candidate(start)}
     chosen, check, interrupted = "start", {}, False
     with warnings.catch_warnings():
@@ -132,7 +110,7 @@ def fit_examples(
             interrupted, chosen = True, list(found)[-1]
     provenance = {
         "made_by": "fit",
-        "images": len(examples),
+        "images": len(data.examples),
         "interrupted": interrupted,
         "strength": found[chosen].strength,
         "reach": found[chosen].reach,
@@ -143,18 +121,23 @@ def fit_examples(
 
 
 @dataclass(eq=False)
-class _Images:
+class LabelledImages:
     """Labelled images, and what models make of them; fields as the arguments of `fit`."""
 
     examples: Sequence[Example]
     labels: int
-    gap: float
-    jobs: int
-    threads: int | None
-    device: Any
-    report: Report | None
+    gap: float = 1e-2
+    jobs: int = 1
+    threads: int | None = None
+    device: Any = None
+    report: Report | None = None
     stage: str = "search"
     _kept: dict[str, dict[int, npt.NDArray[np.int64]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check the accuracy and the number of images at a time."""
+        check_gap(self.gap)
+        check_integer("jobs", self.jobs, at_least=1)
 
     @property
     def all(self) -> Sequence[int]:
@@ -165,9 +148,8 @@ class _Images:
         """Return a model adapted to all images, which needs no labels."""
         plain = unadapted(start)
         crfs = (self._crf(n, plain) for n in self.all)
-        return adapted(
-            plain, [look_at(crf, self.threads or 0, self.gap, self.device) for crf in crfs]
-        )
+        seen = [look_at(crf, self.threads, self.gap, self.device) for crf in crfs]
+        return adapted(plain, seen)
 
     def confusions(self, chosen: Sequence[int], candidate: Candidate) -> list[Any]:
         """Return the confusion matrices of some images under a model."""
@@ -176,9 +158,8 @@ class _Images:
         if missing:
             model = candidate.model()
             with ThreadPoolExecutor(self.jobs) as pool:
-                kept.update(
-                    zip(missing, pool.map(lambda n: self._judge(n, model), missing), strict=True)
-                )
+                judged = pool.map(lambda n: self._judge(n, model), missing)
+                kept.update(zip(missing, judged, strict=True))
             if self.report is not None:
                 total = np.sum([kept[n] for n in chosen], axis=0)
                 self.report(self.stage, len(self._kept), accuracy(total), mean_iou(total))
@@ -200,7 +181,7 @@ class _Images:
         return confusion_matrix(labels, truth, self.labels, void=-1)
 
 
-def _held_out(data: _Images, found: dict[str, Candidate], folds: int) -> dict[str, Any]:
+def _held_out(data: LabelledImages, found: dict[str, Candidate], folds: int) -> dict[str, Any]:
     """Compare the candidates on images that the search did not see; return the verdict."""
     if len(data.examples) == 1:
         told = "one image cannot be checked on others: the start is kept"
@@ -220,30 +201,18 @@ def _held_out(data: _Images, found: dict[str, Candidate], folds: int) -> dict[st
     for name in CANDIDATES:
         if name != chosen and surely_better(by_image[name], by_image[chosen]):
             chosen = name
-    over_input = {
-        name: gains(by_image[name], by_image["input"]) for name in CANDIDATES if name != "input"
-    }
-    return {
-        "folds": folds,
-        "chosen": chosen,
-        "held_out": {
-            f"{name} minus input": {
+    held_out, lines = {}, []
+    for name in CANDIDATES:
+        if name != "input":
+            gained = gains(by_image[name], by_image["input"])
+            held_out[f"{name} minus input"] = {
                 metric: {"gain": g.estimate, "low": g.low, "high": g.high}
-                for metric, g in each.items()
+                for metric, g in gained.items()
             }
-            for name, each in over_input.items()
-        },
-        "verdict": f"{chosen} is taken ({folds} folds; over the input: {_told(over_input)})",
-    }
-
-
-def _told(found: dict[str, dict[str, Interval]]) -> str:
-    titles = {"accuracy": "accuracy", "iou": "IoU"}
-    return "; ".join(
-        f"{name} "
-        + " and ".join(
-            f"{100 * g.estimate:+.2f} [{100 * g.low:+.2f}, {100 * g.high:+.2f}] {titles[metric]}"
-            for metric, g in each.items()
-        )
-        for name, each in found.items()
-    )
+            spans = (
+                f"{100 * g.estimate:+.2f} [{100 * g.low:+.2f}, {100 * g.high:+.2f}] {metric}"
+                for metric, g in zip(("accuracy", "IoU"), gained.values(), strict=True)
+            )
+            lines.append(f"{name} {' and '.join(spans)}")
+    verdict = f"{chosen} is taken ({folds} folds; over the input: {'; '.join(lines)})"
+    return {"folds": folds, "chosen": chosen, "held_out": held_out, "verdict": verdict}

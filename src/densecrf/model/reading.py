@@ -343,7 +343,7 @@ def _layouts(
         ("map", f"certain foreground ({certain})"),
     ]
     if kind == "labels" or (kind is None and dtype.kind in "bui"):
-        ways = [("labels", f"one label per pixel ({labels})")]
+        ways = [("labels", f"one label ({labels}) per pixel")]
     elif kind is not None or fractions():
         ways = [("map", "probabilities of the foreground (stack [1 - p, p] to say so)")]
     for content, words in ways:
