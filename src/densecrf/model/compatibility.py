@@ -8,7 +8,7 @@ compatibilities that the paper names (hierarchical Potts).
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -74,24 +74,26 @@ class LabelTree:
             for i, value in enumerate(np.broadcast_to(leaves, (self.n_labels,)))
         ]
         members = list(np.eye(self.n_labels, dtype=bool))
-        for name, below, length in _named_groups(groups):
-            row = self._members_of(name, below)
+        try:
+            nodes = [(list(below), length) for below, length in groups]
+        except (TypeError, ValueError) as error:
+            remedy = f"give pairs (labels below the node, its length) ({error})"
+            raise ArgumentError("groups", groups, remedy) from error
+        for position, (below, length) in enumerate(nodes):
+            name, row = f"groups[{position}]", np.zeros(self.n_labels, bool)
+            for label in below:
+                row[check_integer(name, label, at_least=0, at_most=self.n_labels - 1)] = True
             for other in members:
                 if (row & other).any() and (row & ~other).any() and (other & ~row).any():
-                    raise ArgumentError(
-                        name,
-                        list(below),
-                        "overlaps another group without containing it or "
-                        "lying in it; that is no tree",
-                    )
+                    remedy = "overlaps another group without containing it or lying in it; that is "
+                    raise ArgumentError(name, below, remedy + "no tree")
             members.append(row)
             lengths.append(check_non_negative(f"{name} length", length))
         self.members: npt.NDArray[np.float32] = np.array(members, np.float32)
         self.lengths: npt.NDArray[np.float32] = np.array(lengths, np.float32)
         if not self.lengths.any():
-            raise ArgumentError(
-                "leaf", leaf, "all lengths are 0, so that no two labels cost anything; give some"
-            )
+            remedy = "all lengths are 0, so that no two labels cost anything; give some"
+            raise ArgumentError("leaf", leaf, remedy)
 
     @classmethod
     def of_metric(cls, costs: npt.NDArray[Any]) -> "LabelTree | None":
@@ -139,13 +141,6 @@ class LabelTree:
         tree = cls(count, groups, leaf)
         return tree if np.allclose(tree.matrix(), costs, 1e-5, near) else None
 
-    def _members_of(self, name: str, below: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Return which labels a group holds."""
-        row = np.zeros(self.n_labels, bool)
-        for label in below:
-            row[check_integer(name, label, at_least=0, at_most=self.n_labels - 1)] = True
-        return row
-
     def matrix(self) -> npt.NDArray[np.float64]:
         """Return the costs of all pairs of labels."""
         inside = self.members.astype(np.float64)
@@ -154,26 +149,14 @@ class LabelTree:
         return np.asarray((half[:, None, None] * differs).sum(0))
 
 
-def _named_groups(groups: Any) -> Iterator[tuple[str, Sequence[int], Any]]:
-    """Yield a name, the labels and the length of each group that a user gave."""
-    try:
-        for position, (below, length) in enumerate(groups):
-            yield f"groups[{position}]", list(below), length
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(
-            "groups", groups, f"give pairs (labels below the node, its length) ({error})"
-        ) from error
-
-
 def compatibility_matrix(value: Any, n_labels: int) -> npt.NDArray[np.float32] | None:
     """Return the symmetric matrix of costs of pairs of labels; None stands for Potts."""
     if value is None:
         return None
     if isinstance(value, LabelTree):
         if value.n_labels != n_labels:
-            raise ArgumentError(
-                "compatibility", ..., f"a tree of {value.n_labels} labels for {n_labels} labels"
-            )
+            remedy = f"a tree of {value.n_labels} labels for {n_labels} labels"
+            raise ArgumentError("compatibility", ..., remedy)
         return value.matrix().astype(np.float32)
     array = as_float32("compatibility", as_real_array("compatibility", value))
     if array.shape == (n_labels,):
@@ -192,15 +175,7 @@ def compatibility_matrix(value: Any, n_labels: int) -> npt.NDArray[np.float32] |
 
 
 def with_label_costs(crf: "DenseCRF", costs: Sequence[float]) -> "DenseCRF":
-    """Return a Potts model with costs for each label; both share the filters.
-
-    Parameters
-    ----------
-    crf : DenseCRF
-        The Potts model.
-    costs : sequence of float
-        One for each label, trusted.
-    """
+    """Return a Potts model with costs for each label, which are trusted; both share the filters."""
     other = copy.copy(crf)
     built = crf.pairwise if crf.filters_built else None  # as on a GPU, where they are not needed
     if len(costs) == 2:  # the mean is all that two labels have: a Potts model with other weights

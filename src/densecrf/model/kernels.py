@@ -7,7 +7,7 @@ weight :math:`w`; its part of the pairwise potential is
 
 import math
 from dataclasses import InitVar, dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ __all__ = [
     "Kernel",
     "Spatial",
     "black_and_white",
+    "check_extent",
     "check_opaque",
     "color_range",
     "position_dtype",
@@ -60,8 +61,17 @@ class Kernel(Protocol):
         ...
 
 
+class _Shown:
+    """Kernels in notebooks."""
+
+    def _repr_html_(self) -> str:
+        from densecrf.display import kernel_html
+
+        return kernel_html(self)
+
+
 @dataclass(frozen=True, eq=False)
-class Spatial:
+class Spatial(_Shown):
     """Smoothness: nearby pixels like equal labels.
 
     Parameters
@@ -93,11 +103,6 @@ class Spatial:
         """Return the standard deviation along each axis."""
         return sigmas("sigma", self.sigma, len(shape), "axes of the image")
 
-    def _repr_html_(self) -> str:
-        from densecrf.display import kernel_html
-
-        return kernel_html(self)
-
     def check(self, shape: tuple[int, ...]) -> None:
         """Refuse standard deviations that do not fit the grid."""
         _check_positions("sigma", self.axis_sigmas(shape), shape)
@@ -113,10 +118,7 @@ def largest_value(
     name: str = "image",
     sigma_name: str = "sigma_color",
 ) -> float:
-    """Return the largest absolute value of a finite image; warn of one from 0 to 1.
-
-    The names are those of the image and of the colours' standard deviations in a user's terms.
-    """
+    """Return the largest absolute value of a finite image; warn of one from 0 to 1."""
     low, high = check_finite(name, image)
     if image.dtype.kind == "f" and 0 <= low < high <= 1 and (sigma >= 1).all():
         warn(
@@ -128,7 +130,7 @@ def largest_value(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Bilateral:
+class Bilateral(_Shown):
     """Appearance: nearby pixels of similar colour like equal labels.
 
     Parameters
@@ -178,11 +180,6 @@ class Bilateral:
             largest = largest_value(image, colors)
         object.__setattr__(self, "_largest", largest)
 
-    def _repr_html_(self) -> str:
-        from densecrf.display import kernel_html
-
-        return kernel_html(self)
-
     def __repr__(self) -> str:
         """Return one line."""
         size = " × ".join(map(str, np.shape(self.image)))
@@ -200,7 +197,7 @@ class Bilateral:
         if self._largest <= LARGEST_FEATURE * colors.min():
             return
         for sigma, plane in zip(colors, np.moveaxis(image, -1, 0), strict=True):
-            _check_extent("sigma_color", sigma, max(abs(float(plane.min())), float(plane.max())))
+            check_extent("sigma_color", sigma, max(abs(float(plane.min())), float(plane.max())))
 
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
         """Return scaled positions (last axis first) and colours of a grid that passed `check`."""
@@ -235,7 +232,7 @@ class Bilateral:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Features:
+class Features(_Shown):
     """Any features: point clouds, meshes, superpixels, multispectral stacks.
 
     Parameters
@@ -254,11 +251,6 @@ class Features:
         object.__setattr__(self, "weight", check_non_negative("weight", self.weight))
         object.__setattr__(self, "values", as_features(self.values))
 
-    def _repr_html_(self) -> str:
-        from densecrf.display import kernel_html
-
-        return kernel_html(self)
-
     def __repr__(self) -> str:
         """Return one line."""
         size = " × ".join(map(str, np.shape(self.values)))
@@ -273,8 +265,7 @@ class Features:
     def features(self, shape: tuple[int, ...]) -> npt.NDArray[np.floating[Any]]:
         """Return the given features."""
         self.check(shape)
-        values: npt.NDArray[np.floating[Any]] = self.values
-        return values
+        return cast("npt.NDArray[np.floating[Any]]", self.values)
 
 
 def color_range(
@@ -314,11 +305,8 @@ def black_and_white(
             "which values are black and white, for example "
         )
         if dtype == np.uint16:
-            full = 2 ** int(high).bit_length() - 1
-            remedy += (
-                f"{mention('image_range', (0, full))}, or {mention('image_range', (0, 65535))} "
-            )
-            remedy += "for a dark image of 16 bits"
+            full, most = 2 ** int(high).bit_length() - 1, mention("image_range", (0, 65535))
+            remedy += f"{mention('image_range', (0, full))}, or {most} for a dark image of 16 bits"
         else:
             remedy += f"{mention('image_range', (low, high))}, or undo a network's normalisation"
         raise ArgumentError("image", ..., remedy)
@@ -339,13 +327,9 @@ def without_alpha(image: npt.NDArray[Any], grid: tuple[int, ...]) -> npt.NDArray
 def check_opaque(alpha: npt.NDArray[Any], shape: tuple[int, ...]) -> None:
     """Refuse the fourth channel of an image of this shape as its alpha channel where it varies."""
     if (alpha != alpha.flat[0]).any():
-        raise ArgumentError(
-            "image",
-            ...,
-            f"shape {shape} can be read in 2 ways: colours and an alpha channel that "
-            "varies (leave it out: image[..., :3]); or four channels "
-            f"({mention('channel_axis', -1)}). Say which",
-        )
+        remedy = f"shape {shape} can be read in 2 ways: colours and an alpha channel that varies "
+        remedy += "(leave it out: image[..., :3]); or four channels "
+        raise ArgumentError("image", ..., f"{remedy}({mention('channel_axis', -1)}). Say which")
 
 
 def position_dtype(shape: tuple[int, ...], scales: Any) -> Any:
@@ -370,16 +354,13 @@ def _check_positions(name: str, scales: npt.NDArray[np.float64], shape: tuple[in
     check_pixels("shape", math.prod(shape))
     check_fits("shape", (*shape, len(shape)))
     for length, sigma in zip(shape, scales, strict=True):
-        _check_extent(name, sigma, length - 1.0)
+        check_extent(name, sigma, length - 1.0)
 
 
-def _check_extent(name: str, sigma: float, largest: float) -> None:
+def check_extent(name: str, sigma: float, largest: float) -> None:
     """Refuse a standard deviation so small that values up to `largest` cannot be filtered."""
-    if not largest <= LARGEST_FEATURE * sigma:
-        raise ArgumentError(
-            name,
-            sigma,
-            f"values up to {largest:g} are then more than {LARGEST_FEATURE:g} "
-            "standard deviations from zero, further than can be filtered; give "
-            f"{largest / LARGEST_FEATURE:.3g} or greater",
-        )
+    if not largest <= LARGEST_FEATURE * abs(sigma):
+        remedy = f"values up to {largest:g} are then more than {LARGEST_FEATURE:g} standard "
+        remedy += "deviations from zero, further than can be filtered; give "
+        remedy += f"{largest / LARGEST_FEATURE:.3g} or greater"
+        raise ArgumentError(name, sigma, remedy)

@@ -63,14 +63,9 @@ class LabelPrior:
     offsets: tuple[float, ...]
 
     def energies(self, shares: Any, log: Any = np.log) -> Any:
-        """Return what to add to the unaries of each label.
+        """Return what to add to the unaries of each label, for its mean probability in the image.
 
-        Parameters
-        ----------
-        shares : array or tensor, (..., labels)
-            Mean probabilities in the image.
-        log : callable
-            The logarithm of such an array.
+        The shares are an array or tensor (..., labels), and `log` is the logarithm of such.
 
         Examples
         --------
@@ -94,10 +89,7 @@ class LabelPrior:
 def label_shares(unary: FloatArray) -> npt.NDArray[np.float64]:
     """Return the mean probability of each label, (labels,), over the pixels that have unaries.
 
-    Parameters
-    ----------
-    unary : ndarray, (labels, n)
-        Energies; pixels where all are alike carry no information.
+    Pixels where all energies are alike have none.
 
     Examples
     --------
@@ -109,10 +101,7 @@ def label_shares(unary: FloatArray) -> npt.NDArray[np.float64]:
 
 
 def share_sums(unary: FloatArray) -> tuple[npt.NDArray[np.float64], int]:
-    """Return the sums of the probabilities of each label over the pixels that have unaries.
-
-    And how many these are: sums of the parts of an image add up to those of the whole.
-    """
+    """Return the sums of label probabilities over pixels with unaries, and how many these are."""
     lowest = unary.min(0)
     known = unary.max(0) > lowest
     total = np.zeros_like(lowest)
@@ -124,12 +113,7 @@ def share_sums(unary: FloatArray) -> tuple[npt.NDArray[np.float64], int]:
 
 
 def prior_from_shares(shares: Sequence[npt.NDArray[np.float64]]) -> LabelPrior:
-    """Return the prior of a data set; one image alone corrects nothing.
-
-    Parameters
-    ----------
-    shares : sequence of ndarray, (labels,)
-        The labels' shares in each image.
+    """Return the prior of a data set from the labels' shares in each image.
 
     Examples
     --------
@@ -144,21 +128,11 @@ def prior_from_shares(shares: Sequence[npt.NDArray[np.float64]]) -> LabelPrior:
     frequencies = (each.sum(0) + 1 / labels) / (count + 1)
     lacking = (each < LEAST_SHARE * frequencies).mean(0)
     trust = MOST_TRUST * np.where(lacking < 1, np.minimum(1, 2 * lacking), 0)
-    return LabelPrior(
-        tuple(frequencies.tolist()), tuple(trust.tolist()), tuple(np.zeros(labels).tolist())
-    )
+    return LabelPrior(tuple(frequencies.tolist()), tuple(trust.tolist()), (0.0,) * labels)
 
 
 def with_label_offsets(crf: "DenseCRF", offsets: npt.NDArray[np.float64]) -> "DenseCRF":
-    """Return the model with energies added by label, but to pixels without unaries.
-
-    Parameters
-    ----------
-    crf : DenseCRF
-        The model; both share the filters.
-    offsets : ndarray, (labels,)
-        The energies, trusted.
-    """
+    """Return the model with energies added by label; both share the filters."""
     other = copy.copy(crf)
     other.label_offsets = offsets.astype(np.float32)
     other.unary = plus_offsets(crf.unary, other.label_offsets)

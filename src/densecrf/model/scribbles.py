@@ -11,13 +11,15 @@ from densecrf.model.kernels import color_range, without_alpha
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
 from densecrf.model.specification import Specification
-from densecrf.model.unaries import FORBIDDEN
+from densecrf.model.unaries import FORBIDDEN, read_void, whole_numbers
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
+    IntArray,
     as_image,
     as_real_array,
     check_finite,
+    check_fraction,
     check_integer,
     mention,
 )
@@ -72,21 +74,13 @@ def scribble_unary(
     if picture.shape == strokes.shape:
         picture = picture[..., None]
     if picture.shape[:-1] != strokes.shape:
-        raise ArgumentError(
-            "scribbles",
-            ...,
-            f"shape {strokes.shape} does not fit an image of shape {picture.shape}; "
-            "give one value per pixel",
-        )
+        remedy = f"shape {strokes.shape} does not fit an image of shape {picture.shape}"
+        raise ArgumentError("scribbles", ..., f"{remedy}; give one value per pixel")
     if picture.shape[-1] > 3:
-        raise ArgumentError(
-            "image",
-            ...,
-            f"{picture.shape[-1]} channels are too many for colour histograms; give three "
-            "of them, or unaries of your own to densecrf.DenseCRF",
-        )
-    if not 0 < certainty < 1:
-        raise ArgumentError("certainty", certainty, "must be between 0 and 1")
+        remedy = f"{picture.shape[-1]} channels are too many for colour histograms; give three "
+        remedy += "of them, or unaries of your own to densecrf.DenseCRF"
+        raise ArgumentError("image", ..., remedy)
+    check_fraction("certainty", certainty)
     index, free, count = _strokes(strokes, n_labels, void)
     bins = _bins(color_range(picture, image_range)[0])
     present = np.unique(index[~free])
@@ -118,41 +112,38 @@ def scribble_crf(asked: Specification, image: Any, scribbles: Any, void: Any) ->
 
 def _strokes(
     strokes: npt.NDArray[Any], n_labels: int | None, void: Any
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], int]:
+) -> tuple[IntArray, npt.NDArray[np.bool_], int]:
     """Return the labels, where there is none, and the number of labels."""
-    index = strokes.astype(np.int64)
-    free = np.isin(index, np.atleast_1d(void))
-    if free.all():
-        raise ArgumentError("scribbles", ..., f"no strokes, every pixel is void ({void})")
-    if not free.any():
-        values, counts = np.unique(index, return_counts=True)
-        raise ArgumentError(
-            "scribbles",
-            ...,
-            f"every pixel carries a label, {counts.max() / index.size:.1%} of them "
-            f"{values[counts.argmax()]}; say which value means 'no stroke', for example "
-            f"{mention('void', values[counts.argmax()])}",
-        )
-    if (index != strokes).any() or index[~free].min() < 0:
-        raise ArgumentError("scribbles", ..., "must be whole numbers from 0, or void")
-    largest = int(index[~free].max())
+    index, empty = read_void(whole_numbers("scribbles", strokes), n_labels, void)
+    free = np.isin(index, empty)
+    present, counts = np.unique(index[~free], return_counts=True)
+    largest = int(present.max(initial=0))
     count = check_integer("n_labels", largest + 1 if n_labels is None else n_labels, at_least=1)
-    if largest >= count:
-        raise ArgumentError(
-            "scribbles", ..., f"value {largest} is outside 0 … {count - 1} (n_labels)"
+    remedy = ""
+    if free.all():
+        remedy = f"no strokes, every pixel is void ({void})"
+    elif not free.any():
+        most = counts.argmax()
+        remedy = (
+            f"every pixel carries a label, {counts[most] / index.size:.1%} of them "
+            f"{present[most]}; say which value means 'no stroke', for example "
+            f"{mention('void', present[most])}"
         )
-    if len(np.unique(index[~free])) < 2:
-        raise ArgumentError(
-            "scribbles", ..., f"all strokes carry label {largest}; at least two are needed"
-        )
+    elif present[0] < 0:
+        remedy = "must be whole numbers from 0, or void"
+    elif largest >= count:
+        remedy = f"value {largest} is outside 0 … {count - 1} (n_labels)"
+    elif len(present) < 2:
+        remedy = f"all strokes carry label {largest}; at least two are needed"
+    if remedy:
+        raise ArgumentError("scribbles", ..., remedy)
     return index, free, count
 
 
 def _bins(image: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return the histogram bin of each pixel, (*spatial)."""
-    level = np.arange(256) * BINS // 256
     if image.dtype == np.uint8:
-        levels = level[image]
+        levels = (np.arange(256) * BINS // 256)[image]
     else:
         levels = np.clip(np.asarray(image, np.float64) * (BINS / 256), 0, BINS - 1).astype(np.int64)
     flat: npt.NDArray[np.int64] = levels[..., 0]

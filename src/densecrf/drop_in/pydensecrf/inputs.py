@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.model.kernels import check_extent
 from densecrf.validation import (
-    LARGEST_FEATURE,
     SMALLEST_SIGMA,
     ArgumentError,
     FloatArray,
@@ -170,15 +170,7 @@ def single_scales(name: str, value: Any, count: int, of_what: str) -> FloatArray
 def divided(name: str, values: npt.NDArray[Any], sigma: np.float32) -> FloatArray:
     """Return values over a standard deviation in single precision; it must not be too small."""
     single = np.asarray(values, np.float32)
-    largest = float(np.abs(single).max(initial=0.0))
-    if not largest <= LARGEST_FEATURE * abs(float(sigma)):
-        raise ArgumentError(
-            name,
-            float(f"{sigma:.6g}"),
-            f"values up to {largest:g} are then more than {LARGEST_FEATURE:g} standard deviations "
-            "from zero, outside the range of the lattice; give "
-            f"{largest / LARGEST_FEATURE:.3g} or greater",
-        )
+    check_extent(name, float(f"{sigma:.6g}"), float(np.abs(single).max(initial=0.0)))
     return np.asarray(single / sigma, np.float32)
 
 
