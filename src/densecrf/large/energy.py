@@ -473,11 +473,11 @@ def _read(
         ),
         fractions=lambda: any((part != np.rint(part)).any() for part in _parts(scores)),
     )
-    grey = len(layout.image_axes) == len(layout.grid)
-    picture = Picked(image, (*layout.image_axes, *([None] if grey else [])))
+    axes, grid = layout.picture.axes, layout.picture.grid
+    picture = Picked(image, (*axes, *([None] if len(axes) == len(grid) else [])))
     known: Source = Picked(scores, layout.axes)
     if layout.resized:
-        known = Resized(known, (known.shape[0], *layout.grid))
+        known = Resized(known, (known.shape[0], *grid))
     return picture, known, layout.content
 
 

@@ -11,7 +11,7 @@ import copy
 import math
 import reprlib
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,8 +104,8 @@ class DenseCRF:
             )
         if array.flags.writeable and np.may_share_memory(energies, array):
             energies = energies.copy()
-        options = {"compatibility": compatibility, "ignore": ignore, "blur": blur}
-        self._declare(energies, kernels, normalization, filter, **options)
+        rest = {"compatibility": compatibility, "ignore": ignore, "blur": blur}
+        self._declare(energies, kernels, normalization, filter, **rest)
 
     @classmethod
     def from_checked(cls, unary: FloatArray, *args: Any, **options: Any) -> "DenseCRF":
@@ -135,15 +135,14 @@ class DenseCRF:
         self.n = math.prod(self.shape)
         self.unary: FloatArray = np.ascontiguousarray(unary).reshape(self.n_labels, -1)
         if ignore is not None:
-            self.unary = np.where(self._mask("ignore", ignore), np.float32(0), self.unary)
+            hidden = unaries.checked_mask(ignore, self.shape).reshape(-1)
+            self.unary = np.where(hidden, np.float32(0), self.unary)
         self.kernels = self._checked_kernels(kernels)
         self.normalization = check_choice("normalization", normalization, NORMALIZATIONS)
         self.filter = check_choice("filter", filter, FILTERS)
         self.blur = check_choice("blur", blur, ("symmetric", "forward"))
         self.tree = compatibility if isinstance(compatibility, LabelTree) else None
-        self.compatibility = (
-            None if compatibility is None else compatibility_matrix(compatibility, self.n_labels)
-        )
+        self.compatibility = compatibility_matrix(compatibility, self.n_labels)
         if self.filter == "grid":
             self.pairwise  # noqa: B018 - a wrong choice is refused here, not at the first use
 
@@ -153,15 +152,11 @@ class DenseCRF:
 
     def _checked_kernels(self, kernels: Any) -> tuple[Kernel, ...]:
         given = _as_tuple(kernels)
+        needed = "weight", "features", "check"
         for kernel in given:
-            if isinstance(kernel, type) or not all(
-                hasattr(kernel, name) for name in ("weight", "features", "check")
-            ):
-                raise ArgumentError(
-                    "kernels",
-                    ...,
-                    f"{reprlib.repr(kernel)} is no kernel; give Spatial, Bilateral or Features",
-                )
+            if isinstance(kernel, type) or not all(hasattr(kernel, name) for name in needed):
+                remedy = f"{reprlib.repr(kernel)} is no kernel; give Spatial, Bilateral or Features"
+                raise ArgumentError("kernels", ..., remedy)
             kernel.check(self.shape)
         return given
 
@@ -280,16 +275,13 @@ class DenseCRF:
     def pairwise(self) -> Pairwise:
         """The matrix K; its filters are built on first use and kept."""
         if self._pairwise is None:
-            self._pairwise = self._built_pairwise()
+            engine = "lattice" if self.filter == "auto" else self.filter
+            filters = [
+                (kernel.weight, build_filter(kernel, self.shape, engine, self.blur, 0))
+                for kernel in self.kernels
+            ]
+            self._pairwise = Pairwise(filters, self.n, self.normalization)
         return self._pairwise
-
-    def _built_pairwise(self) -> Pairwise:
-        engine = "lattice" if self.filter == "auto" else self.filter
-        filters = [
-            (kernel.weight, build_filter(kernel, self.shape, engine, self.blur, 0))
-            for kernel in self.kernels
-        ]
-        return Pairwise(filters, self.n, self.normalization)
 
     def energy(self, labels: Any) -> float:
         r"""Return the energy :math:`E(x)` of a labelling.
@@ -364,38 +356,23 @@ class DenseCRF:
         """Return a user's labelling as an int64 array (n,), or refuse it."""
         array = as_real_array("labels", labels)
         if array.shape not in (self.shape, (self.n,)):
-            raise ArgumentError(
-                "labels", ..., f"shape {array.shape} for a grid of {self.shape} pixels"
-            )
-        if array.dtype.kind == "f":
-            check_finite("labels", array)
-            if (array != np.rint(array)).any():
-                raise ArgumentError("labels", ..., "not whole numbers; give one label per pixel")
-        flat = array.reshape(-1)
+            remedy = f"shape {array.shape} for a grid of {self.shape} pixels"
+            raise ArgumentError("labels", ..., remedy)
+        check_finite("labels", array)
+        flat = unaries.whole_numbers("labels", array).reshape(-1)
         if flat.min() < 0 or flat.max() >= self.n_labels:
             bad = int(flat[(flat < 0) | (flat >= self.n_labels)][0])
-            raise ArgumentError(
-                "labels",
-                ...,
-                f"value {bad} is outside 0 … {self.n_labels - 1}; if it marks void pixels, "
-                "give them some label first",
-            )
-        return flat.astype(np.int64)
+            remedy = f"value {bad} is outside 0 … {self.n_labels - 1}; if it marks void pixels, "
+            raise ArgumentError("labels", ..., remedy + "give them some label first")
+        return flat
 
     def check_marginals(self, name: str, y: Any) -> FloatArray:
         """Return a user's marginals as a float32 array (labels, n), or refuse them."""
         array = as_real_array(name, y)
         if array.shape not in ((self.n_labels, *self.shape), (self.n_labels, self.n)):
-            raise ArgumentError(
-                name, ..., f"shape {array.shape}; give {(self.n_labels, *self.shape)}"
-            )
+            remedy = f"shape {array.shape}; give {(self.n_labels, *self.shape)}"
+            raise ArgumentError(name, ..., remedy)
         return np.ascontiguousarray(as_float32(name, array)).reshape(self.n_labels, self.n)
-
-    def _mask(self, name: str, mask: Any) -> npt.NDArray[np.bool_]:
-        array = as_real_array(name, mask)
-        if array.shape != self.shape:
-            raise ArgumentError(name, ..., f"shape {array.shape} for a grid of {self.shape} pixels")
-        return cast("npt.NDArray[np.bool_]", array.reshape(-1).astype(bool))
 
     def _repr_html_(self) -> str:
         from densecrf.display import model_html

@@ -90,15 +90,10 @@ class Parameters:
     provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def sized(self, shape: tuple[int, ...], factor: bool | float | None = None) -> "Parameters":
-        """Return the numbers with standard deviations in pixels of an image.
+        """Return the numbers with standard deviations in pixels of an image of this shape.
 
-        Parameters
-        ----------
-        shape : tuple of int
-            The grid of pixels.
-        factor : bool or float, optional
-            Whether the standard deviations of positions follow the size of the image, or what to
-            multiply them by; `scale_sigmas` by default.
+        The factor says whether they follow the size of the image, or what to multiply them by; it
+        is `scale_sigmas` by default.
         """
         follow = self.scale_sigmas if factor is None else factor
         if follow is False:
@@ -116,24 +111,20 @@ class Parameters:
         if self.grain is None:
             return self
         times = found.grain / self.grain
-        sigma, sigma_xy = _times(self.sigma, times), _times(self.sigma_xy, times)
-        other = replace(self, sigma=sigma, sigma_xy=sigma_xy, sigma_color=found.sigma_color)
         return replace(
-            other,
+            self,
+            sigma=_times(self.sigma, times),
+            sigma_xy=_times(self.sigma_xy, times),
+            sigma_color=found.sigma_color,
             weight=found.strength * self.weight,
             bilateral_weight=found.strength * self.bilateral_weight,
             grain=None,
         )
 
     def kernels(self, image: Any, largest: float | None = None) -> list[Spatial | Bilateral]:
-        """Return the kernels of an image, (*spatial) or (*spatial, channels), as they are.
+        """Return the kernels of an image, (*spatial) or (*spatial, channels), from 0 to 255.
 
-        Parameters
-        ----------
-        image : array_like
-            The image, colours from 0 to 255.
-        largest : float, optional
-            The largest absolute value of an image that is known to be finite.
+        Its largest absolute value is given where it is known to be finite.
         """
         spatial = Spatial(self.sigma, self.weight)
         try:
@@ -189,12 +180,8 @@ class Parameters:
 def check_label_count(name: str, given: Sequence[float], labels: int) -> None:
     """Refuse a model of another number of labels."""
     if len(given) != labels:
-        raise ArgumentError(
-            "model",
-            ...,
-            f"has {name} for {len(given)} labels, but there are {labels}; make one for these "
-            "labels by densecrf.adapt or densecrf.fit",
-        )
+        remedy = f"has {name} for {len(given)} labels, but there are {labels}; make one for these "
+        raise ArgumentError("model", ..., remedy + "labels by densecrf.adapt or densecrf.fit")
 
 
 def _times(sigma: Any, factor: float) -> Any:
@@ -261,11 +248,10 @@ def read_parameters(path: str | os.PathLike[str]) -> Parameters:
     for name in NUMBERS:
         if not _number(values[name]) or (values[name] == 0 and name.startswith("sigma")):
             raise FileFormatError(path, f"{name} is {values[name]!r}; it must be a positive number")
-    by_label = {"label_costs": _read_costs(path, values), "prior": _read_prior(path, values)}
     provenance = {} if flat else raw.get("provenance", {})
     if not isinstance(provenance, dict):
         raise FileFormatError(path, "provenance must be a JSON object")
-    return Parameters(**{**values, **by_label}, provenance=provenance)
+    return Parameters(**{**values, **_by_label(path, values)}, provenance=provenance)
 
 
 def _number(value: Any, least: float = 0.0) -> bool:
@@ -274,37 +260,31 @@ def _number(value: Any, least: float = 0.0) -> bool:
     return real and math.isfinite(value) and value >= least
 
 
-def _read_costs(path: str | os.PathLike[str], values: Mapping[str, Any]) -> Any:
-    costs = values.get("label_costs")
-    if isinstance(costs, list) and len(costs) > 1 and all(map(_number, costs)):
-        return tuple(costs)
-    if costs is None:
-        return None
-    raise FileFormatError(
-        path, "label_costs must be a list of non-negative numbers, one for each label"
-    )
-
-
-def _read_prior(path: str | os.PathLike[str], values: Mapping[str, Any]) -> LabelPrior | None:
-    prior, costs = values.get("prior"), values.get("label_costs")
-    if prior is None:
-        return None
+def _by_label(path: str | os.PathLike[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the label costs and the prior of a file."""
+    costs, prior = values.get("label_costs"), values.get("prior")
     least = {"frequencies": 1e-12, "trust": 0.0, "offsets": -math.inf}
-    lists: list[Any] = [prior.get(name) for name in least] if isinstance(prior, dict) else [None]
+    if costs is not None and not _numbers(costs):
+        reason = "label_costs must be a list of non-negative numbers, one for each label"
+        raise FileFormatError(path, reason)
+    if prior is None:
+        return {"label_costs": costs and tuple(costs)}
     if (
-        not all(isinstance(each, list) and len(each) == len(lists[0]) > 1 for each in lists)
+        not isinstance(prior, dict)
         or set(prior) != set(least)
-        or not all(
-            _number(number, lowest)
-            for each, lowest in zip(lists, least.values(), strict=True)
-            for number in each
-        )
+        or not all(_numbers(prior[name], lowest) for name, lowest in least.items())
+        or len({len(each) for each in prior.values()}) > 1
     ):
-        raise FileFormatError(
-            path, f"prior must hold lists of numbers {', '.join(least)}, one for each label"
-        )
-    if isinstance(costs, list) and len(costs) != len(lists[0]):
-        raise FileFormatError(
-            path, f"has label_costs for {len(costs)} labels and a prior for {len(lists[0])}"
-        )
-    return LabelPrior(*(tuple(each) for each in lists))
+        reason = f"prior must hold lists of numbers {', '.join(least)}, one for each label"
+        raise FileFormatError(path, reason)
+    labels = len(prior["trust"])
+    if costs is not None and len(costs) != labels:
+        reason = f"has label_costs for {len(costs)} labels and a prior for {labels}"
+        raise FileFormatError(path, reason)
+    made = LabelPrior(**{name: tuple(each) for name, each in prior.items()})
+    return {"label_costs": costs and tuple(costs), "prior": made}
+
+
+def _numbers(value: Any, least: float = 0.0) -> bool:
+    """Whether a JSON value is a list of two or more finite numbers that are not too small."""
+    return isinstance(value, list) and len(value) > 1 and all(_number(x, least) for x in value)

@@ -131,7 +131,7 @@ class Reading:
         raise ArgumentError("probabilities", ..., remedy)
 
 
-class _Picture(NamedTuple):
+class Picture(NamedTuple):
     """One way to read an image: the axes of its grid, and behind them its channels' if any."""
 
     axes: Axes
@@ -141,38 +141,13 @@ class _Picture(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """One way to read an image and what is known of its pixels, by their shapes.
+    """One way to read an image and what is known of its pixels, by their shapes."""
 
-    Attributes
-    ----------
-    content : {"scores", "labels", "map"}
-        As for `Reading`.
-    image_axes : tuple of int
-        The axes of the image: those of the grid, and behind them the channels' if any.
-    axes : tuple of int
-        The axes of the other array: the labels' of scores, and those of the grid.
-    grid : tuple of int
-        The grid of pixels.
-    words : str
-        The reading in words, with the arguments that choose it.
-    usual : bool
-        Whether the image's channels are where images have them.
-    resized : bool
-        Whether the scores are of a lower resolution.
-    """
-
-    content: Content
-    image_axes: Axes
-    axes: Axes
-    grid: Shape
-    words: str
-    usual: bool = True
-    resized: bool = False
-
-    @staticmethod
-    def of(picture: _Picture, content: Content, axes: Axes, words: str) -> "Layout":
-        """Return the layout for one way to read the image."""
-        return Layout(content, picture.axes, axes, picture.grid, words, picture.usual)
+    picture: Picture
+    content: Content  # as for `Reading`
+    axes: Axes  # of what is known: the labels' of scores, and those of the grid
+    words: str  # with the arguments that choose it
+    resized: bool = False  # the scores are of a lower resolution
 
 
 def read(
@@ -192,11 +167,13 @@ def read(
         adds_up=lambda axes, total: sums_to_one(picked(array, axes), total=total),
         fractions=lambda: bool((array != np.rint(array)).any()),
     )
-    values, grid, enlarged = picked(array, layout.axes), layout.grid, math.inf
+    values, grid, enlarged = picked(array, layout.axes), layout.picture.grid, math.inf
     if layout.resized:
         enlarged = enlargement(values.shape[1:], grid)
         values = resize_bilinear(values, grid)
-    return Reading(layout.content, values, span, picked(picture, layout.image_axes), grid, enlarged)
+    return Reading(
+        layout.content, values, span, picked(picture, layout.picture.axes), grid, enlarged
+    )
 
 
 def enlargement(scores: Shape, grid: Shape) -> float:
@@ -261,10 +238,8 @@ def layout_of(
             adds_up=lambda axes, total: adds_up(tuple(each + first for each in axes), total),
             fractions=fractions,
         )
-        return found._replace(
-            image_axes=tuple(each + 1 for each in found.image_axes),
-            axes=tuple(each + first for each in found.axes),
-        )
+        moved = found.picture._replace(axes=tuple(each + 1 for each in found.picture.axes))
+        return found._replace(picture=moved, axes=tuple(each + first for each in found.axes))
     pictures = list(_pictures(image, channel_axis))
     layouts = [
         layout
@@ -275,7 +250,7 @@ def layout_of(
         summed = [each for each in layouts if each.content == "scores" and adds_up(each.axes, 1.0)]
         layouts = summed or layouts
     if len(layouts) > 1 and dtype.kind == "f":
-        layouts = [layout for layout in layouts if layout.usual] or layouts
+        layouts = [layout for layout in layouts if layout.picture.usual] or layouts
     if not layouts and kind != "labels":
         layouts = list(_resized(pictures, shape, axis, adds_up))
     if not layouts:
@@ -303,28 +278,28 @@ def _is_batch_of_one(image: Shape, shape: Shape) -> bool:
     return image[1] in COLOR_CHANNELS and shape[-2:] == image[2:]
 
 
-def _pictures(image: Shape, channel_axis: int | None) -> Iterator[_Picture]:
+def _pictures(image: Shape, channel_axis: int | None) -> Iterator[Picture]:
     """Yield the readings of the image: grey, channels last, channels first."""
     axes = tuple(range(len(image)))
     if channel_axis is not None:
         which = channel_axis % len(image)
         grid = tuple(axis for axis in axes if axis != which)
         sides = tuple(image[axis] for axis in grid)
-        yield _Picture((*grid, which), sides, mention("channel_axis", channel_axis), True)
+        yield Picture((*grid, which), sides, mention("channel_axis", channel_axis), True)
         return
     first, last = image[0] in COLOR_CHANNELS, image[-1] in COLOR_CHANNELS
     colored = len(image) >= 3 and (first or last)
-    yield _Picture(axes, image, "an image without channels", not colored)
+    yield Picture(axes, image, "an image without channels", not colored)
     if len(image) >= 3:
         words = f"an image with channels last ({mention('channel_axis', len(image) - 1)})"
-        yield _Picture(axes, image[:-1], words, last)
+        yield Picture(axes, image[:-1], words, last)
     if len(image) >= 3 and first:
         words = f"an image with channels first ({mention('channel_axis', 0)})"
-        yield _Picture((*axes[1:], 0), image[1:], words, True)
+        yield Picture((*axes[1:], 0), image[1:], words, True)
 
 
 def _layouts(
-    picture: _Picture,
+    picture: Picture,
     shape: Shape,
     dtype: np.dtype[Any],
     kind: str | None,
@@ -348,10 +323,10 @@ def _layouts(
         ways = [("map", "probabilities of the foreground (stack [1 - p, p] to say so)")]
     for content, words in ways:
         over = f"{picture.grid} pixels, {picture.words}"
-        yield Layout.of(picture, content, axes, f"{words} over {over}")
+        yield Layout(picture, content, axes, f"{words} over {over}")
 
 
-def _scores(picture: _Picture, shape: Shape, axis: int | None) -> Iterator[Layout]:
+def _scores(picture: Picture, shape: Shape, axis: int | None) -> Iterator[Layout]:
     """Yield the layouts as scores: labels first, last, or behind a batch axis of one."""
     candidates = {axis % len(shape)} if axis is not None else {0, len(shape) - 1}
     if axis is None and len(shape) > 2 and shape[0] == 1:
@@ -361,11 +336,11 @@ def _scores(picture: _Picture, shape: Shape, axis: int | None) -> Iterator[Layou
         labels, *sides = (shape[each] for each in axes)
         if tuple(sides) == picture.grid and labels > 1:
             words = f"{labels} labels on {mention('axis', where)} over {picture.grid} pixels"
-            yield Layout.of(picture, "scores", axes, f"{words}, {picture.words}")
+            yield Layout(picture, "scores", axes, f"{words}, {picture.words}")
 
 
 def _resized(
-    pictures: list[_Picture],
+    pictures: list[Picture],
     shape: Shape,
     axis: int | None,
     adds_up: Callable[[Axes, float], bool],
@@ -388,7 +363,7 @@ def _resized(
     axes = _labels_first(shape, candidates[0])
     labels, *sides = (shape[each] for each in axes)
     if len(sides) == 2 and labels > 1 and tuple(sides[::-1]) != picture.grid:  # sides swapped
-        yield Layout.of(picture, "scores", axes, "resized")._replace(resized=True)
+        yield Layout(picture, "scores", axes, "resized", resized=True)
 
 
 def _reduced_axes(shape: Shape, grid: Shape) -> list[int]:

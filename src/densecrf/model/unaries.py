@@ -27,6 +27,7 @@ __all__ = [
     "MARGIN",
     "VOID",
     "check_shape",
+    "checked_mask",
     "energies",
     "forget",
     "from_labels",
@@ -146,16 +147,9 @@ def _checked_scores(name: str, value: Any, axis: int) -> tuple[Array, float, flo
 def read_void(labels: IntArray, n_labels: int | None, void: Any) -> tuple[IntArray, list[int]]:
     """Return the labels, and those values of them that mean "could be anything".
 
-    Parameters
-    ----------
-    labels : ndarray of int
-        The labels.
-    n_labels : int or None
-        Their number, where it is known.
-    void : int, sequence of int, None or "auto"
-        The values; None for no value, ``"auto"`` for 255, unless there are more labels than that.
-        With ``"auto"``, labels that are 0 and 255 alone are a binary mask as drawing programs write
-        it, 255 becoming 1, unless there are more than two labels.
+    `void` has the values; None for no value, ``"auto"`` for 255, unless there are more labels than
+    that. With ``"auto"``, labels that are 0 and 255 alone are a binary mask as drawing programs
+    write it, 255 becoming 1, unless there are known to be more than two labels.
 
     Examples
     --------
@@ -175,9 +169,8 @@ def read_void(labels: IntArray, n_labels: int | None, void: Any) -> tuple[IntArr
         return labels, [VOID]
     values = np.atleast_1d(as_real_array("void", void))
     if values.ndim > 1 or values.size > MOST_VOID:
-        raise ArgumentError(
-            "void", ..., f"shape {values.shape}; give one value, or a few in a list"
-        )
+        remedy = f"shape {values.shape}; give one value, or a few in a list"
+        raise ArgumentError("void", ..., remedy)
     return labels, [check_integer("void", value, at_least=-(2**62)) for value in values]
 
 
@@ -258,11 +251,15 @@ def whole_numbers(name: str, array: Array) -> IntArray:
 
 def forget(unary: FloatArray, ignore: Any) -> None:
     """Remove, in place, what is said of the pixels of a mask."""
+    unary[:, checked_mask(ignore, unary.shape[1:])] = 0
+
+
+def checked_mask(ignore: Any, grid: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+    """Return the mask of the pixels that are to be ignored."""
     mask = as_real_array("ignore", ignore)
-    if mask.shape != unary.shape[1:]:
-        remedy = f"shape {mask.shape} for a grid of {unary.shape[1:]} pixels"
-        raise ArgumentError("ignore", ..., remedy)
-    unary[:, mask.astype(bool)] = 0
+    if mask.shape != grid:
+        raise ArgumentError("ignore", ..., f"shape {mask.shape} for a grid of {grid} pixels")
+    return mask.astype(bool)
 
 
 def plant(unary: FloatArray, seeds: Any) -> None:
@@ -274,12 +271,8 @@ def plant(unary: FloatArray, seeds: Any) -> None:
     labels = len(unary)
     if planted.dtype == bool:
         if labels != 2:
-            raise ArgumentError(
-                "seeds",
-                ...,
-                f"a mask says 'foreground', but there are {labels} labels; give the label of each "
-                "seed, and -1 elsewhere",
-            )
+            remedy = f"a mask says 'foreground', but there are {labels} labels; give the label of "
+            raise ArgumentError("seeds", ..., remedy + "each seed, and -1 elsewhere")
         planted = np.where(planted, 1, -1)
     check_finite("seeds", planted)
     index = whole_numbers("seeds", planted)
@@ -298,12 +291,8 @@ def check_shape(shape: tuple[int, ...]) -> None:
         remedy = f"shape {shape}; give (labels, *spatial), for example (21, 240, 320)"
         raise ArgumentError("unary", ..., remedy)
     if shape[0] < 2:
-        raise ArgumentError(
-            "unary",
-            ...,
-            f"shape {shape} has {shape[0]} label(s) on its first axis; at "
-            "least 2 are needed (is the label axis elsewhere? numpy.moveaxis)",
-        )
+        remedy = f"shape {shape} has {shape[0]} label(s) on its first axis; at least 2 are needed "
+        raise ArgumentError("unary", ..., remedy + "(is the label axis elsewhere? numpy.moveaxis)")
     if math.prod(shape) == 0:
         raise ArgumentError("unary", ..., f"shape {shape} holds no pixels")
     check_pixels("unary", max(math.prod(shape[1:]), shape[0]))
