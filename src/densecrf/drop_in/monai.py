@@ -81,13 +81,11 @@ class CRF(torch.nn.Module):
         super().__init__()
         self.iterations = check_integer("iterations", iterations, at_least=0)
         self.bilateral_weight, self.gaussian_weight = bilateral_weight, gaussian_weight
-        self.bilateral_spatial_sigma = check_positive(
-            "bilateral_spatial_sigma", bilateral_spatial_sigma
-        )
-        self.bilateral_color_sigma = check_positive("bilateral_color_sigma", bilateral_color_sigma)
-        self.gaussian_spatial_sigma = check_positive(
-            "gaussian_spatial_sigma", gaussian_spatial_sigma
-        )
+        self.bilateral_spatial_sigma = bilateral_spatial_sigma
+        self.bilateral_color_sigma = bilateral_color_sigma
+        self.gaussian_spatial_sigma = gaussian_spatial_sigma
+        for name in ("bilateral_spatial_sigma", "bilateral_color_sigma", "gaussian_spatial_sigma"):
+            check_positive(name, getattr(self, name))
         self.update_factor = update_factor
         self.compatibility_matrix = compatibility_matrix
 
@@ -216,12 +214,8 @@ class ApplyDenseCRFOptimisationd:
         else:
             unary = from_probabilities(self._array(data, self.prob), axis=0)
         if unary.shape != (len(self.labels), *strokes.shape):
-            raise ArgumentError(
-                str(self.prob),
-                ...,
-                f"shape {unary.shape} for {len(self.labels)} labels of strokes of shape "
-                f"{strokes.shape}",
-            )
+            remedy = f"shape {unary.shape} for {len(self.labels)} labels of strokes of shape "
+            raise ArgumentError(str(self.prob), ..., f"{remedy}{strokes.shape}")
         plant(unary, index)
         kernels: list[Kernel] = [
             Spatial(self.sigma, self.spatial_weight),

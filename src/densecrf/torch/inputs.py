@@ -53,13 +53,10 @@ def checked_pair(
         remedy = f"{image.shape[0]} images for {logits.shape[0]} items of logits"
         raise ArgumentError("image", ..., remedy)
     if image.shape[2:] != logits.shape[2:]:
-        raise ArgumentError(
-            "image",
-            ...,
-            f"shape {tuple(image.shape)} for logits of shape {tuple(logits.shape)}; bring "
-            "them to one size, for example torch.nn.functional.interpolate(logits, "
-            f"size={tuple(image.shape[2:])}, mode='bilinear')",
-        )
+        remedy = f"shape {tuple(image.shape)} for logits of shape {tuple(logits.shape)}; bring "
+        remedy += "them to one size, for example torch.nn.functional.interpolate(logits, "
+        remedy += f"size={tuple(image.shape[2:])}, mode='bilinear')"
+        raise ArgumentError("image", ..., remedy)
     if image.is_complex():
         raise ArgumentError("image", ..., f"dtype {image.dtype} holds no real numbers")
     return logits, image
@@ -115,11 +112,9 @@ def check_finite(name: str, value: torch.Tensor) -> None:
     finite = torch.isfinite(value)
     if not bool(finite.all()):
         index = tuple((~finite).nonzero()[0].tolist())
-        raise ArgumentError(
-            f"{name}[{', '.join(map(str, index))}]",
-            float(value[index]),
-            "is not finite; clean it first (torch.nan_to_num)",
-        )
+        where = f"{name}[{', '.join(map(str, index))}]"
+        remedy = "is not finite; clean it first (torch.nan_to_num)"
+        raise ArgumentError(where, float(value[index]), remedy)
 
 
 def check_all_finite(name: str, value: Any) -> None:

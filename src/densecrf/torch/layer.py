@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -425,12 +425,11 @@ class DenseCRF(nn.Module):
         return found
 
     def _deviations(self, name: str, count: int, of_what: str) -> Tensor:
-        sigma = self._value(name)
-        assert sigma is not None
+        sigma = cast("Tensor", self._value(name)).double()
         if sigma.ndim and len(sigma) != count:
             remedy = f"{len(sigma)} numbers for an image of {count} {of_what}"
             raise ArgumentError(name, ..., remedy)
-        return sigma.double()
+        return sigma
 
     def _symmetric_costs(self, unary: Tensor) -> Tensor | None:
         if self.costs is None:

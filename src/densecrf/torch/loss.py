@@ -147,11 +147,8 @@ class DenseCRFLoss(nn.Module):
             (self.spatial_weight, self.spatial_sigma, None),
             (self.bilateral_weight, self.bilateral_sigma_xy, self.bilateral_sigma_color),
         )
-        weights, features = [], []
-        for weight, sigma, color in declared:
-            if weight > 0:
-                weights.append(weight)
-                features.append(features_of(image, sigma, color, mask.dtype))
+        counting = [each for each in declared if each[0] > 0]
+        features = [features_of(image, xy, color, mask.dtype) for _, xy, color in counting]
         if not features:
             return []
         try:
@@ -159,8 +156,8 @@ class DenseCRFLoss(nn.Module):
         except ValueError:
             check_finite("image", image)  # the lattice is built from features alone
             raise
-        lattices = [each.normalized().scaled(mask) for each in built]
-        return list(zip(weights, lattices, strict=True))
+        pairs = zip(counting, built, strict=True)
+        return [(weight, each.normalized().scaled(mask)) for (weight, _, _), each in pairs]
 
     def extra_repr(self) -> str:
         """Return the settings."""

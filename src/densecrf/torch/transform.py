@@ -13,8 +13,6 @@ from densecrf.validation import check_choice
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from torch import Tensor
-
 __all__ = ["DenseCRFd"]
 
 
@@ -69,10 +67,9 @@ class DenseCRFd:
             pred = pred.clamp(min=1e-5).log()
         with torch.no_grad():
             refined = self.crf.to(pred.device)(logits=pred[None], image=image[None])[0]
-        out[self.pred_key] = self._finished(refined)
-        return out
-
-    def _finished(self, refined: Tensor) -> Tensor:
         if self.output == "labels":
-            return refined.argmax(0, keepdim=True)
-        return refined if self.output == "log_probabilities" else refined.exp()
+            refined = refined.argmax(0, keepdim=True)
+        elif self.output == "probabilities":
+            refined = refined.exp()
+        out[self.pred_key] = refined
+        return out

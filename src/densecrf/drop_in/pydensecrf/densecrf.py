@@ -169,12 +169,10 @@ class DenseCRF:
         """
         array = as_real_array("features", features)
         if array.ndim != 2 or array.shape[1] != self._n:
-            hint = "; transpose it" if array.ndim == 2 and array.shape[0] == self._n else ""
-            raise ArgumentError(
-                "features",
-                ...,
-                f"shape {array.shape}; give (dimensions, {self._n}), one column per pixel" + hint,
-            )
+            remedy = f"shape {array.shape}; give (dimensions, {self._n}), one column per pixel"
+            if array.ndim == 2 and array.shape[0] == self._n:
+                remedy += "; transpose it"
+            raise ArgumentError("features", ..., remedy)
         values = np.array(array.T, np.float32, order="C")
         self._add(values, Features(values), compat, kernel, normalization)
 
@@ -269,12 +267,9 @@ class DenseCRF:
         """
         ways = {term.normalization for term in self._terms} or {NORMALIZE_SYMMETRIC}
         if len(ways) > 1 or not ways <= {NO_NORMALIZATION, NORMALIZE_SYMMETRIC}:
-            raise ArgumentError(
-                "normalization",
-                ...,
-                f"{', '.join(sorted(way.name for way in ways))}; solve() needs one "
-                "symmetric energy: give NORMALIZE_SYMMETRIC (or NO_NORMALIZATION) to all kernels",
-            )
+            remedy = f"{', '.join(sorted(way.name for way in ways))}; solve() needs one symmetric "
+            remedy += "energy: give NORMALIZE_SYMMETRIC (or NO_NORMALIZATION) to all kernels"
+            raise ArgumentError("normalization", ..., remedy)
         kernels, compatibility = _one_compatibility(self._terms, self._labels)
         grid = (self._labels, *self._grid)
         forbidden = np.isposinf(self._unary)
@@ -415,8 +410,7 @@ class Term:
             return lattice
         mass = lattice.row_sums().astype(np.float32) + np.float32(SMALLEST_MASS)
         if self.normalization is NORMALIZE_SYMMETRIC:
-            root = 1 / np.sqrt(mass)
-            return lattice.rescaled(root)
+            return lattice.rescaled(1 / np.sqrt(mass))
         if self.normalization is NORMALIZE_BEFORE:
             return lattice.weighted(1 / mass, None)
         return lattice.weighted(None, 1 / mass)
@@ -462,12 +456,8 @@ def _one_compatibility(
     largest = max(costs, key=_size)
     if (kernels := _weighted(terms, costs, largest)) is not None:
         return kernels, largest
-    raise ArgumentError(
-        "compat",
-        ...,
-        "solve() needs one label compatibility for all kernels: give each a number, or each a "
-        "multiple of the same matrix",
-    )
+    remedy = "solve() needs one label compatibility for all kernels: give each a number, or each a "
+    raise ArgumentError("compat", ..., remedy + "multiple of the same matrix")
 
 
 def _size(costs: FloatArray) -> float:
@@ -500,12 +490,8 @@ def _compatibility(compat: Any, labels: int) -> tuple[float, FloatArray | None]:
     """Return the weight of equal labels, or weight 1 and a matrix of costs."""
     array = as_real_array("compat", compat)
     if array.ndim and getattr(compat, "dtype", None) == np.float64:
-        raise ArgumentError(
-            "compat",
-            ...,
-            f"a float64 array of shape {array.shape}, which pydensecrf refuses too; use "
-            "compat.astype(numpy.float32)",
-        )
+        remedy = f"a float64 array of shape {array.shape}, which pydensecrf refuses too; use "
+        raise ArgumentError("compat", ..., remedy + "compat.astype(numpy.float32)")
     check_finite("compat", array)
     if array.ndim == 0:
         return float(array), None
@@ -514,9 +500,8 @@ def _compatibility(compat: Any, labels: int) -> tuple[float, FloatArray | None]:
     if array.shape == (labels, labels):
         half = np.asarray(array, np.float32) / 2
         return 1.0, half + half.T
-    raise ArgumentError(
-        "compat", ..., f"shape {array.shape}; give a number, ({labels},) or ({labels}, {labels})"
-    )
+    remedy = f"shape {array.shape}; give a number, ({labels},) or ({labels}, {labels})"
+    raise ArgumentError("compat", ..., remedy)
 
 
 def set_num_threads(threads: int | None) -> None:
