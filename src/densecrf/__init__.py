@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from densecrf.solvers.result import Result, Trace
     from densecrf.validation import ArgumentError, ArgumentWarning
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "METHODS",
