@@ -58,9 +58,10 @@ alternatives: $(VENV)/.native $(VENV)/.extra-alternatives
 	$(PY) -m experiments alternatives $(ARGS)
 
 # The pictures of docs/gallery.md; look at them before they are committed.
-gallery: $(VENV)/.native $(VENV)/.extra-test
+gallery: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
 	for example in $(filter-out examples/show.py examples/torch_%,$(wildcard examples/*.py)); do \
 		$(PY) $$example --out docs/images/gallery || exit 1; done
+	$(PY) examples/torch_scribbles.py --output docs/images/gallery/torch_scribbles.png
 
 test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch $(VENV)/.peers
 	$(PY) -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)

@@ -69,6 +69,7 @@ def keep(name: str, section: Section, command: str, about: str, folder: Path = R
         "columns": section.columns,
         "rows": section.rows,
     }
+    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(result, indent=1, ensure_ascii=False, default=str)
     (folder / f"{name}.json").write_text(f"{text}\n", "utf-8")
 

@@ -3,7 +3,8 @@
     python -m benchmarks.tables
 
 A page holds ``<!-- table: NAME -->`` and ``<!-- end -->``; the table of ``results/NAME.json``, with
-its command, date and machine, replaces the lines between them.
+its command, date and machine, replaces the lines between them. ``<!-- table: NAME, only: A, B -->``
+takes the rows that begin with A or B.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PLACE = re.compile(r"<!-- table: (?P<name>[\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
+PLACE = re.compile(
+    r"(?P<head><!-- table: (?P<name>[\w-]+)(?:, only: (?P<only>[^>]+?))? -->\n).*?<!-- end -->",
+    re.DOTALL,
+)
 
 
 def pages() -> list[Path]:
@@ -29,10 +33,12 @@ def read(name: str) -> dict[str, Any]:
     return found
 
 
-def markdown(result: dict[str, Any]) -> str:
+def markdown(result: dict[str, Any], only: list[str] | None = None) -> str:
     """Return a result as a table, and a line that says where it comes from."""
-    lines = [result["columns"], ["---"] * len(result["columns"]), *result["rows"]]
-    table = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    rows = [row for row in result["rows"] if only is None or row[0].strip("`") in only]
+    lines = [result["columns"], *rows]
+    head, *body = ("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    table = "\n".join([head, "|" + "---|" * len(result["columns"]), *body])
     table = re.sub(r"(\d) (?=[%×smMG])", "\\1\N{NO-BREAK SPACE}", table)
     source = f"*{result['title']}. `{result['command']}`, {result['date']}, {result['machine']}.*"
     return f"{table}\n\n{source}"
@@ -40,12 +46,12 @@ def markdown(result: dict[str, Any]) -> str:
 
 def filled(text: str) -> str:
     """Return a page with its tables written anew."""
-    return PLACE.sub(
-        lambda place: (
-            f"<!-- table: {place['name']} -->\n{markdown(read(place['name']))}\n<!-- end -->"
-        ),
-        text,
-    )
+
+    def table(place: re.Match[str]) -> str:
+        only = place["only"] and place["only"].split(", ")
+        return f"{place['head']}{markdown(read(place['name']), only)}\n<!-- end -->"
+
+    return PLACE.sub(table, text)
 
 
 def main() -> None:

@@ -27,8 +27,10 @@ calls = lp.trace.ordered_calls
 bound = [low for low in lp.trace.lower_bound if low is not None]
 known = calls[len(calls) - len(bound) :]
 axes.plot(calls, lp.trace.energy, color="#0a7d34", lw=2, label="energy of the best labelling (lp)")
-axes.plot(known, bound, color="0.35", lw=2, label="lower bound of all labellings")
-axes.fill_between(calls[-len(bound) :], bound, lp.trace.energy[-len(bound) :], color="0.9")
+axes.plot(known, bound, color="0.5", lw=2, label="lower bound of all labellings")
+axes.fill_between(
+    calls[-len(bound) :], bound, lp.trace.energy[-len(bound) :], color="0.5", alpha=0.25
+)
 axes.axhline(mf.energy, color="#c1121f", ls="--", label="mean field, converged")
 axes.set_ylim(lp.energy * 0.93, max(mf.energy, lp.trace.energy[0]) * 1.01)
 axes.set_xlabel("ordered filter calls")

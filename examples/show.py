@@ -1,4 +1,4 @@
-"""What the examples share: pictures side by side, written as one small PNG."""
+"""What the examples share: pictures side by side, written as small PNGs for light and dark pages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import io
 from pathlib import Path
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 from PIL import Image
 
 from densecrf.plotting import label_colors
 
 COLORS = label_colors(8)
+DARK, LIGHT = "#1e2129", "#dcdfe6"  # the dark scheme of the documentation
 
 
 def tint(labels: np.ndarray, image: np.ndarray | None = None) -> np.ndarray:
@@ -41,14 +45,30 @@ def row(panels: dict[str, np.ndarray], width: float = 2.9, names: tuple[str, ...
     return figure
 
 
+def darken(figure: Figure) -> None:
+    """Give a figure the dark background of the documentation, and light text and axes."""
+    figure.set_facecolor(DARK)
+    for axes in figure.axes:
+        axes.set_facecolor(DARK)
+        axes.tick_params(colors=LIGHT)
+        for spine in axes.spines.values():
+            spine.set_edgecolor(LIGHT)
+    for legend in figure.findobj(Legend):
+        legend.get_frame().set_facecolor(DARK)
+    for text in figure.findobj(Text):
+        if max(to_rgb(text.get_color())) < 0.5:
+            text.set_color(LIGHT)
+
+
 def save(figure: Figure, name: str) -> None:
-    """Write the figure into the folder that the command line names, out/ by default."""
+    """Write NAME.png and NAME-dark.png into the folder that the command line names, or out/."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the picture")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the pictures")
     folder = parser.parse_args().out
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=160)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.png"
-    Image.open(buffer).convert("RGB").quantize(256).save(path, optimize=True)
-    print(f"picture: {path}")
+    for path in (folder / f"{name}.png", folder / f"{name}-dark.png"):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=160)
+        Image.open(buffer).convert("RGB").quantize(256).save(path, optimize=True)
+        print(f"picture: {path}")
+        darken(figure)

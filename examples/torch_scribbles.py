@@ -13,6 +13,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.colors import ListedColormap
+from show import darken
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, interpolate
 
@@ -105,7 +106,9 @@ def draw(
     for axis in axes:
         axis.set_axis_off()
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    for each in (path, path.with_stem(f"{path.stem}-dark")):
+        figure.savefig(each, dpi=110)
+        darken(figure)
 
 
 if __name__ == "__main__":

@@ -29,13 +29,15 @@ def test_example_runs_and_draws(script, tmp_path):
         env=environment,
     )
     assert done.returncode == 0, done.stderr
-    picture = (tmp_path / f"{script.stem}.png").read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert 5_000 < len(picture) < 250_000
+    for name in (f"{script.stem}.png", f"{script.stem}-dark.png"):
+        picture = (tmp_path / name).read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        assert 5_000 < len(picture) < 250_000
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_gallery_shows_the_program_and_its_picture(script):
     assert f'--8<-- "examples/{script.name}"' in PAGE
     assert f"images/gallery/{script.stem}.png" in PAGE
-    assert (ROOT / "docs" / "images" / "gallery" / f"{script.stem}.png").is_file()
+    for name in (f"{script.stem}.png", f"{script.stem}-dark.png"):
+        assert (ROOT / "docs" / "images" / "gallery" / name).is_file()

@@ -35,4 +35,10 @@ def rendered(path: Path) -> dict[str, str | bytes]:
     NotebookClient(notebook, timeout=LONGEST, kernel_name="python3").execute()
     resources = {"output_files_dir": path.stem}
     page, made = MarkdownExporter().from_notebook_node(notebook, resources=resources)
-    return {f"{path.stem}.md": page, **made["outputs"]}
+    links = f"[Notebook]({path.stem}.ipynb) · [source]({path.name})\n\n"
+    title, rest = page.split("\n", 1)
+    return {
+        f"{path.stem}.md": f"{title}\n\n{links}{rest}",
+        f"{path.stem}.ipynb": jupytext.writes(notebook, "ipynb"),
+        **made["outputs"],
+    }
