@@ -27,8 +27,8 @@ CPU time with one thread over pydensecrf's for its five mean-field iterations on
 both with the construction of the model, run in turn: over the images, the median, the 95th
 percentile and the largest. Network logits, spatial kernel 3 (weight 3), bilateral kernel 60 / 13
 (weight 10); `lp` stops at a proven gap of 0.1 %, pydensecrf proves nothing. `default` is
-`densecrf.refine` without options, which also reads the scores and chooses the weights. Where there are eight
-cores or more, as many images at a time, each on a core of its own. {sample}
+`densecrf.refine` without options, which also reads the scores and chooses the weights. Where there
+are eight cores or more, as many images at a time, each on a core of its own. {sample}
 """
 EVERY = {"small": 20, "medium": 5, "full": 1}
 SETS = ("msrc", "camvid")

@@ -1,4 +1,4 @@
-"""What the examples share: pictures side by side, written as small PNGs for light and dark pages."""
+"""What the examples share: pictures side by side, as small PNGs for light and dark pages."""
 
 from __future__ import annotations
 

@@ -1,15 +1,17 @@
 """Check the built documentation: every link leads somewhere, and nothing is loaded from elsewhere.
 
-    python tools/check_site.py site
+    python tools/check_site.py site [--phone]
 
 Internal links and their anchors must exist. Pages must work without the network, so scripts,
 styles and pictures must be files of the site. Links to other sites are listed and checked for their
-form only: whether they answer is not for a build to depend on.
+form only: whether they answer is not for a build to depend on. With ``--phone``, a Chromium of the
+system opens every page, 390 pixels wide: none may scroll sideways.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -74,13 +76,34 @@ def problems(site: Path, external: set[str]) -> Iterator[str]:
                 yield f"{where}: {link} has no such anchor"
 
 
+def wide(site: Path) -> Iterator[str]:
+    """Yield the pages that scroll sideways on a phone."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        for path in sorted(site.rglob("*.html")):
+            page.goto(path.resolve().as_uri())
+            width = page.evaluate("document.scrollingElement.scrollWidth")
+            if width > 390:
+                yield f"{path.relative_to(site)}: {width} pixels wide on a phone of 390"
+        browser.close()
+
+
 def main() -> int:
     """Check the site that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("site", type=Path, help="folder of the built pages")
-    site = parser.parse_args().site
+    parser.add_argument("--phone", action="store_true", help="open every page as on a phone")
+    arguments = parser.parse_args()
+    site = arguments.site
     external: set[str] = set()
     found = list(problems(site, external))
+    if arguments.phone:
+        found += wide(site)
     print("\n".join(["links to other sites:", *(f"  {link}" for link in sorted(external))]))
     print("\n".join(found) if found else "all internal links lead somewhere")
     return 1 if found else 0

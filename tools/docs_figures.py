@@ -9,9 +9,9 @@ from typing import Any
 FIGURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<stem>[^)\s]+)\.png\)")
 
 
-def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
     """Show one of both versions, by Material's marks #only-light and #only-dark."""
-    folder = Path(page.file.abs_src_path).parent
+    folder = Path(config.docs_dir, page.file.src_uri).parent
 
     def both(figure: re.Match[str]) -> str:
         alt, stem = figure["alt"], figure["stem"]
