@@ -18,15 +18,18 @@ from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import Stroke
 from densecrf.io import read_labels, write_image
+from densecrf.model.label_prior import LabelPrior
 from densecrf.model.parameters import Parameters, write_parameters
+from densecrf.model.presets import PRESETS
 from densecrf.model.scribbles import scribble_unary
 from densecrf.refinement import build
 from densecrf.torch import DenseCRF
+from densecrf.widget import Scribble
 from large_scenes import crowd
 
 IMAGE, P = crowd()
 P = np.maximum(P, 0.01) / np.maximum(P, 0.01).sum(0)
-#: Deviations follow the size of the image; label costs are given, as the app has no others.
+#: Deviations follow the size of the image.
 MODEL = Parameters(2, 3, 5, 20, 5, scale_sigmas=True, pixels=2000, label_costs=(0.5, 1.0, 0.7))
 
 
@@ -77,7 +80,7 @@ PICTURE = Picture(Path("i.png"), IMAGE, 1, IMAGE.shape[:2])
 
 
 def in_the_app():
-    energies = Energies(PICTURE, -np.log(P).astype(np.float32), MODEL)
+    energies = Energies(PICTURE, P, file=MODEL)
     crf, _ = energies.problem(drawn([], len(P)))
     result = crf.solve("lp")
     return result.energy, result.labels
@@ -109,9 +112,34 @@ def test_strokes_make_the_same_energy_everywhere(tmp_path, monkeypatch):
     write_image("i.png", IMAGE)
     write_image("s.png", snapshot.raster)
     write_parameters("m.json", model)
-    own, _ = Energies(PICTURE, None, model).problem(snapshot)
+    own, _ = Energies(PICTURE, file=model).problem(snapshot)
     arguments = ["i.png", "--scribbles", "s.png", "--model", "m.json", "--out", "o.png", "--json"]
     told = json.loads(command("segment", *arguments).stdout)["results"][0]
     labels = read_labels("o.png")
     assert told["energy"] == pytest.approx(crf.energy(labels), rel=1e-9)
     assert own.energy(labels) == pytest.approx(crf.energy(labels), rel=1e-9)
+    canvas = Scribble(IMAGE, 2, model=model, strokes=strokes)
+    notebook, _ = canvas._live.energies.problem(Snapshot.of(canvas._document))
+    canvas.close()
+    assert notebook.energy(labels) == pytest.approx(crf.energy(labels), rel=1e-9)
+
+
+PRIOR = LabelPrior((0.5, 0.3, 0.2), (0.4, 0.0, 0.2), (0.1, -0.2, 0.0))
+
+
+@pytest.mark.parametrize("model", [PRESETS["default"], replace(MODEL, prior=PRIOR)])
+def test_the_app_reads_scores_and_models_as_refine_does(model):
+    logits = np.log(P)[:, ::2, ::2]  # of a lower resolution, label axis last
+    energies = Energies(PICTURE, np.moveaxis(logits, 0, -1), "logits", model)
+    own, _ = energies.problem(drawn([], len(P)))
+    crf = build(IMAGE, logits, kind="logits", model=model)
+    np.testing.assert_array_equal(own.unary, crf.unary)
+    labels = crf.solve("mf5").labels
+    assert own.energy(labels) == pytest.approx(crf.energy(labels), rel=1e-6)
+
+
+def test_scores_of_an_image_that_the_app_reduces_fit_its_file():
+    half = Picture(Path("i.png"), IMAGE[::2, ::2], 2, IMAGE.shape[:2])
+    energies = Energies(half, np.moveaxis(np.log(P), 0, -1), "logits")
+    assert energies.axis == 2
+    assert energies.unary.shape == (len(P), *half.shape)

@@ -95,7 +95,7 @@ class Scribble(anywidget.AnyWidget):
         )
         self._document = Document("image", picture.shape, labels, ModelSettings(preset="file"))
         self._last: bytes | None = None
-        self._live = Live(Energies(picture, None, chosen), self._from_solver)
+        self._live = Live(Energies(picture, file=chosen), self._from_solver)
         self.on_msg(self._heard)
         self.observe(self._drawn, "strokes")
         self.strokes = list(strokes)

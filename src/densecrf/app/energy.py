@@ -1,7 +1,7 @@
 """From a document to its energy: the model of the settings, and unaries from strokes."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,32 +10,20 @@ from densecrf.app.document import Document, ModelSettings
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import VOID, Canvas, Raster, Stroke
 from densecrf.cached import cached_property
-from densecrf.model.compatibility import with_label_costs
 from densecrf.model.crf import DenseCRF
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
-from densecrf.model.scribbles import scribble_unary
+from densecrf.model.reading import layout_of, picked, sums_to_one
+from densecrf.model.resample import resize_bilinear
+from densecrf.model.scribbles import for_strokes, scribble_unary
+from densecrf.model.specification import Specification
 from densecrf.model.unaries import plant
 
-__all__ = ["Energies", "Snapshot", "chosen_model"]
+if TYPE_CHECKING:
+    from densecrf.model.resolution import Measured
+    from densecrf.operators.pairwise import Pairwise
 
-
-def chosen_model(settings: ModelSettings, file: Parameters | None, enlarged: int = 1) -> Parameters:
-    """Return the model that the sliders make of a preset, or of the model given at the start.
-
-    For an image `enlarged` by a factor its standard deviations of positions grow, where they do
-    not follow the image's size anyway.
-    """
-    model = file if settings.preset == "file" and file is not None else PRESETS.get(settings.preset)
-    if model is None or model.grain is not None:  # for the errors of networks; strokes have none
-        model = PRESETS["scribbles"]
-    times = 1 if model.scale_sigmas else enlarged
-    return replace(
-        model.scaled(settings.strength),
-        sigma=model.sigma * times,
-        sigma_color=model.sigma_color / settings.color,
-        sigma_xy=model.sigma_xy * settings.reach * times,
-    )
+__all__ = ["Energies", "Snapshot"]
 
 
 @dataclass(frozen=True)
@@ -69,14 +57,14 @@ class Snapshot:
 
 
 class Energies:
-    """The energies of one image; kernels and filters are kept while the settings stay.
+    """The energies of one image; filters are kept while the settings stay.
 
     Parameters
     ----------
     picture : Picture
         The image.
-    unary : ndarray, (labels, H, W), optional
-        Energies of a network's output, which strokes then correct.
+    known, kind
+        A network's output, as `densecrf.refine` reads it, which strokes then correct.
     file : Parameters, optional
         The model that the preset ``"file"`` means.
     """
@@ -84,17 +72,69 @@ class Energies:
     def __init__(
         self,
         picture: Picture,
-        unary: npt.NDArray[np.float32] | None = None,
+        known: npt.NDArray[Any] | None = None,
+        kind: str | None = None,
         file: Parameters | None = None,
     ) -> None:
-        self.picture, self.unary, self.file = picture, unary, file
-        self._kept: tuple[Parameters, DenseCRF] | None = None
+        self.picture, self.file = picture, file
+        self.unary: npt.NDArray[np.float32] | None = None
+        self.axis: int | None = None  # the labels', where the scores are reduced with the image
+        self._found: Measured | None = None
+        self._largest = float(np.abs(picture.pixels).max())
+        self._kept: tuple[Parameters, Pairwise] | None = None
+        if known is not None:
+            self._read(known, kind)
+
+    def _read(self, known: npt.NDArray[Any], kind: str | None) -> None:
+        picture = self.picture
+        if picture.factor > 1:  # scores fit the image of the file
+            layout = layout_of(
+                (*picture.shape[:-2], *picture.full),
+                known.shape,
+                known.dtype,
+                kind=kind,
+                axis=None,
+                channel_axis=None,
+                adds_up=lambda axes, total: sums_to_one(picked(known, axes), total=total),
+                fractions=lambda: True,
+            )
+            if layout.content != "scores":
+                raise ValueError("is no score map; an image of this size needs one")
+            self.axis = layout.axes[0]
+            known = resize_bilinear(picked(known, layout.axes), picture.shape)
+        asked = Specification(
+            kind=kind,
+            axis=None if self.axis is None else 0,
+            channel_axis=None if picture.pixels.shape == picture.shape else -1,
+            image_range=(0, 255),
+        )
+        crf = asked.crf(picture.pixels, known)
+        self.unary, self._found = crf.unary.reshape(-1, *crf.shape), crf.measured
+
+    def model(self, snapshot: Snapshot) -> Parameters:
+        """Return the model that the sliders make of a preset, or of the model given at the start.
+
+        On an image that is larger by the snapshot's factor, standard deviations of positions grow
+        as well, where they do not follow the image or its scores anyway.
+        """
+        settings = snapshot.settings
+        given = self.file if settings.preset == "file" else None
+        model = given or PRESETS.get(settings.preset, PRESETS["scribbles"])
+        times = 1 if model.scale_sigmas or model.grain is not None else snapshot.factor
+        model = for_strokes(model) if self._found is None else model.following(self._found)
+        return replace(
+            model.scaled(settings.strength),
+            sigma=model.sigma * times,
+            sigma_color=model.sigma_color / settings.color,
+            sigma_xy=model.sigma_xy * settings.reach * times,
+        )
 
     def labels(self, snapshot: Snapshot) -> list[int]:
         """Return the labels that the answer may have."""
-        model = chosen_model(snapshot.settings, self.file, snapshot.factor)
-        if self.unary is not None or model.label_costs is not None:
-            return list(range(snapshot.n_labels if self.unary is None else len(self.unary)))
+        if self.unary is not None:
+            return list(range(len(self.unary)))
+        if self.model(snapshot).label_costs is not None:
+            return list(range(snapshot.n_labels))
         return [int(label) for label in np.unique(snapshot.raster) if label != VOID]
 
     def problem(self, snapshot: Snapshot) -> tuple[DenseCRF, list[int]]:
@@ -116,15 +156,13 @@ class Energies:
         return self._energy(snapshot, snapshot.raster, max(labels, default=0) + 1)
 
     def _energy(self, snapshot: Snapshot, raster: Raster, count: int) -> DenseCRF:
-        model = chosen_model(snapshot.settings, self.file, snapshot.factor)
+        model = self.model(snapshot)
         if self.unary is None:
-            unary: Any = scribble_unary(self.picture.pixels, raster, count, void=VOID)
+            unary = scribble_unary(self.picture.pixels, raster, count, void=VOID)
         else:
             unary = self.unary.copy()
             plant(unary, np.where(raster == VOID, -1, raster.astype(np.int64)))
-        costs: Any = model.label_costs
-        plain = replace(model, label_costs=None)
-        if self._kept is None or self._kept[0] != plain:
-            self._kept = plain, plain.crf(unary, self.picture.pixels)
-        crf = self._kept[1].with_unary(unary)
-        return crf if costs is None else with_label_costs(crf, costs)
+        crf = model.crf(unary, self.picture.pixels, largest=self._largest)
+        if self._kept is None or self._kept[0] != model:
+            self._kept = model, crf.pairwise
+        return crf.with_pairwise(self._kept[1])

@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from densecrf import __version__
 from densecrf.app.document import Document
-from densecrf.app.energy import Snapshot, chosen_model
+from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.live import GAP
-from densecrf.app.pictures import Picture
 from densecrf.app.strokes import VOID
 from densecrf.io import overlay, write_image, write_labels
-from densecrf.model.parameters import Parameters, write_parameters
+from densecrf.model.parameters import write_parameters
 from densecrf.solvers.result import Result
 
 if TYPE_CHECKING:
@@ -51,14 +50,10 @@ class Export:
     ----------
     document : Document
         The strokes, labels and settings.
-    picture : Picture
-        The image or volume, at full size where it could be solved so.
-    snapshot : Snapshot
-        The strokes on that picture.
+    energies, snapshot
+        The image or volume, at full size where it could be solved so, and the strokes on it.
     result : Result, optional
         The answer from the strokes alone; strokes can be exported without one.
-    file : Parameters, optional
-        The model that was given at the start.
     probs : Path, optional
         The network's output that the strokes correct.
     """
@@ -66,15 +61,14 @@ class Export:
     def __init__(
         self,
         document: Document,
-        picture: Picture,
+        energies: Energies,
         snapshot: Snapshot,
         result: Result | None,
-        file: Parameters | None = None,
         probs: Path | None = None,
     ) -> None:
-        self.document, self.picture, self.result, self.probs = document, picture, result, probs
-        self.snapshot = snapshot
-        self.model = chosen_model(document.settings, file, snapshot.factor)
+        self.document, self.snapshot, self.result, self.probs = document, snapshot, result, probs
+        self.picture, self.axis = energies.picture, energies.axis
+        self.model = energies.model(snapshot)
         self.palette = document.palette
         self.stem = Path(document.name).stem
 
@@ -158,6 +152,7 @@ class Export:
         parts = ["densecrf", "segment", _argument(self._image())]
         if self.probs is not None:
             parts += ["--probs", _argument(str(self.probs))]
+            parts += [] if self.axis is None else ["--axis", str(self.axis)]
         parts += ["--scribbles", _argument(self.name("raster"))]
         parts += ["--model", _argument(self.name("model"))]
         parts += ["--gap", repr(GAP), "--out", _argument(f"{self.stem}.repeated.png")]
@@ -169,13 +164,13 @@ class Export:
         if self.probs is None:
             source = (
                 f"unary = densecrf.model.scribbles.scribble_unary(image, strokes, void={VOID})\n"
+                "crf = model.crf(unary, image)\n"
             )
-            source += "crf = model.crf(unary, image)\n"
         else:
             source = (
-                f"scores = densecrf.io.read_scores({str(self.probs)!r}, shape=image.shape[:2])\n"
+                f"scores, kind = densecrf.io.unaries.read_known({str(self.probs)!r})\n"
                 "crf = densecrf.refinement.build(\n"
-                "    image, scores.values, kind=scores.kind, axis=0, model=model, seeds=strokes\n"
+                f"    image, scores, kind=kind, axis={self.axis}, model=model, seeds=strokes\n"
                 ")\n"
             )
         reading, drawn = "densecrf.io.read_image({})", "densecrf.io.read_labels({})"
@@ -196,6 +191,7 @@ class Export:
             f"{imports}"
             "import densecrf.app.pictures\n"
             "import densecrf.io\n"
+            "import densecrf.io.unaries\n"
             "import densecrf.model.presets\n"
             "import densecrf.refinement\n"
             "import densecrf.model.scribbles\n\n"

@@ -85,27 +85,17 @@ class Live:
         revision, result, labels = self.result
         return revision, np.asarray(labels, np.uint8)[result.labels]
 
-    def settled(self, snapshot: Snapshot, energies: Energies | None = None) -> Result:
+    def settled(self, snapshot: Snapshot, energies: Energies) -> Result:
         """Return the answer from the strokes alone, without a warm start: it can be repeated.
 
-        Parameters
-        ----------
-        snapshot : Snapshot
-            The strokes and settings.
-        energies : Energies, optional
-            Those of the image at full size, where the document has a reduced one.
-
-        Raises
-        ------
-        ValueError
-            Where there is nothing to solve yet.
+        The energies are these, or those of the image at full size; ValueError says that there is
+        nothing to solve yet.
         """
-        crf = (energies or self.energies).reproducible(snapshot)
+        crf = energies.reproducible(snapshot)
         result = crf.solve("lp", gap=GAP)
-        if energies is not None:
-            return result
-        labels = list(range(crf.n_labels))
-        self._show(snapshot, "certified", result, labels, time.perf_counter())
+        if energies is self.energies:
+            labels = list(range(crf.n_labels))
+            self._show(snapshot, "certified", result, labels, time.perf_counter())
         return result
 
     def _run(self) -> None:

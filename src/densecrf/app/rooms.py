@@ -6,20 +6,15 @@ Everything here runs on the event loop; only solving and writing files happen in
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from densecrf.app.document import Document, Label, default_labels
 from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.exports import Export
 from densecrf.app.live import Live
-from densecrf.app.pictures import Picture
 from densecrf.app.store import ChangedElsewhere, ImageFolder
 from densecrf.model.parameters import Parameters
 from densecrf.validation import physical_memory
@@ -35,7 +30,6 @@ BYTES_A_PIXEL, BYTES_A_LABEL = 300, 60  # of a solve, rounded up: docs/benchmark
 MOST_WAITING = 200  # messages for a tab that does not read them
 
 Message = dict[str, Any] | bytes
-Probabilities = Callable[[str, tuple[int, ...]], npt.NDArray[np.float32] | None]
 
 
 class Connection:
@@ -64,44 +58,22 @@ class Connection:
 
 @dataclass
 class Exported:
-    """The export of a document: the image, the strokes on it, and their solution."""
+    """The export of a document: the strokes, their energies, at full size or not, and solution."""
 
-    picture: Picture
     snapshot: Snapshot
-    energies: Energies | None = None  # where not those that are drawn on
+    energies: Energies
     result: "Result | None" = None
 
 
 class Room:
-    """One open image.
+    """One open image, kept in a store by its name, with what makes its energies."""
 
-    Parameters
-    ----------
-    store : ImageFolder
-        Where it is kept.
-    name : str
-        Its name in the listing.
-    picture : Picture
-        Its pixels.
-    unary : ndarray, (labels, H, W), optional
-        Energies of a network's output.
-    file : Parameters, optional
-        The model given at the start.
-    """
-
-    def __init__(
-        self,
-        store: ImageFolder,
-        name: str,
-        picture: Picture,
-        unary: npt.NDArray[np.float32] | None,
-        file: Parameters | None,
-    ) -> None:
-        self.store, self.name, self.picture, self.file = store, name, picture, file
+    def __init__(self, store: ImageFolder, name: str, energies: Energies) -> None:
+        self.store, self.name, self.picture = store, name, energies.picture
         self._stamp = store.stamp(name)
-        self.document, self.notice = store.load(name, picture.shape)
-        if unary is not None and not self.document.strokes:
-            self.document.labels = default_labels(len(unary))
+        self.document, self.notice = store.load(name, self.picture.shape)
+        if energies.unary is not None and not self.document.strokes:
+            self.document.labels = default_labels(len(energies.unary))
         self.connections: set[Connection] = set()
         self.last: bytes | None = None
         self.settled: Exported | None = None
@@ -111,7 +83,7 @@ class Room:
         self._unsaved: list[dict[str, Any]] = []
         self._dirty = asyncio.Event()
         self._saving = asyncio.create_task(self._save())
-        self.live = Live(Energies(picture, unary, file), self._from_thread)
+        self.live = Live(energies, self._from_thread)
         self._solve()
 
     def _solve(self) -> None:
@@ -249,7 +221,7 @@ class Room:
             solve = self.live.settled
             final.result = await asyncio.to_thread(solve, final.snapshot, final.energies)
         probs = self.store.probs(self.name)
-        export = Export(document, final.picture, final.snapshot, final.result, self.file, probs)
+        export = Export(document, final.energies, final.snapshot, final.result, probs)
         return export.name(kind), await asyncio.to_thread(export.make, kind)
 
     def _final(self, document: Document) -> "Exported":
@@ -257,11 +229,11 @@ class Room:
         picture = self.picture
         needed = prod(picture.full) * (BYTES_A_PIXEL + BYTES_A_LABEL * len(document.labels))
         if picture.factor == 1 or picture.depth or needed > (physical_memory() or 2**32) / 2:
-            return Exported(picture, Snapshot.of(document))
+            return Exported(Snapshot.of(document), self.live.energies)
         full = picture.at_full_size()
         snapshot = Snapshot.enlarged(document, picture.factor, full.full)
-        energies = Energies(full, self.store.unary(self.name, full.full), self.file)
-        return Exported(full, snapshot, energies)
+        file = self.live.energies.file
+        return Exported(snapshot, self.store.energies(self.name, full, file))
 
     async def close(self) -> None:
         """Save unsaved edits and end the threads."""
@@ -291,8 +263,9 @@ class Rooms:
             room = self._open.pop(name, None)
             if room is None:
                 picture = await asyncio.to_thread(self.store.read, name)
-                unary = await asyncio.to_thread(self.store.unary, name, picture.shape)
-                room = Room(self.store, name, picture, unary, self.file)
+                make = self.store.energies
+                energies = await asyncio.to_thread(make, name, picture, self.file)
+                room = Room(self.store, name, energies)
             self._open[name] = room  # the last used comes last
             idle = [
                 key for key, each in self._open.items() if not each.connections and each != room

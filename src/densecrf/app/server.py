@@ -94,7 +94,7 @@ async def _config(request: Request) -> JSONResponse:
             "max_labels": MAX_LABELS,
             "max_upload": MAX_UPLOAD,
             "folder": str(store.root),
-            "network": store.has_probs,
+            "network": store.scores is not None,
         }
     )
 

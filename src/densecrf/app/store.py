@@ -16,18 +16,14 @@ import numpy.typing as npt
 from filelock import FileLock
 
 from densecrf.app.document import Document
+from densecrf.app.energy import Energies
 from densecrf.app.pictures import Picture, read_picture
 from densecrf.app.strokes import MAX_LABELS
-from densecrf.io import (
-    Palette,
-    atomic_writer,
-    read_scores,
-    write_json,
-    write_labels,
-)
+from densecrf.io import Palette, atomic_writer, write_json, write_labels
 from densecrf.io.images import IMAGE_SUFFIXES
 from densecrf.io.opening import by_numbers, open_regular
-from densecrf.io.unaries import SCORE_SUFFIXES
+from densecrf.io.unaries import SCORE_SUFFIXES, read_known
+from densecrf.model.parameters import Parameters
 
 __all__ = ["STATE", "ChangedElsewhere", "ImageFolder", "Stamp"]
 
@@ -104,11 +100,6 @@ class ImageFolder:
         """Read an image; ValueError says why it cannot be used."""
         return read_picture(self.path(name), name)
 
-    @property
-    def has_probs(self) -> bool:
-        """Whether there is a network's output for strokes to correct."""
-        return self.scores is not None
-
     def probs(self, name: str) -> Path | None:
         """Return the file of a network's output for an image."""
         if self.scores is None or not self.scores.is_dir():
@@ -117,15 +108,19 @@ class ImageFolder:
         files = [self.scores / f"{stem}{suffix}" for suffix in SCORE_SUFFIXES]
         return next((path for path in files if path.is_file()), None)
 
-    def unary(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32] | None:
-        """Return the energies of a network's output for an image, at its working size."""
+    def energies(self, name: str, picture: Picture, file: Parameters | None) -> Energies:
+        """Return what makes the energies of an image, from a network's output if there is one."""
         path = self.probs(name)
         if path is None:
-            return None
-        scores = read_scores(path, shape=shape).resized(shape)
-        if len(scores.values) > MAX_LABELS:
-            raise ValueError(f"{path.name}: {len(scores.values)} labels are more than {MAX_LABELS}")
-        return np.array(scores.energies())
+            return Energies(picture, file=file)
+        known, kind = read_known(path)
+        try:
+            energies = Energies(picture, known, kind, file)
+        except ValueError as error:
+            raise ValueError(f"{path.name}: {error}") from error
+        if energies.unary is not None and (count := len(energies.unary)) > MAX_LABELS:
+            raise ValueError(f"{path.name}: {count} labels are more than {MAX_LABELS}")
+        return energies
 
     def state_path(self, name: str) -> Path:
         """Return where a listed image's strokes are kept."""
