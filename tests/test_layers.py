@@ -16,7 +16,7 @@ LAYERS = (
     ("model", "operators.torch", "problem", "solvers"),  # the packages themselves import nothing
     ("deadline", "model.resample", "model.resolution", "solvers.changes", "model.label_prior"),
     ("metrics", "data"),
-    ("native", "parallel", "experiments"),  # experiments: the former place of metrics
+    ("native", "parallel"),
     ("model.kernels", "problem.projections", "operators", "model.reading"),
     ("backend", "model.unaries"),
     ("steps",),

@@ -106,12 +106,3 @@ def test_scores_of_the_reference_data_are_as_accurate_as_published(shared_data: 
         total += confusion_matrix(sample.scores.energies().argmin(0), sample.labels, 21)
     assert accuracy(total) == pytest.approx(0.8522, abs=2e-4)
     assert mean_iou(total) == pytest.approx(0.7042, abs=2e-4)
-
-
-def test_the_former_place_warns_and_has_the_same_functions() -> None:
-    from densecrf.experiments import metrics as former
-
-    with pytest.warns(DeprecationWarning, match=r"is now densecrf\.metrics\.accuracy"):
-        assert former.accuracy is accuracy
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = former.nonsense

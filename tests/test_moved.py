@@ -74,6 +74,15 @@ def test_attribute_of_the_package():
     assert caught[0].filename == __file__
 
 
+def test_metrics_of_the_former_experiments():
+    with pytest.warns(DeprecationWarning, match=r"densecrf\.experiments has moved to densecrf;"):
+        from densecrf.experiments import metrics
+    from densecrf.experiments.metrics import accuracy
+
+    assert metrics is densecrf.metrics
+    assert accuracy is densecrf.metrics.accuracy
+
+
 def test_modules_keep_their_own_names():
     importlib.import_module("densecrf.pydensecrf.utils")
     assert utils.__name__ == utils.__spec__.name == "densecrf.drop_in.pydensecrf.utils"

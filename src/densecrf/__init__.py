@@ -56,40 +56,26 @@ __all__ = [
     "refine_many",
 ]
 
+# "refine" is not in a module "densecrf.refine": importing it would replace the function.
 _DEFINED_IN = {
-    "METHODS": "densecrf.solvers",
-    "ArgumentError": "densecrf.validation",
-    "ArgumentWarning": "densecrf.validation",
-    "Bilateral": "densecrf.model.kernels",
-    "DenseCRF": "densecrf.model.crf",
-    "Failure": "densecrf.refinement",
-    "Features": "densecrf.model.kernels",
-    "LabelTree": "densecrf.model.compatibility",
-    "Parameters": "densecrf.model.parameters",
-    "Result": "densecrf.solvers.result",
-    "Spatial": "densecrf.model.kernels",
-    "Trace": "densecrf.solvers.result",
-    "adapt": "densecrf.learning.adaptation",
-    "branch_and_bound": "densecrf.solvers.branch_and_bound",
-    "certify": "densecrf.problem.certificate",
-    "fit": "densecrf.learning.fit",
-    # Not "densecrf.refine": importing that module would put it in the function's place.
-    "refine": "densecrf.refinement",
-    "refine_many": "densecrf.refinement",
+    name: f"densecrf.{module}"
+    for module, names in {
+        "learning.adaptation": ("adapt",),
+        "learning.fit": ("fit",),
+        "model.compatibility": ("LabelTree",),
+        "model.crf": ("DenseCRF",),
+        "model.kernels": ("Bilateral", "Features", "Spatial"),
+        "model.parameters": ("Parameters",),
+        "problem.certificate": ("certify",),
+        "refinement": ("Failure", "refine", "refine_many"),
+        "solvers": ("METHODS",),
+        "solvers.branch_and_bound": ("branch_and_bound",),
+        "solvers.result": ("Result", "Trace"),
+        "validation": ("ArgumentError", "ArgumentWarning"),
+    }.items()
+    for name in names
 }
-_SUBMODULES = frozenset(
-    {
-        "data",
-        "drop_in",
-        "io",
-        "large",
-        "metrics",
-        "model",
-        "operators",
-        "torch",
-        "widget",
-    }
-)
+_SUBMODULES = ("data", "drop_in", "io", "large", "metrics", "model", "operators", "torch", "widget")
 
 register()
 

@@ -22,6 +22,7 @@ MOVED = {
     "densecrf.certificates": "densecrf.problem.certificate",
     "densecrf.changes": "densecrf.solvers.changes",
     "densecrf.compatibility": "densecrf.model.compatibility",
+    "densecrf.experiments": "densecrf",  # its metrics; the experiments are not in the package
     "densecrf.filters": "densecrf.operators",
     "densecrf.hard_labels": "densecrf.model.unaries",
     "densecrf.kernels": "densecrf.model.kernels",

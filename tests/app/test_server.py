@@ -18,8 +18,7 @@ from starlette.websockets import WebSocketDisconnect
 from browser_tab import HOST, ORIGIN, PORT, STROKES, TOKEN, Tab, brush, connected, own
 from densecrf.app import server as module
 from densecrf.app import strokes
-from densecrf.app.run import check_host
-from densecrf.app.server import make_app
+from densecrf.app.server import check_host, make_app
 from densecrf.app.store import STATE, ImageFolder
 from densecrf.io import read_labels
 

@@ -66,7 +66,8 @@ class Export:
         result: Result | None,
         probs: Path | None = None,
     ) -> None:
-        self.document, self.snapshot, self.result, self.probs = document, snapshot, result, probs
+        self.document, self.snapshot, self.probs = document, snapshot, probs
+        self.result: Any = result  # checked before it is used
         self.picture, self.axis = energies.picture, energies.axis
         self.model = energies.model(snapshot)
         self.palette = document.palette
@@ -97,49 +98,36 @@ class Export:
     def _write(self, kind: str, folder: Path) -> Path:
         if self.picture.depth and kind in PLANE:
             raise ValueError("of volumes there are labels, arrays, strokes and the program")
+        if self.result is None and kind in NEED_RESULT:
+            raise ValueError("nothing is solved yet: draw with at least two labels")
         path = folder / self.name(kind)
-        texts: dict[str, Callable[[], str]] = {
-            "coco": lambda: json.dumps(self._coco()),
-            "strokes": lambda: json.dumps(self.document.to_json(), indent=1),
-            "python": self.python,
-            "command": lambda: f"#!/bin/sh\n{self.command()}\n",
-        }
-        if kind in texts:
+        if kind == "result":
+            self.result.save(path)
+        elif kind == "model":
+            write_parameters(path, self.model)
+        elif kind == "overlay":
+            write_image(path, overlay(self.picture.shown(), self.result.labels, self.palette))
+        elif kind in ("labels", "raster"):
+            labels = self.snapshot.raster if kind == "raster" else self._labels()
+            if self.picture.depth is None:
+                write_labels(path, labels, self.palette)
+            else:
+                np.save(path, labels)
+        else:
+            texts: dict[str, Callable[[], str]] = {
+                "coco": lambda: json.dumps(
+                    coco(self._labels(), list(self.palette.classes), self.document.name)
+                ),
+                "strokes": lambda: json.dumps(self.document.to_json(), indent=1),
+                "python": self.python,
+                "command": lambda: f"#!/bin/sh\n{self.command()}\n",
+            }
             # A file's name may hold bytes that are no UTF-8; a shell gets them as they are.
             path.write_bytes(texts[kind]().encode("utf-8", "surrogateescape"))
-        elif kind == "labels":
-            self._write_labels(path, self._labels())
-        elif kind == "overlay":
-            write_image(path, self._overlay())
-        elif kind == "result":
-            self._solved().save(path)
-        elif kind == "raster":
-            self._write_labels(path, self.snapshot.raster)
-        else:
-            write_parameters(path, self.model)
         return path
 
-    def _write_labels(self, path: Path, labels: npt.NDArray[Any]) -> None:
-        if self.picture.depth is None:
-            write_labels(path, labels, self.palette)
-        else:
-            np.save(path, labels)
-
-    def _solved(self) -> Result:
-        if self.result is None:
-            raise ValueError("nothing is solved yet: draw with at least two labels")
-        return self.result
-
     def _labels(self) -> npt.NDArray[Any]:
-        return self.picture.enlarged(self._solved().labels.astype(np.uint8))
-
-    def _overlay(self) -> npt.NDArray[np.uint8]:
-        return overlay(self.picture.shown(), self._solved().labels, self.palette)
-
-    def _coco(self) -> dict[str, Any]:
-        return coco(
-            self._labels(), [label.name for label in self.document.labels], self.document.name
-        )
+        return self.picture.enlarged(self.result.labels.astype(np.uint8))
 
     def _image(self) -> str:
         """Return the name of the image that commands read."""
@@ -173,15 +161,15 @@ class Export:
                 f"    image, scores, kind=kind, axis={self.axis}, model=model, seeds=strokes\n"
                 ")\n"
             )
-        reading, drawn = "densecrf.io.read_image({})", "densecrf.io.read_labels({})"
-        writing = f"densecrf.io.write_labels({self.stem + '.repeated.png'!r}, result.labels)"
-        imports = ""
-        if self.picture.depth is not None:
+        if self.picture.depth is None:
+            imports = ""
+            reading = f"densecrf.io.read_image({image})"
+            drawn = f"densecrf.io.read_labels({strokes})"
+            writing = f"densecrf.io.write_labels({self.stem + '.repeated.png'!r}, result.labels)"
+        else:
             imports = "from pathlib import Path\n\nimport numpy as np\n\n"
-            reading, drawn = (
-                "densecrf.app.pictures.read_picture(Path({0}), {0}).pixels",
-                "np.load({})",
-            )
+            reading = f"densecrf.app.pictures.read_picture(Path({image}), {image}).pixels"
+            drawn = f"np.load({strokes})"
             writing = f"np.save({self.stem + '.repeated.npy'!r}, result.labels)"
         settings = json.dumps(asdict(replace(self.document.settings, compare=False)))
         return (  # repr() writes a name in one line and without a quote that ends it
@@ -195,8 +183,8 @@ class Export:
             "import densecrf.model.presets\n"
             "import densecrf.refinement\n"
             "import densecrf.model.scribbles\n\n"
-            f"image = {reading.format(image)}\n"
-            f"strokes = {drawn.format(strokes)}\n"
+            f"image = {reading}\n"
+            f"strokes = {drawn}\n"
             f"model = densecrf.model.presets.read_parameters({model})\n"
             f"{source}"
             f'result = crf.solve("lp", gap={GAP!r})\n'

@@ -45,12 +45,7 @@ def frame(head: dict[str, Any], *planes: npt.NDArray[np.uint8]) -> bytes:
 class Live:
     """The solver of one document, in a thread of its own that ends when `close` is called.
 
-    Parameters
-    ----------
-    energies : Energies
-        Makes the energy of a snapshot.
-    emit : callable
-        Takes messages for the page, from any thread.
+    `emit` takes messages for the page, from any thread.
     """
 
     def __init__(self, energies: Energies, emit: Emit) -> None:
@@ -115,9 +110,8 @@ class Live:
                 self._say(snapshot, f"internal error, please report it: {error!r}")
 
     def _say(self, snapshot: Snapshot, text: str) -> None:
-        self.emit(
-            {"type": "message", "level": "error", "text": text, "revision": snapshot.revision}
-        )
+        told = {"level": "error", "text": text, "revision": snapshot.revision}
+        self.emit({"type": "message", **told})
 
     def _check(self) -> None:
         if self._wanted is not None or self._closed:
@@ -187,27 +181,22 @@ class Live:
         self, snapshot: Snapshot, stage: str, result: Result, labels: list[int], started: float
     ) -> None:
         """Send a label map with its numbers, and the pixels that are proven where that is known."""
+        names, proven = np.asarray(labels, np.uint8), None
+        planes = [names[result.labels]]
         if stage == "certified":
             self.result = snapshot.revision, result, labels
-        proven = result.proven if stage == "certified" else None
+            proven = result.proven
+            planes.append(np.asarray(proven, np.uint8))
         head = {
-            "type": "answer",
+            **_numbers("answer", snapshot, result, started),
             "stage": stage,
-            "revision": snapshot.revision,
-            "energy": _finite(result.energy),
-            "bound": result.lower_bound,
-            "gap": result.gap,
             "method": result.method,
-            "seconds": time.perf_counter() - started,
-            "planes": 1 if proven is None else 2,
+            "planes": len(planes),
             "labels": len(labels),
             "proven": None if proven is None else float(np.mean(proven)),
             "optimal": result.optimal,
             "alone": bool((result.labels == result.labels.flat[0]).all()),
         }
-        planes = [np.asarray(labels, np.uint8)[result.labels]]
-        if proven is not None:
-            planes.append(np.asarray(proven, np.uint8))
         self.emit(frame(head, *planes))
 
 
@@ -215,36 +204,34 @@ class _Follow:
     """The callback of the certified solve: streams numbers and label maps, and gives way."""
 
     def __init__(self, live: Live, snapshot: Snapshot, labels: list[int], started: float) -> None:
-        self.live, self.snapshot, self.started = live, snapshot, started
-        self.labels = np.asarray(labels, np.uint8)
+        self.live, self.snapshot, self.labels, self.started = live, snapshot, labels, started
         self._numbers_at = self._labels_at = 0.0
         self._sent: Any = None
 
     def __call__(self, outcome: Any) -> bool:
         if self.live._wanted is not None or self.live._closed:
-            self.live._keep_warm([int(label) for label in self.labels], outcome.y)
+            self.live._keep_warm(self.labels, outcome.y)
             raise Superseded
         now = time.perf_counter()
         if now - self._numbers_at >= NUMBERS_EVERY:
             self._numbers_at = now
-            self.live.emit(self._numbers("progress", outcome, now))
+            self.live.emit(_numbers("progress", self.snapshot, outcome, self.started))
         if now - self._labels_at >= LABELS_EVERY and outcome.labels is not self._sent:
             self._labels_at, self._sent = now, outcome.labels
-            head = {**self._numbers("answer", outcome, now), "stage": "streaming", "planes": 1}
-            self.live.emit(frame(head, self.labels[np.asarray(outcome.labels)]))
+            head = _numbers("answer", self.snapshot, outcome, self.started)
+            labels = np.asarray(self.labels, np.uint8)[np.asarray(outcome.labels)]
+            self.live.emit(frame({**head, "stage": "streaming", "planes": 1}, labels))
         return False
 
-    def _numbers(self, kind: str, outcome: Any, now: float) -> dict[str, Any]:
-        return {
-            "type": kind,
-            "revision": self.snapshot.revision,
-            "energy": _finite(outcome.energy),
-            "bound": outcome.lower_bound,
-            "gap": outcome.gap,
-            "iteration": outcome.iterations,
-            "seconds": now - self.started,
-        }
 
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+def _numbers(kind: str, snapshot: Snapshot, found: Any, started: float) -> dict[str, Any]:
+    """Return the head of a message about a result, or about one under way."""
+    return {
+        "type": kind,
+        "revision": snapshot.revision,
+        "energy": found.energy if np.isfinite(found.energy) else None,
+        "bound": found.lower_bound,
+        "gap": found.gap,
+        "iteration": found.iterations,
+        "seconds": time.perf_counter() - started,
+    }

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-__all__ = ["LOOPBACK", "Guard", "new_token"]
+__all__ = ["LOOPBACK", "Guard", "bracketed", "new_token"]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SAFE_METHODS = ("GET", "HEAD")
@@ -31,21 +31,11 @@ def new_token() -> str:
 
 
 class Guard:
-    """An ASGI application in front of another, see the module.
-
-    Parameters
-    ----------
-    app : ASGI application
-        The protected one; it sees paths without the token.
-    token : str
-        The secret.
-    port : int
-        The port that is served.
-    """
+    """An ASGI application in front of another, which sees paths without the token."""
 
     def __init__(self, app: Application, token: str, port: int) -> None:
         self.app, self.token = app, token
-        self.hosts = {f"{_bracketed(host)}:{port}" for host in LOOPBACK}
+        self.hosts = {f"{bracketed(host)}:{port}" for host in LOOPBACK}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that is allowed, and refuse every other."""
@@ -78,7 +68,8 @@ class Guard:
         return None
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
+    """Return a host as it is in an address."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -121,7 +112,6 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, reason: str) -> No
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": reason})
         return
-    body = reason.encode()
     head = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
     await send({"type": "http.response.start", "status": 403, "headers": head})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": reason.encode()})

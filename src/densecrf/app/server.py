@@ -1,14 +1,18 @@
-"""The web server: one page, one WebSocket, images in and exports out."""
+"""The web server, on a loopback address: one page, one WebSocket, images in, exports out."""
 
 import asyncio
 import io
+import ipaddress
 import json
-from collections.abc import AsyncIterator
+import socket
+import webbrowser
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import uvicorn
 from PIL import Image
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -20,32 +24,84 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from densecrf import __version__
 from densecrf.app.exports import KINDS, NEED_RESULT
 from densecrf.app.rooms import Connection, Room, Rooms
-from densecrf.app.security import Guard
+from densecrf.app.security import LOOPBACK, Guard, bracketed, new_token
 from densecrf.app.store import MAX_UPLOAD, ImageFolder
 from densecrf.app.strokes import MAX_LABELS
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
 
-__all__ = ["make_app"]
+__all__ = ["check_host", "make_app", "serve"]
 
 STATIC = Path(__file__).with_name("static")
 LONGEST_NAME = 1000
+PORT = 8650  # the same in each run: a browser keeps the data of a page by its port
+LARGEST_MESSAGE = 4 * 2**20  # bytes from the page: a stroke of many points
 
 
-def make_app(store: ImageFolder, token: str, port: int, file: Parameters | None = None) -> Guard:
-    """Return the application behind its guard.
+def check_host(host: str) -> str:
+    """Return a loopback host; ValueError for every other, which other machines could reach."""
+    if host not in LOOPBACK:
+        raise ValueError(
+            f"host {host!r}: the app serves this machine alone; give one of {', '.join(LOOPBACK)}"
+        )
+    return host
+
+
+def serve(
+    store: ImageFolder,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    browser: bool = True,
+    file: Parameters | None = None,
+    announce: Callable[[str], None] = print,
+) -> None:
+    """Serve until Ctrl-C.
 
     Parameters
     ----------
     store : ImageFolder
         The images.
-    token : str
-        The beginning of every path.
-    port : int
-        The port that is served.
+    host, port
+        A loopback address; without a port, `PORT`, or one that is free.
+    browser : bool
+        Whether to open the page.
     file : Parameters, optional
         A further model to choose.
+    announce : callable
+        Prints the address.
     """
+    check_host(host)
+    family = socket.AF_INET6 if host == "::1" else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, PORT if port is None else port))
+        except OSError:
+            if port is not None:
+                raise
+            listening.bind((host, 0))
+        address, chosen = listening.getsockname()[:2]
+        assert ipaddress.ip_address(address).is_loopback
+        listening.listen(64)
+        token = new_token()
+        url = f"http://{bracketed(address)}:{chosen}/{token}/"
+        config = uvicorn.Config(
+            make_app(store, token, chosen, file),
+            log_level="warning",
+            ws_max_size=LARGEST_MESSAGE,
+            server_header=False,
+            access_log=False,  # the token is in every path
+            timeout_graceful_shutdown=3,
+        )
+        announce(url)
+        if browser:
+            webbrowser.open(url)
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def make_app(store: ImageFolder, token: str, port: int, file: Parameters | None = None) -> Guard:
+    """Return the application behind its guard: every path begins with the token."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -154,19 +210,19 @@ async def _export(request: Request) -> Response:
     return Response(data, media_type=KINDS[kind][1], headers={"Content-Disposition": disposition})
 
 
-async def _live(socket: WebSocket) -> None:
+async def _live(tab: WebSocket) -> None:
     """Serve one tab: it opens an image, sends edits, and gets all changes of the image."""
-    await socket.accept()
+    await tab.accept()
     connection = Connection()
-    sender = asyncio.create_task(_sending(socket, connection))
+    sender = asyncio.create_task(_sending(tab, connection))
     room: Room | None = None
     try:
         while True:
-            room = await _heard(socket, connection, room, await socket.receive_json())
+            room = await _heard(tab, connection, room, await tab.receive_json())
     except (WebSocketDisconnect, RuntimeError, KeyError):
         pass
     except ValueError:  # not JSON
-        await socket.close(1003)
+        await tab.close(1003)
     finally:
         if room is not None:
             room.connections.discard(connection)
@@ -174,7 +230,7 @@ async def _live(socket: WebSocket) -> None:
 
 
 async def _heard(
-    socket: WebSocket, connection: Connection, room: Room | None, message: Any
+    tab: WebSocket, connection: Connection, room: Room | None, message: Any
 ) -> Room | None:
     kind = message.get("type") if isinstance(message, dict) else None
     if kind == "open" and isinstance(message.get("image"), str):
@@ -182,7 +238,7 @@ async def _heard(
             room.connections.discard(connection)
             await room.keep_labels()
         try:
-            room = await socket.app.state.rooms.get(message["image"])
+            room = await tab.app.state.rooms.get(message["image"])
         except (ValueError, OSError) as error:
             connection.put({"type": "message", "level": "error", "text": str(error)})
             return None
@@ -196,10 +252,10 @@ async def _heard(
     return room
 
 
-async def _sending(socket: WebSocket, connection: Connection) -> None:
+async def _sending(tab: WebSocket, connection: Connection) -> None:
     while True:
         message = await connection.get()
         if isinstance(message, bytes):
-            await socket.send_bytes(message)
+            await tab.send_bytes(message)
         else:
-            await socket.send_text(message)
+            await tab.send_text(message)

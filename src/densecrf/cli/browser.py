@@ -49,7 +49,7 @@ def open_app(
     """
     require("densecrf app", "websockets")
     try:
-        from densecrf.app.run import check_host, serve
+        from densecrf.app.server import check_host, serve
         from densecrf.app.store import ImageFolder
     except ImportError as error:
         raise fail(f'the app needs {error.name}: pip install "densecrf[app]"') from error

@@ -1,1 +1,0 @@
-"""Former place of `densecrf.metrics`; the experiments themselves are not part of the package."""
