@@ -66,7 +66,7 @@ class Limits:
     gap: float | None = None
     time_limit: float | None = None
     max_iterations: int | None = None
-    callback: Callable[["Outcome"], Any] | None = None
+    callback: Callable[["Outcome[Any]"], Any] | None = None
     started: float = field(default_factory=now)
 
     @classmethod
@@ -75,7 +75,7 @@ class Limits:
         gap: Any,
         time_limit: Any,
         max_iterations: Any,
-        callback: Callable[["Outcome"], Any] | None = None,
+        callback: Callable[["Outcome[Any]"], Any] | None = None,
     ) -> "Limits":
         """Return what a user asks for; what makes no sense is refused."""
         return cls(

@@ -6,8 +6,8 @@ import pytest
 import densecrf
 import oracles
 from densecrf.problem.problem import problem_of
-from densecrf.solvers.primal import line_search, without_idle_labels
-from densecrf.solvers.subproblems import SomeLabels
+from densecrf.solvers.primal_lp import line_search, without_idle_labels
+from densecrf.solvers.subproblems import Part
 
 pytestmark = pytest.mark.filterwarnings("ignore:the constant labelling")
 
@@ -48,7 +48,7 @@ def test_line_search_takes_the_first_of_the_lowest():
     crf = four_labels_two_of_them_hopeless()
     problem = problem_of(crf)
     kept = np.array([1, 3])
-    part = SomeLabels(problem, kept)
+    part = Part(problem, kept)
     rng = np.random.default_rng(1)
     trials = [
         problem.steps.project(rng.normal(size=(2, crf.n)).astype(np.float32)) for _ in range(6)

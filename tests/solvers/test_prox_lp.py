@@ -16,7 +16,7 @@ from densecrf.problem.problem import problem_of
 from densecrf.problem.projections import simplex
 from densecrf.solvers.multiplicative import MultiplicativeBlock
 from densecrf.solvers.prox_lp import Alpha, FrankWolfeIterate, Proximal, frank_wolfe
-from densecrf.solvers.subproblems import SomeLabels, SomePixels, Whole, uncertain_pixels
+from densecrf.solvers.subproblems import Part, PixelPart, uncertain_pixels
 
 VARIANTS = ("prox-lp", "prox-lp-l", "prox-lp-acc")
 
@@ -59,7 +59,7 @@ def solve_quietly(crf: DenseCRF, method: str, **options: Any) -> Any:
 
 def iterations(crf: DenseCRF, centre: np.ndarray, **options: Any) -> Iterator[FrankWolfeIterate]:
     chosen = Proximal(**{"order": "adaptive", "T": 15, **options})
-    part = Whole(problem_of(crf))
+    part = Part(problem_of(crf))
     return frank_wolfe(part, centre, Alpha(np.zeros_like(centre)), chosen.lam, chosen)
 
 
@@ -200,10 +200,10 @@ def test_removed_labels_are_bounded_by_any_dual_point() -> None:
         problem, optimum = problem_of(crf), smallest_energy(crf)
         keep = np.sort(rng.permutation(4)[: rng.integers(1, 4)])
         dual = problem.dual_point(marginals(seed, 4, 5), order="hard")
-        part = SomeLabels(problem, keep, (dual, None))
+        part = Part(problem, keep, (dual, None))
         r = part.problem.dual_point(marginals(seed, len(keep), 5))
         assert part.bound(r) <= optimum + 1e-4
-        assert part.bound(r) >= SomeLabels(problem, keep).bound(r)
+        assert part.bound(r) >= Part(problem, keep).bound(r)
         assert problem.lower_bound(part.extended(r)) <= part.bound(r) + 1e-4
 
 
@@ -227,14 +227,14 @@ def test_a_part_of_the_pixels_sees_the_frozen_ones(engine: str, order: str) -> N
     y = marginals(2, 4, crf.n)
     y[3], y[:3] = 0, y[:3] / y[:3].sum(0)
     pixels = np.flatnonzero(np.random.default_rng(5).uniform(size=crf.n) < 0.3)
-    part = SomePixels(SomeLabels(problem, np.arange(3)), y, pixels)
+    part = PixelPart(problem, np.arange(3), y, pixels)
     moved = y.copy()
     moved[:3, pixels] = marginals(6, 3, len(pixels))
     mine = np.ascontiguousarray(moved[:3, pixels])
     np.testing.assert_allclose(part.full(mine), moved, atol=1e-6)
     np.testing.assert_allclose(part.take(moved), mine)
 
-    r, constant = part.conditional_gradient(mine, 7, order)
+    r, constant, _ = part.conditional_gradient(mine, 7, order)
     wanted = problem.dual_point(moved, 7, order, rescale=False)
     np.testing.assert_allclose(r, wanted[:3, pixels], atol=1e-5)
     frozen = np.setdiff1d(np.arange(crf.n), pixels)
@@ -254,7 +254,7 @@ def test_frank_wolfe_on_some_pixels_closes_their_gap() -> None:
     lam, levels = 0.2, 400
     y = marginals(2, 4, crf.n)
     pixels = np.arange(5, 40)
-    part = SomePixels(SomeLabels(problem_of(crf), np.arange(4)), y, pixels)
+    part = PixelPart(problem_of(crf), np.arange(4), y, pixels)
     centre = part.take(y)
 
     def primal(mine: np.ndarray) -> float:

@@ -5,7 +5,7 @@ import torch
 
 from densecrf.operators.torch.autograd import barycentric, filtered, projected
 from densecrf.operators.torch.pairwise import TensorPairwise
-from densecrf.solvers.dc_neg import dc_neg
+from densecrf.solvers.quadratic import dc_neg
 from densecrf.torch import DenseCRF, DenseCRFLoss, Lattice
 from densecrf.torch.layer import final_step
 from densecrf.torch.problem import torch_problem

@@ -195,7 +195,7 @@ class _Segment:
         return {**record, "files": files}
 
     def _solve(self, given: ImageFiles, loaded: Loaded, watch: Watch) -> Result:
-        def follow(so_far: Outcome) -> bool:
+        def follow(so_far: Outcome[Any]) -> bool:
             proven = "" if so_far.gap is None else f", gap {percent(so_far.gap)}"
             watch.report(f"{given.name}: iteration {so_far.iterations}{proven}")
             return watch.stop.is_set()

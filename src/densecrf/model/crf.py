@@ -10,7 +10,7 @@ over ordered pairs, and means what ``compat`` means in pydensecrf.
 import copy
 import math
 import reprlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from densecrf.model.compatibility import LabelTree, compatibility_matrix
 from densecrf.model.kernels import Bilateral, Kernel
 from densecrf.model.unaries import check_shape, looks_like_probabilities
 from densecrf.operators.pairwise import Pairwise, build_filter
+from densecrf.solvers.minimisation import solve as minimise_energy
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -35,7 +36,6 @@ from densecrf.validation import (
 if TYPE_CHECKING:
     from densecrf.model.resolution import Measured
     from densecrf.problem.problem import Problem
-    from densecrf.solvers.result import Result
 
 __all__ = ["DenseCRF"]
 
@@ -319,38 +319,7 @@ class DenseCRF:
         """Return the energy of each constant labelling, (labels,)."""
         return np.asarray(self._problem.constant_energies())
 
-    def solve(
-        self,
-        method: str = "lp",
-        *,
-        init: Any = None,
-        gap: float | None = None,
-        time_limit: float | None = None,
-        max_iterations: int | None = None,
-        threads: int | None = None,
-        callback: Callable[[Any], Any] | None = None,
-        progress: bool = False,
-        device: Any = None,
-        keep_dual: bool = False,
-        **options: Any,
-    ) -> "Result":
-        """Minimise the energy; see `densecrf.solvers.solve` for the parameters."""
-        from densecrf.solvers import solve
-
-        return solve(
-            self,
-            method,
-            init=init,
-            gap=gap,
-            time_limit=time_limit,
-            max_iterations=max_iterations,
-            threads=threads,
-            callback=callback,
-            progress=progress,
-            device=device,
-            keep_dual=keep_dual,
-            **options,
-        )
+    solve = minimise_energy
 
     def check_labels(self, labels: Any) -> IntArray:
         """Return a user's labelling as an int64 array (n,), or refuse it."""

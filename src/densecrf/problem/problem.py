@@ -367,12 +367,9 @@ class Problem(Generic[Array]):
         others = self.total_mass_double - float(self.pairwise.diagonal_double.sum())
         return np.asarray(sums + 0.5 * own * others)
 
-    def best_constant(self) -> tuple[int, float]:
-        """Return the best constant labelling's label and energy."""
-        return self._best_constant
-
     @cached_property
-    def _best_constant(self) -> tuple[int, float]:
+    def best_constant(self) -> tuple[int, float]:
+        """The best constant labelling's label and energy."""
         energies = self.constant_energies()
         best = int(energies.argmin())
         return best, float(energies[best])

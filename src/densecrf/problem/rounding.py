@@ -203,7 +203,7 @@ class Incumbent(Generic[Array]):
     ) -> None:
         self.problem = problem
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every
-        label, self.energy = problem.best_constant()
+        label, self.energy = problem.best_constant
         self.labels = problem.constant(label)
         self._iteration = self._turn = self._latest = 0
         self._bound = -float("inf")

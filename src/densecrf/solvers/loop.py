@@ -6,9 +6,10 @@ clock to Ctrl-C, is looked after here. Both hold inside iterations, too: see `de
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from densecrf.backend import Array
 from densecrf.deadline import Calls, Limits, OutOfTime, check_deadline, deadline, now
@@ -25,11 +26,11 @@ DOUBLE = 3.0  # what a filter call of a bound in double precision takes, in iter
 SINGLE = 1e-6  # gap that estimates in single precision cannot tell from 0
 
 #: What is done to the best labelling at the end: (problem, labels) to (labels, energy).
-Finish = Callable[[Problem[Any], Any], tuple[Any, float]]
+Finish: TypeAlias = Callable[[Problem[Array], Array], tuple[Array, float]]
 
 
 @dataclass
-class Step:
+class Step(Generic[Array]):
     """What a method has after an iteration.
 
     Attributes
@@ -57,20 +58,20 @@ class Step:
         overwrite them.
     """
 
-    y: Any
+    y: Array
     relaxed: float | None = None
     bound: float | None = None
-    duals: tuple[Dual[Any], ...] = ()
-    labels: Any = None
+    duals: "tuple[Dual[Array], ...]" = ()
+    labels: Array | None = None
     energy: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
-    cut: "Outcome | None" = None
+    cut: "Outcome[Array] | None" = None
     estimate: float | None = None
     kept: bool = True
 
 
 @dataclass
-class Outcome:
+class Outcome(Generic[Array]):
     """The best so far, updated by each iteration; callbacks get it.
 
     Bounds are estimates in single precision; at the end, and where a proof is tried, they are
@@ -80,8 +81,9 @@ class Outcome:
     trace: Trace = field(default_factory=Trace)
     #: Whether the bound is to be proven at the end.
     certified: bool = True
-    y: Any = None
-    labels: Any = None
+    #: Of the last step, and of the best labelling; from the first row of the trace on.
+    y: Array = field(init=False, repr=False)
+    labels: Array = field(init=False, repr=False)
     energy: float = float("inf")
     lower_bound: float | None = None
     iterations: int = 0
@@ -92,17 +94,17 @@ class Outcome:
     #: The best constant labelling's label and energy, where there was time for it.
     best_constant: tuple[int, float] = (0, float("inf"))
     #: The dual point whose bound is proven, and how many labels it leaves at each pixel.
-    dual: Dual[Any] | None = None
-    possible: Any = None
+    dual: "Dual[Array] | None" = None
+    possible: npt.NDArray[np.int32] | None = None
     _proven: float = -float("inf")
-    _costs: Costs[Any] | None = None
-    _duals: tuple[Dual[Any], ...] = ()
+    _costs: Costs[Array] | None = None
+    _duals: "tuple[Dual[Array], ...]" = ()
     _trial: float | None = None
     #: Seconds of the shortest iteration, and of a filter call in double precision.
     _iteration: float = 0.0
     _double: float | None = None
     _next_trial: int = 0
-    _scored: Any = None
+    _scored: Array | None = None
     _scored_energy: float = float("inf")
 
     @property
@@ -111,7 +113,7 @@ class Outcome:
         return relative_gap(self.energy, self.lower_bound)
 
     def improve(
-        self, problem: Problem[Array], finish: Finish, seconds: Callable[[], float]
+        self, problem: Problem[Array], finish: "Finish[Array]", seconds: Callable[[], float]
     ) -> None:
         """Finish the best labelling; where that lowers its energy, the trace's last row has it."""
         labels, estimate = finish(problem, self.labels)
@@ -122,14 +124,14 @@ class Outcome:
             trace.energy[-1] = trace.current_energy[-1] = energy
             trace.plain_calls[-1], trace.seconds[-1] = problem.calls.plain, seconds()
 
-    def take(self, problem: Problem[Array], step: Step, seconds: float) -> None:
+    def take(self, problem: Problem[Array], step: Step[Array], seconds: float) -> None:
         """Score a step's labelling, keep what is better, and write a row of the trace."""
         labels = problem.steps.argmax(step.y) if step.labels is None else step.labels
         energy = self._energy_of(problem, labels, step)
         if step.duals:
             problem.total_mass_double  # noqa: B018 - bounds need it; not after the time limit
         self._scored, self._scored_energy = labels, energy
-        if self.labels is None or energy < self.energy:
+        if not len(self.trace) or energy < self.energy:
             self.energy, self.labels = energy, labels
         self.y = step.y
         bound = -np.inf if self.lower_bound is None else self.lower_bound
@@ -148,7 +150,7 @@ class Outcome:
         trace.relaxed.append(step.relaxed)
         trace.lower_bound.append(self.lower_bound)
 
-    def _energy_of(self, problem: Problem[Array], labels: Any, step: Step) -> float:
+    def _energy_of(self, problem: Problem[Array], labels: Array, step: Step[Array]) -> float:
         """Return the energy of a step's labelling; an estimate where that is not the best."""
         if step.energy is not None:
             return step.energy
@@ -173,12 +175,7 @@ class Outcome:
     def prove(self, problem: Problem[Array], calls: Calls | None = None) -> float | None:
         """Evaluate the bound in double precision; return the gap that is proven, if any.
 
-        Parameters
-        ----------
-        problem : Problem
-            The problem.
-        calls : Calls, optional
-            The filter calls that may be made; any by default.
+        `calls` are the filter calls that may be made; any by default.
         """
         calls = calls or Calls(None)
         for dual in self._duals:
@@ -247,14 +244,14 @@ class Outcome:
 
 def drive(
     problem: Problem[Array],
-    start: Callable[[], Step],
-    steps: Callable[[Any], Iterator[Step]],
+    start: Callable[[], Step[Array]],
+    steps: Callable[[Array], Iterator[Step[Array]]],
     limits: Limits,
     *,
     scored: bool = True,
-    finish: Finish | None = None,
+    finish: "Finish[Array] | None" = None,
     certified: bool = True,
-) -> Outcome:
+) -> Outcome[Array]:
     """Run a method to its end or to a limit; return the best that was seen.
 
     Ctrl-C and the time limit end the run wherever it is and keep its best: the labelling that was
@@ -280,12 +277,12 @@ def drive(
     certified : bool
         Whether the bound is to be proven at the end.
     """
-    outcome = Outcome(certified=certified)
-    last: Step | None = None
+    outcome: Outcome[Array] = Outcome(certified=certified)
+    last: Step[Array] | None = None
     try:
         with deadline(limits.deadline):
             if certified:
-                outcome.best_constant = problem.best_constant()
+                outcome.best_constant = problem.best_constant
             last = start()
             if scored:
                 outcome.take(problem, last, limits.seconds())
@@ -306,9 +303,9 @@ def drive(
     except KeyboardInterrupt:
         outcome.interrupted, outcome.converged = True, False
         outcome.message = "interrupted: this is the best so far"
-    if outcome.labels is None and last is not None and problem.pairwise.built:
+    if not len(outcome.trace) and last is not None and problem.pairwise.built:
         outcome.take(problem, replace(last, bound=None, duals=()), limits.seconds())
-    if outcome.labels is None:
+    if not len(outcome.trace):
         return unscored(problem, limits, outcome)
     if certified:
         last = None  # large
@@ -316,14 +313,14 @@ def drive(
     return outcome
 
 
-def unscored(problem: Problem[Array], limits: Limits, outcome: Outcome) -> Outcome:
+def unscored(problem: Problem[Array], limits: Limits, outcome: Outcome[Array]) -> Outcome[Array]:
     """Let the outcome of a run that scored nothing be the argmin of the unary energies.
 
     Its energy is known where that takes no more than one filter call, and infinite otherwise.
     """
     outcome.message += "; nothing was scored: this is the argmin of the unary energies"
     if problem.costs.tree:
-        outcome.best_constant = problem.best_constant()  # without a filter call
+        outcome.best_constant = problem.best_constant  # without a filter call
     labels = problem.steps.argmax(-problem.unary)
     energy = None if problem.pairwise.built else float("inf")
     step = Step(problem.indicator(labels), labels=labels, energy=energy)
@@ -332,8 +329,8 @@ def unscored(problem: Problem[Array], limits: Limits, outcome: Outcome) -> Outco
 
 
 def _iterations(
-    steps: Iterator[Step], outcome: Outcome, problem: Problem[Array], limits: Limits
-) -> Iterator[Step]:
+    steps: Iterator[Step[Array]], outcome: Outcome[Array], problem: Problem[Array], limits: Limits
+) -> Iterator[Step[Array]]:
     """Pass the steps on until one of the limits, which the outcome then has."""
     while not _reached(outcome, problem, limits):
         began = now()
@@ -355,7 +352,7 @@ def _iterations(
                 return
 
 
-def _reached(outcome: Outcome, problem: Problem[Array], limits: Limits) -> bool:
+def _reached(outcome: Outcome[Array], problem: Problem[Array], limits: Limits) -> bool:
     end = outcome.end(limits)
     late = end is not None and now() >= end
     if limits.gap is not None and not late and outcome.reaches(problem, limits.gap):

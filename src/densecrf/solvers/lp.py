@@ -59,7 +59,7 @@ STEP = 1.3  # times 1 / L; below 4/3 (He, Ma, Li and Yuan 2022)
 SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and to what
 
 
-def lp_start(problem: Problem[Array]) -> Step:
+def lp_start(problem: Problem[Array]) -> Step[Array]:
     """Start where mean field is after five iterations, unless a constant labelling beats it.
 
     Where one does, mean field is stuck among strong pairwise terms, and the unary marginals, which
@@ -72,7 +72,7 @@ def lp_start(problem: Problem[Array]) -> Step:
         y = step.y
     labels = problem.steps.argmax(y)
     energy = problem.energy(labels)
-    if problem.best_constant()[1] < energy:
+    if problem.best_constant[1] < energy:
         y = problem.unary_marginals()
     return Step(y, labels=labels, energy=energy)
 
@@ -88,7 +88,7 @@ def lp(
     round_every: int = 2,
     polish: int = 1,
     settle_every: int = 20,
-) -> Iterator[Step]:
+) -> Iterator[Step[Array]]:
     r"""Minimise the LP relaxation with a certificate; one iteration is one ordered filter call.
 
     Parameters
@@ -183,7 +183,7 @@ class Workspace(Generic[Array]):
 
 def _alternate(
     w: Workspace[Array], incumbent: Incumbent[Array], options: dict[str, Any]
-) -> Iterator[Step]:
+) -> Iterator[Step[Array]]:
     if _dominant(w.problem):
         yield from multipliers(w, incumbent, to_the_end=True, **options)
     yield from primal_dual(w, incumbent)
@@ -197,11 +197,11 @@ def _dominant(problem: Problem[Array]) -> bool:
     if problem.n_labels == 2:
         return False
     least = problem.steps.xp.amin(problem.unary, 0).sum(dtype=problem.steps.xp.float64)
-    gain = problem.best_constant()[1] - float(least)
+    gain = problem.best_constant[1] - float(least)
     return problem.total_mass_double > DOMINANT * gain
 
 
-def lp_finish(problem: Problem[Array], labels: Any) -> tuple[Any, float]:
+def lp_finish(problem: Problem[Array], labels: Array) -> tuple[Array, float]:
     """Return the labelling after some sweeps of iterated conditional modes, and its energy."""
     return icm(problem, labels, SWEEPS)
 
@@ -212,7 +212,7 @@ def primal_dual(
     *,
     cells: float = 1.0,
     to_the_end: bool = False,
-) -> Iterator[Step]:
+) -> Iterator[Step[Array]]:
     """Yield iterations of the primal-dual hybrid gradient method until they are slow, or for ever.
 
     Parameters
@@ -255,7 +255,7 @@ def multipliers(
     accuracy: float,
     least_inner: int,
     to_the_end: bool = False,
-) -> Iterator[Step]:
+) -> Iterator[Step[Array]]:
     """Yield iterations of the method of multipliers until they are slow, or for ever.
 
     Parameters

@@ -1,4 +1,4 @@
-r"""Mean field (Krähenbühl and Koltun 2011), the usual way to solve dense CRFs."""
+r"""The unaries alone, and mean field (Krähenbühl and Koltun 2011), the usual method."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,12 @@ from densecrf.backend import Array
 from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 
-__all__ = ["mean_field"]
+__all__ = ["mean_field", "unary"]
+
+
+def unary(problem: Problem[Array], y: Array) -> Iterator[Step[Array]]:
+    r"""Return :math:`\arg\min_i \phi_a(i)` for every pixel."""
+    yield Step(y, labels=problem.steps.argmax(-problem.unary))
 
 
 def mean_field(
@@ -16,7 +21,7 @@ def mean_field(
     iterations: int = 100,
     tolerance: float = 1e-3,
     self_term: bool = False,
-) -> Iterator[Step]:
+) -> Iterator[Step[Array]]:
     r"""Iterate :math:`Q_a \propto \exp(-\phi_a - \sum_{b\ne a} K_{ab}\, \mu Q_b)`.
 
     Parameters

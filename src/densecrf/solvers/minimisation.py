@@ -43,7 +43,7 @@ def solve(
     time_limit: float | None = None,
     max_iterations: int | None = None,
     threads: int | None = None,
-    callback: Callable[[Outcome], Any] | None = None,
+    callback: Callable[[Outcome[Any]], Any] | None = None,
     progress: bool = False,
     device: Any = None,
     keep_dual: bool = False,
@@ -98,14 +98,16 @@ def solve(
     if progress:
         limits.callback = _with_progress(limits, method)
     own = check_threads(threads)
+    problem: Problem[Any]
     if device is None:
-        problem: Problem[Any] = problem_of(crf, own)
-        outcome = minimise(problem, method, limits, init, options)
+        problem = problem_of(crf, own)
+        outcome: Outcome[Any] = minimise(problem, method, limits, init, options)
     else:
         problem, outcome = _on_device(crf, device, method, limits, init, options)
         outcome.info["device"] = str(device)
     if progress and outcome.iterations:
         print(file=sys.stderr)  # what comes next starts on a line of its own
+    _warn_of_constants(problem, method, outcome)
     result = _packed(problem, method, outcome, limits)
     if keep_dual and outcome.dual is not None:
         result.dual = _on_host(problem, outcome.dual)
@@ -118,41 +120,32 @@ def minimise(
     limits: Limits,
     init: Any = None,
     options: dict[str, Any] | None = None,
-) -> Outcome:
+) -> Outcome[Array]:
     """Run a method on a problem, its starting point included; what `solve` does on any back end.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem, on whatever arrays.
-    method : str
-        One of `METHODS`.
-    limits : Limits
-        When to stop. Without a gap it takes the method's own.
-    init : optional
-        As for `solve`.
-    options : dict, optional
-        The method's own options.
+    Without a gap, `limits` takes the method's own. The other arguments are those of `solve`.
     """
     chosen = REGISTRY[check_choice("method", method, tuple(REGISTRY))]
     _check_compatibility(problem, method, chosen)
-    keywords = _checked_options(method, chosen, options or {})
+    options = options or {}
+    for key in options:
+        near = (f"option of method {method!r}", key, chosen.options())
+        check_choice(*near, signature(solve).parameters)
     if limits.gap is None:
         limits.gap = chosen.gap
-    scored = chosen.scored or limits.callback is not None
     return drive(
         problem,
         _start(problem, chosen, init, limits),
-        _iterations(problem, chosen, keywords),
+        _iterations(problem, chosen, options),
         limits,
-        scored=scored,
+        scored=chosen.scored or limits.callback is not None,
         finish=chosen.finish,
     )
 
 
 def _on_device(
     crf: "DenseCRF", device: Any, method: str, limits: Limits, init: Any, options: dict[str, Any]
-) -> tuple[Any, Outcome]:
+) -> tuple[Problem[Any], Outcome[Any]]:
     """Minimise on torch tensors; returns the problem and the outcome."""
     try:
         from densecrf.torch.problem import minimise_on
@@ -170,14 +163,12 @@ def _on_device(
         interrupted = isinstance(error, KeyboardInterrupt)
         message = "interrupted" if interrupted else limits.out_of_time
         problem = problem_of(crf)
-        outcome = Outcome(message=message, interrupted=interrupted)
-        return problem, unscored(problem, limits, outcome)
+        return problem, unscored(problem, limits, Outcome(message=message, interrupted=interrupted))
 
 
 def _check_compatibility(problem: Problem[Array], name: str, method: Method) -> None:
-    if problem.potts or method.compatibility == "any":
-        return
-    if problem.costs.tree and method.compatibility == "tree":
+    tree = problem.costs.tree and method.compatibility == "tree"
+    if problem.potts or tree or method.compatibility == "any":
         return
     able = [key for key, other in REGISTRY.items() if other.compatibility == "any"]
     raise ArgumentError(
@@ -188,17 +179,9 @@ def _check_compatibility(problem: Problem[Array], name: str, method: Method) -> 
     )
 
 
-def _checked_options(name: str, method: Method, options: dict[str, Any]) -> dict[str, Any]:
-    for key in options:
-        check_choice(
-            f"option of method {name!r}", key, method.options(), signature(solve).parameters
-        )
-    return options
-
-
 def _iterations(
     problem: Problem[Array], method: Method, options: dict[str, Any]
-) -> Callable[[Any], Iterator[Step]]:
+) -> Callable[[Array], Iterator[Step[Array]]]:
     """Return the function that iterates from marginals; wrong settings are refused at once."""
     keywords = {**method.presets, **options}
     if method.settings is not None:
@@ -209,7 +192,7 @@ def _iterations(
 
 def _start(
     problem: Problem[Array], method: Method, init: Any, limits: Limits
-) -> Callable[[], Step]:
+) -> Callable[[], Step[Array]]:
     """Return the function that makes the starting point; what is given is checked at once."""
     if init is None:
         init = method.init
@@ -238,7 +221,7 @@ def _start(
     return lambda: Step(problem.steps.project(problem.steps.from_numpy(y)))
 
 
-def _start_of_method(problem: Problem[Array], name: str, limits: Limits) -> Step:
+def _start_of_method(problem: Problem[Array], name: str, limits: Limits) -> Step[Array]:
     """Run another method, to its end or to the time limit, for its last marginals."""
     method = REGISTRY[name]
     own = Limits(method.gap, limits.time_limit, started=limits.started)
@@ -256,14 +239,14 @@ def _start_of_method(problem: Problem[Array], name: str, limits: Limits) -> Step
     return Step(found.y, labels=found.labels, energy=found.energy, info=info, cut=cut)
 
 
-def _with_progress(limits: Limits, method: str) -> Callable[[Outcome], Any]:
+def _with_progress(limits: Limits, method: str) -> Callable[[Outcome[Any]], Any]:
     """Return a callback that also keeps a line up to date, of a terminal or of a notebook's cell.
 
     Its bar is full when the asked gap is reached, or the last iteration.
     """
     callback = limits.callback
 
-    def show(outcome: Outcome) -> Any:
+    def show(outcome: Outcome[Any]) -> Any:
         gap = "" if outcome.gap is None else f"  gap {100 * outcome.gap:.4f} %"
         line = f"{method} {_bar(outcome, limits)} iteration {outcome.iterations}"
         line += f"  energy {outcome.energy:,.1f}{gap}"
@@ -273,8 +256,8 @@ def _with_progress(limits: Limits, method: str) -> Callable[[Outcome], Any]:
     return show
 
 
-def _bar(outcome: Outcome, limits: Limits) -> str:
-    shares = []
+def _bar(outcome: Outcome[Any], limits: Limits) -> str:
+    shares = [0.0]
     if limits.gap is not None and outcome.gap is not None:
         aim = max(limits.gap, ROUNDING)  # each factor of the gap takes about the same time
         shares.append(log(max(outcome.gap, aim)) / log(aim))
@@ -282,22 +265,21 @@ def _bar(outcome: Outcome, limits: Limits) -> str:
         shares.append(outcome.iterations / limits.max_iterations)
     if limits.time_limit:
         shares.append(limits.seconds() / limits.time_limit)
-    filled = round(BAR * min(1.0, max(0.0, *shares, 0.0)))
+    filled = round(BAR * min(1.0, max(shares)))
     return "█" * filled + "·" * (BAR - filled)
 
 
-def _packed(problem: Problem[Array], method: str, outcome: Outcome, limits: Limits) -> Result:
-    best, constant = outcome.best_constant
-    _warn_of_constants(problem, method, outcome, best, constant)
+def _packed(
+    problem: Problem[Array], method: str, outcome: Outcome[Array], limits: Limits
+) -> Result:
     crf = problem.crf
     assert crf is not None
-    grid = crf.shape
     possible = outcome.possible
     if possible is None and outcome.lower_bound is not None:
         possible = np.full(crf.n, crf.n_labels, np.int32)
     return Result(
-        labels=problem.steps.to_numpy(outcome.labels).reshape(grid),
-        marginals=problem.steps.to_numpy(outcome.y).reshape(crf.n_labels, *grid),
+        labels=problem.steps.to_numpy(outcome.labels).reshape(crf.shape),
+        marginals=problem.steps.to_numpy(outcome.y).reshape(crf.n_labels, *crf.shape),
         energy=outcome.energy,
         lower_bound=outcome.lower_bound,
         method=method,
@@ -305,9 +287,9 @@ def _packed(problem: Problem[Array], method: str, outcome: Outcome, limits: Limi
         message=outcome.message,
         seconds=limits.seconds(),
         iterations=outcome.iterations,
-        best_constant=(best, constant),
+        best_constant=outcome.best_constant,
         trace=outcome.trace,
-        possible=None if possible is None else possible.reshape(grid),
+        possible=None if possible is None else possible.reshape(crf.shape),
         info=outcome.info,
         crf=crf,
     )
@@ -315,30 +297,26 @@ def _packed(problem: Problem[Array], method: str, outcome: Outcome, limits: Limi
 
 def _on_host(problem: Problem[Array], dual: Dual[Array]) -> HostDual:
     """Return a dual point with NumPy's arrays."""
+    to_numpy = problem.steps.to_numpy
     if isinstance(dual, Tangent):
-        return Tangent(problem.steps.to_numpy(dual.y))
+        return Tangent(to_numpy(dual.y))
+
+    def on_host(part: Potentials[Array]) -> Potentials[npt.NDArray[Any]]:
+        offsets = None if part.offsets is None else to_numpy(part.offsets)
+        summed = part.labels is None and not problem.potts
+        sums = summed and not part.of_nodes
+        scores = to_numpy(problem.costs.nodes(part.scores) if sums else part.scores)
+        levels = (part.cells, part.levels, part.hard)
+        return Potentials(scores, offsets, *levels, part.labels, of_nodes=summed)
+
     if isinstance(dual, Mixture):
-        parts = ((share, _potentials_on_host(problem, part)) for share, part in dual.parts)
-        return Mixture(tuple(parts))
-    return _potentials_on_host(problem, dual)
+        return Mixture(tuple((share, on_host(part)) for share, part in dual.parts))
+    return on_host(dual)
 
 
-def _potentials_on_host(
-    problem: Problem[Array], dual: Potentials[Array]
-) -> Potentials[npt.NDArray[Any]]:
-    offsets = None if dual.offsets is None else problem.steps.to_numpy(dual.offsets)
-    summed = dual.labels is None and not problem.potts
-    sums = summed and not dual.of_nodes
-    scores = problem.steps.to_numpy(problem.costs.nodes(dual.scores) if sums else dual.scores)
-    return Potentials(
-        scores, offsets, dual.cells, dual.levels, dual.hard, dual.labels, of_nodes=summed
-    )
-
-
-def _warn_of_constants(
-    problem: Problem[Array], method: str, outcome: Outcome, best: int, constant: float
-) -> None:
+def _warn_of_constants(problem: Problem[Array], method: str, outcome: Outcome[Array]) -> None:
     """Warn where the pairwise weights are so strong that one label everywhere is best."""
+    best, constant = outcome.best_constant
     remedy = "the pairwise weights dominate; lower "
     remedy += f"{mention('bilateral_weight')} and {mention('weight')}"
     if problem.crf is not None and problem.crf.normalization == "none":

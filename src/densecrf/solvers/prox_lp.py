@@ -10,7 +10,7 @@ over the product of simplices through its dual (Eq. 8), with blocks α (by Frank
     3    for t ← 0 … T                           frank_wolfe: for _ in range(T)
     4      (β, γ) ← argmin g(α, β, γ)            y = block(alpha.q), which finds both
     5      ỹ ← λ(Aα + Bβ + γ - φ) + yᵏ
-    6      As ← conditional gradient at ỹ        r, c = part.conditional_gradient(y), As = -r
+    6      As ← conditional gradient at ỹ        r = part.conditional_gradient(y), As = -r
     7      δ ← optimal step size                 step = min(1, gap / length)
     8      Aα ← (1 - δ) Aα + δ As                alpha = Alpha(q + step * (r - q))
     9    yᵏ⁺¹ ← P_M(ỹ)                           y = project(iterate.y)
@@ -28,24 +28,35 @@ below, and :math:`A\alpha`, a convex combination of such, ``-q``. Every r and q 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Generic, TypeAlias
 
 from densecrf.backend import Array
 from densecrf.operators.levels import MOST_LEVELS
-from densecrf.problem.certificate import Mixture, Potentials
 from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
-from densecrf.solvers.subproblems import Part, Whole
+from densecrf.solvers.subproblems import Known, Part, Shares, relevant_labels
 from densecrf.validation import (
     ArgumentError,
     check_choice,
     check_integer,
     check_non_negative,
     check_positive,
+    check_share,
 )
 
-__all__ = ["Alpha", "FrankWolfeIterate", "Proximal", "frank_wolfe", "prox_lp", "proximal_steps"]
+__all__ = [
+    "Alpha",
+    "FrankWolfeIterate",
+    "Proximal",
+    "Restrict",
+    "check_lam",
+    "frank_wolfe",
+    "label_restriction",
+    "prox_lp",
+    "proximal_steps",
+]
 
 LARGE = 1e6  # λ that may take single precision beyond its range
 LARGEST_LAM = 1e20
@@ -78,6 +89,10 @@ class Proximal:
         parameters, unnormalised) is 42 % higher after as many iterations.
     warm : bool
         Keep α from one proximal step to the next, not reset it. Not in the paper.
+    label_threshold : float
+        Before each proximal step, labels with :math:`y_{ai}` below this at all pixels are removed
+        for good (``PROX-LP_ℓ``, Section 5.1): by default 0.01 in ``prox-lp-l`` and
+        ``prox-lp-acc``; in ``prox-lp`` 0, and all stay.
     """
 
     lam: float = 0.1
@@ -90,15 +105,10 @@ class Proximal:
     tolerance: float = 0.0
     momentum: bool = True
     warm: bool = False
+    label_threshold: float = 0.0
 
     def __post_init__(self) -> None:
-        check_positive("lam", self.lam)
-        if self.lam > LARGEST_LAM:
-            raise ArgumentError(
-                "lam",
-                self.lam,
-                f"λ times an energy leaves the range of float32; use at most {LARGEST_LAM:g}",
-            )
+        check_lam("lam", self.lam)
         check_integer("K", self.K, at_least=1)
         check_integer("T", self.T, at_least=1)
         check_integer("levels", self.levels, at_least=2, at_most=MOST_LEVELS)
@@ -107,9 +117,18 @@ class Proximal:
         if self.inner_steps is not None:
             check_integer("inner_steps", self.inner_steps, at_least=1)
         check_non_negative("tolerance", self.tolerance)
+        check_share("label_threshold", self.label_threshold)
 
 
-class Alpha(NamedTuple):
+def check_lam(name: str, lam: float) -> None:
+    """Refuse a proximal constant that is no positive number, or too large."""
+    if check_positive(name, lam) > LARGEST_LAM:
+        remedy = f"λ times an energy leaves the range of float32; use at most {LARGEST_LAM:g}"
+        raise ArgumentError(name, lam, remedy)
+
+
+@dataclass(frozen=True)
+class Alpha(Generic[Array]):
     r"""The dual variables α, as far as they are needed.
 
     Attributes
@@ -122,12 +141,13 @@ class Alpha(NamedTuple):
         The conditional gradients whose combination it is, for the certificate.
     """
 
-    q: Any
+    q: Array
     constant: float = 0.0
-    parts: tuple[tuple[float, Potentials[Any]], ...] = ()
+    parts: Shares[Array] = ()
 
 
-class FrankWolfeIterate(NamedTuple):
+@dataclass(frozen=True)
+class FrankWolfeIterate(Generic[Array]):
     """A Frank-Wolfe iteration.
 
     Attributes
@@ -146,15 +166,20 @@ class FrankWolfeIterate(NamedTuple):
         The step size δ.
     """
 
-    y: Any
-    alpha: Alpha
-    r: Any
+    y: Array
+    alpha: Alpha[Array]
+    r: Array
     gap: float
     relaxed: float
     step: float
 
 
-def prox_lp(problem: Problem[Array], y: Array, settings: Proximal) -> Iterator[Step]:
+#: ``restrict(k, y, known)`` returns the part of proximal step k and its λ; None ends the method.
+#: `known` is the last dual point of the whole, if there is one.
+Restrict: TypeAlias = Callable[[int, Array, Known[Array] | None], tuple[Part[Array] | None, float]]
+
+
+def prox_lp(problem: Problem[Array], y: Array, settings: Proximal) -> Iterator[Step[Array]]:
     r"""Minimise the linear program by Algorithm 1; one step yielded per Frank-Wolfe iteration.
 
     Parameters
@@ -168,44 +193,51 @@ def prox_lp(problem: Problem[Array], y: Array, settings: Proximal) -> Iterator[S
     ------
     Step
         Its ``relaxed`` is the objective where the iteration began. The result's `info` has the
-        ``dual_gaps`` and ``step_sizes`` of all iterations.
+        ``dual_gaps`` and ``step_sizes`` of all iterations, and the ``labels_kept`` where there is a
+        threshold.
     """
-    whole = Whole(problem)
-    return proximal_steps(y, settings, lambda _k, _y, _known: (whole, settings.lam))
+    return proximal_steps(y, settings, label_restriction(problem, settings))
 
 
-Known = tuple[Any, Mixture[Any] | None]
-Restrict = Callable[[int, Any, Known | None], "tuple[Part[Any] | None, float]"]
+def label_restriction(problem: Problem[Array], settings: Proximal) -> "Restrict[Array]":
+    """Return the choice of labels before each proximal step."""
+    last: Part[Array] | None = None
+
+    def restrict(_k: int, y: Array, known: "Known[Array] | None") -> tuple[Part[Array], float]:
+        nonlocal last
+        keep, threshold = None, settings.label_threshold
+        if threshold:
+            keep = relevant_labels(problem, y, threshold)
+        if last is None or (keep is not None and len(keep) < last.problem.n_labels):
+            last = Part(problem, keep, known)
+        return last, settings.lam
+
+    return restrict
 
 
-def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[Step]:
-    """Run the proximal steps on the part of the problem that `restrict` chooses for each.
-
-    Parameters
-    ----------
-    y : array, (labels, n)
-        The starting marginals.
-    settings : Proximal
-        The settings.
-    restrict : callable
-        ``restrict(k, y, known)`` returns the part of step k and its λ; None ends the method.
-        `known` is the last dual point of the whole, and how to prove it, if there is one.
-    """
-    previous, known = y, None
-    last: tuple[Part[Any], Alpha] | None = None
+def proximal_steps(
+    y: Array, settings: Proximal, restrict: "Restrict[Array]"
+) -> Iterator[Step[Array]]:
+    """Run the proximal steps on the part of the problem that `restrict` chooses for each."""
+    previous = y
+    known: Known[Array] | None = None
+    last: tuple[Part[Array], Alpha[Array]] | None = None
     history: dict[str, list[float]] = {"dual_gaps": [], "step_sizes": []}
     for k in range(settings.K):  # line 1
         part, lam = restrict(k, y, known)
         if part is None:
             return
-        centre = part.problem.steps.project(part.take(y))
+        project = part.problem.steps.project
+        centre = project(part.take(y))
         if settings.momentum:
-            centre = centre + k / (k + 3) * (
-                centre - part.problem.steps.project(part.take(previous))
-            )
+            centre = centre + k / (k + 3) * (centre - project(part.take(previous)))
         alpha = Alpha(0 * centre)  # line 2
-        if settings.warm:
-            alpha = _last_alpha(part, alpha, known, last)
+        if settings.warm and last is not None and last[0] is part:
+            alpha = last[1]
+        elif settings.warm and known is not None and part.complete:
+            r, mixture = known
+            parts = mixture.of_labels(part.keep) if mixture and part.keep is not None else ()
+            alpha = Alpha(part.take(r), 0.0, parts)
         for iterate in frank_wolfe(part, centre, alpha, lam, settings):
             history["dual_gaps"].append(iterate.gap)
             history["step_sizes"].append(iterate.step)
@@ -214,24 +246,12 @@ def proximal_steps(y: Any, settings: Proximal, restrict: Restrict) -> Iterator[S
         extended = part.extended(iterate.alpha.q)
         duals = part.duals(iterate.alpha.parts)
         known = None if extended is None else (extended, duals[0] if duals else None)
-        previous, y = y, part.full(part.problem.steps.project(iterate.y))  # line 9
-
-
-def _last_alpha(
-    part: Part[Any], none: Alpha, known: Known | None, last: tuple[Part[Any], Alpha] | None
-) -> Alpha:
-    """Return α as the last proximal step left it, where it still applies."""
-    if last is not None and last[0] is part:
-        return last[1]
-    if known is not None and part.complete:
-        r, mixture = known
-        return Alpha(part.take(r), 0.0, () if mixture is None else mixture.of_labels(part.labels))
-    return none
+        previous, y = y, part.full(project(iterate.y))  # line 9
 
 
 def frank_wolfe(
-    part: Part[Array], centre: Array, alpha: Alpha, lam: float, settings: Proximal
-) -> Iterator[FrankWolfeIterate]:
+    part: Part[Array], centre: Array, alpha: Alpha[Array], lam: float, settings: Proximal
+) -> Iterator[FrankWolfeIterate[Array]]:
     r"""Solve one proximal problem from `alpha`; at least one iteration is yielded.
 
     After T updates of α the block (β, γ) is solved once more, so that the last conditional
@@ -255,7 +275,8 @@ def frank_wolfe(
     y = block(alpha.q)  # lines 4 and 5 (Eqs. 9 to 11)
     square = problem.steps.inner(alpha.q, alpha.q)
     for _ in range(settings.T):  # line 3
-        r, c = part.conditional_gradient(y, settings.levels, settings.order)  # line 6 (Eq. 13)
+        # Line 6 (Eq. 13).
+        r, c, found = part.conditional_gradient(y, settings.levels, settings.order)
         along = problem.steps.inner(r, y)
         gap = along - problem.steps.inner(alpha.q, y)  # along Aα - As = r - q
         gap -= alpha.constant + c
@@ -266,58 +287,54 @@ def frank_wolfe(
         across, there = problem.steps.inner(r, alpha.q), problem.steps.inner(r, r)
         length = lam * (there - 2 * across + square)
         step = min(1.0, gap / length) if length > 0 else 0.0  # line 7, δ (Eq. 14)
-        found = part.potentials(y, settings.levels, settings.order)
-        kept: tuple[tuple[float, Potentials[Array]], ...]
-        kept = tuple((share * (1 - step), each) for share, each in alpha.parts if step < 1)
+        parts = [(share * (1 - step), each) for share, each in alpha.parts if step < 1]
+        parts.append((step, found))
         square = (1 - step) ** 2 * square + 2 * step * (1 - step) * across + step**2 * there
         alpha = Alpha(  # line 8 (Eq. 12)
             problem.steps.extrapolate(alpha.q, r, -step),
             alpha.constant - step * (alpha.constant + c),
-            (*kept, (step, found)),
+            tuple(parts),
         )
         y = block(alpha.q)  # lines 4 and 5 of the next iteration
         yield FrankWolfeIterate(y, alpha, r, gap, relaxed, step)
 
 
 def _block(
-    problem: Problem[Array], centre: Any, lam: float, settings: Proximal
-) -> Callable[[Any], Any]:
+    problem: Problem[Array], centre: Array, lam: float, settings: Proximal
+) -> Callable[[Array], Array]:
     r"""Return the map from :math:`-A\alpha` to :math:`\tilde y` (Eq. 9) for the best β and γ.
 
     They are the multipliers of the constraints of the simplex, so :math:`\tilde y` is the
     projection of :math:`\lambda(A\alpha - \phi) + y^k`.
     """
+    steps, xp = problem.steps, problem.steps.xp
     if settings.inner == "multiplicative":
-        block = MultiplicativeBlock(problem.steps.to_numpy(centre), lam, settings.inner_steps)
+        block = MultiplicativeBlock(steps.to_numpy(centre), lam, settings.inner_steps)
         # The projection of what solves it within a tolerance.
-        return lambda q: problem.steps.project(
-            problem.steps.from_numpy(block(problem.steps.to_numpy(-q - problem.unary)))
-        )
-    if lam > LARGE:  # differences beyond 2 are all the same to the projection
-        return lambda q: problem.steps.project(
-            _within_range(problem, -q - problem.unary, lam) + centre
-        )
-    return lambda q: problem.projected_step(centre, q, lam)
+        return lambda q: steps.project(steps.from_numpy(block(steps.to_numpy(-q - problem.unary))))
+
+    def cut_off(q: Array) -> Array:
+        """Cut λv off where single precision would overflow: beyond 2 differences are alike."""
+        v = -q - problem.unary
+        return steps.project(xp.clip(lam * (v - xp.amax(v, 0)), -8.0, 0.0) + centre)
+
+    return cut_off if lam > LARGE else lambda q: problem.projected_step(centre, q, lam)
 
 
-def _within_range(problem: Problem[Array], v: Any, lam: float) -> Any:
-    """Return λv up to a number for each pixel, cut off where single precision would overflow."""
-    xp = problem.steps.xp
-    return xp.clip(min(lam, 1e30) * (v - xp.amax(v, 0)), -8.0, 0.0)
-
-
-def _step(part: Part[Any], iterate: FrankWolfeIterate, history: dict[str, list[float]]) -> Step:
+def _step(
+    part: Part[Array], iterate: FrankWolfeIterate[Array], history: dict[str, list[float]]
+) -> Step[Array]:
     labels, estimate = part.rounded(iterate.y)
     alpha = iterate.alpha
     bounds = [b for b in (part.bound(iterate.r), part.bound(alpha.q)) if b is not None]
-    duals = part.duals(alpha.parts)
+    combinations: Iterator[Shares[Array]] = iter([alpha.parts])
     if alpha.parts and bounds and bounds[0] == max(bounds):
-        duals = (*part.duals(((1.0, alpha.parts[-1][1]),)), *duals)
+        combinations = iter([((1.0, alpha.parts[-1][1]),), alpha.parts])
     return Step(
         part.full(iterate.y),
         relaxed=iterate.relaxed if part.complete else None,
         bound=max(bounds, default=None),
-        duals=duals,
+        duals=tuple(chain.from_iterable(map(part.duals, combinations))),
         labels=labels,
         estimate=estimate,
         info={**history, **part.info()},

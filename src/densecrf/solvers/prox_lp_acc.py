@@ -2,23 +2,27 @@ r"""PROX-LP_acc: PROX-LP on the labels that matter and the pixels in doubt (sect
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from densecrf.backend import Array
 from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
-from densecrf.solvers.prox_lp import Known, Restrict, proximal_steps
-from densecrf.solvers.prox_lp_l import ProximalLabels, label_restriction
-from densecrf.solvers.subproblems import SomeLabels, SomePixels, relevant_labels, uncertain_pixels
-from densecrf.validation import check_choice, check_integer, check_positive, check_share
+from densecrf.solvers.prox_lp import Proximal, check_lam, label_restriction, proximal_steps
+from densecrf.solvers.subproblems import (
+    Known,
+    Part,
+    PixelPart,
+    relevant_labels,
+    uncertain_pixels,
+)
+from densecrf.validation import check_choice, check_integer, check_share
 
 __all__ = ["ProximalPixels", "prox_lp_acc"]
 
 
 @dataclass(frozen=True)
-class ProximalPixels(ProximalLabels):
+class ProximalPixels(Proximal):
     """The settings of ``prox-lp-acc``: those of ``prox-lp-l``, and more.
 
     Parameters
@@ -33,6 +37,7 @@ class ProximalPixels(ProximalLabels):
         The proximal constant λ of the other steps.
     """
 
+    label_threshold: float = 0.01
     confidence: float = 0.95
     max_share: float = 0.1
     first_steps: int = 5
@@ -42,13 +47,15 @@ class ProximalPixels(ProximalLabels):
         super().__post_init__()
         # What frozen pixels do is stored by level: no adaptive order.
         check_choice("order", self.order, ("hard", "soft", "literal"))
-        check_positive("restricted_lam", self.restricted_lam)
+        check_lam("restricted_lam", self.restricted_lam)
         check_share("confidence", self.confidence)
         check_share("max_share", self.max_share)
         check_integer("first_steps", self.first_steps, at_least=0)
 
 
-def prox_lp_acc(problem: Problem[Array], y: Array, settings: ProximalPixels) -> Iterator[Step]:
+def prox_lp_acc(
+    problem: Problem[Array], y: Array, settings: ProximalPixels
+) -> Iterator[Step[Array]]:
     r"""Minimise as ``prox-lp-l`` at first, then only over the pixels that are in doubt.
 
     A pixel is in doubt while :math:`\max_i y_{ai}` is below the confidence. The others are frozen:
@@ -66,43 +73,36 @@ def prox_lp_acc(problem: Problem[Array], y: Array, settings: ProximalPixels) -> 
         The settings.
     """
     by_label = label_restriction(problem, settings)
-    by_pixel = _pixel_restriction(problem, settings)
+    last: PixelPart[Array] | None = None
 
-    def restrict(k: int, y: Any, known: Known | None) -> Any:
-        return by_label(k, y, known) if k < settings.first_steps else by_pixel(k, y, known)
-
-    return _then_certified(problem, proximal_steps(y, settings, restrict), settings)
-
-
-def _pixel_restriction(problem: Problem[Array], settings: ProximalPixels) -> Restrict:
-    """Return the choice of pixels before each restricted proximal step."""
-    last: SomePixels[Array] | None = None
-
-    def restrict(_k: int, y: Any, _known: Known | None) -> tuple[SomePixels[Array] | None, float]:
+    def restrict(
+        k: int, y: Array, known: "Known[Array] | None"
+    ) -> tuple[Part[Array] | None, float]:
         nonlocal last
+        if k < settings.first_steps:
+            return by_label(k, y, known)
         pixels = uncertain_pixels(problem, y, settings.confidence, settings.max_share)
         if not len(pixels):
             return None, settings.restricted_lam
         if last is None or not np.isin(pixels, last.pixels).all():
             keep = relevant_labels(problem, y, settings.label_threshold)
-            last = SomePixels(SomeLabels(problem, keep), y, pixels)
+            last = PixelPart(problem, keep, y, pixels)
         return last, settings.restricted_lam
 
-    return restrict
+    return _then_certified(problem, proximal_steps(y, settings, restrict), settings)
 
 
 def _then_certified(
-    problem: Problem[Array], steps: Iterator[Step], settings: ProximalPixels
-) -> Iterator[Step]:
+    problem: Problem[Array], steps: Iterator[Step[Array]], settings: ProximalPixels
+) -> Iterator[Step[Array]]:
     """Yield the steps, and a last one with the bound that a dual point at their end proves."""
-    step: Step | None = None
+    step: Step[Array] | None = None
     for step in steps:
         yield step
     if step is not None and "pixels_kept" in step.info:
-        part = SomeLabels(problem, step.info["labels_kept"])
+        part = Part(problem, step.info["labels_kept"])
         y = part.take(step.y)
-        r = part.problem.dual_point(y, settings.levels, settings.order)
+        r, _, point = part.conditional_gradient(y, settings.levels, settings.order)
         relaxed = problem.steps.inner(part.problem.unary + r, y)
-        duals = part.duals(((1.0, part.potentials(y, settings.levels, settings.order)),))
-        bound = part.bound(r)
-        yield Step(step.y, relaxed, bound, duals, step.labels, estimate=step.estimate)
+        duals = part.duals(((1.0, point),))
+        yield Step(step.y, relaxed, part.bound(r), duals, step.labels, estimate=step.estimate)

@@ -1,4 +1,4 @@
-r"""The quadratic relaxation, which `qp`, `qp-cccp` and `dc-neg` share.
+r"""The quadratic relaxation, by `qp`, `qp-cccp` and `dc-neg` (Desmaison et al. 2016).
 
 .. math:: F(y) = \langle\phi, y\rangle + \tfrac12\langle y, Hy\rangle, \qquad
           (Hy)_{ai} = \sum_{b \ne a} K_{ab} \sum_j \mu_{ij}\, y_{bj}
@@ -10,61 +10,215 @@ all 1 for the Potts model.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from itertools import islice
+from typing import Generic
 
 from densecrf.backend import Array
+from densecrf.problem.certificate import Tangent
 from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
+from densecrf.validation import check_integer, check_non_negative
 
 __all__ = [
     "QuadraticIterate",
     "convex_start",
     "convexifier",
+    "dc_neg",
     "expected_energy",
-    "extrapolation",
     "frank_wolfe",
     "proximal_strength",
+    "qp",
+    "qp_cccp",
 ]
 
 START_STEPS, START_TOLERANCE = 24, 1e-3  # most steps; fraction of the marginals that one moves
 SMALLEST_STRENGTH = 1e-12  # of a pixel without neighbours: its step then ends at its best label
+ROUNDING = 1e-6
+DOUBLINGS = 20  # of g, after which what rises is rounding
 
 
-class QuadraticIterate(NamedTuple):
+def qp(
+    problem: Problem[Array], y: Array, *, iterations: int = 50, tolerance: float = 1e-2
+) -> Iterator[Step[Array]]:
+    r"""Minimise a convex function that equals the energy at every labelling.
+
+    A vertex of the simplex has :math:`y_{ai}^2 = y_{ai}`, so a diagonal may be added to the
+    quadratic term and half of it taken off the linear one:
+
+    .. math:: \min_y \langle\phi - \tfrac12 c, y\rangle
+              + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle
+
+    The gap of the Frank-Wolfe algorithm makes it a certificate: the convex minimum, and so every
+    labelling's energy, is at least the objective less the gap. For the Potts model the pairwise
+    term is :math:`\sum_{a<b} K_{ab} \tfrac12\lVert y_a - y_b\rVert^2`, never above that of the
+    linear program: the bound is weaker.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    iterations : int
+        Most iterations.
+    tolerance : float
+        Converged when the gap is within this fraction of the objective.
+    """
+    check_integer("iterations", iterations, at_least=0)
+    check_non_negative("tolerance", tolerance)
+    c = convexifier(problem)
+    iterates = frank_wolfe(problem, problem.unary - 0.5 * c, c, y, problem.messages(y))
+    for now in islice(iterates, 1, iterations + 1):
+        bound = now.objective - now.gap
+        yield Step(now.y, relaxed=now.objective, bound=bound, duals=(Tangent(now.y),))
+        if now.gap <= tolerance * abs(now.objective):
+            return
+
+
+def qp_cccp(
+    problem: Problem[Array],
+    y: Array,
+    *,
+    iterations: int = 50,
+    inner_iterations: int = 10,
+    tolerance: float = 1e-4,
+) -> Iterator[Step[Array]]:
+    r"""Minimise the quadratic relaxation F itself, to a stationary point.
+
+    .. math:: F(y) = \bigl[\langle\phi, y\rangle + \tfrac12\langle y, (H + \text{diag}(c))
+              y\rangle\bigr] - \tfrac12\langle y, \text{diag}(c)\, y\rangle
+
+    is a difference of convex functions. Each iteration replaces the second by its tangent at
+    :math:`y^k` (Yuille and Rangarajan 2003) and lowers what is left by Frank-Wolfe steps; F never
+    rises.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    iterations : int
+        Most tangents.
+    inner_iterations : int
+        Most Frank-Wolfe steps for each.
+    tolerance : float
+        Converged when an iteration lowers F by no more than this fraction.
+    """
+    check_integer("iterations", iterations, at_least=0)
+    check_integer("inner_iterations", inner_iterations, at_least=1)
+    check_non_negative("tolerance", tolerance)
+    c = convexifier(problem)
+    received = problem.messages(y)
+    value = expected_energy(problem, y, received)
+    for _ in range(iterations):
+        tangent = problem.unary - c * y
+        iterates = frank_wolfe(problem, tangent, c, y, received)
+        for now in islice(iterates, inner_iterations + 1):
+            y, received = now.y, now.received
+        previous, value = value, expected_energy(problem, y, received)
+        yield Step(y, relaxed=value)
+        if previous - value <= tolerance * abs(value):
+            return
+
+
+def dc_neg(
+    problem: Problem[Array], y: Array, *, iterations: int = 100, tolerance: float = 1e-5
+) -> Iterator[Step[Array]]:
+    r"""Minimise the quadratic relaxation by linearising its concave part.
+
+    For the Potts model and up to a constant,
+
+    .. math:: F(y) = \Bigl[\langle\phi, y\rangle
+              + \sum_a \tfrac12 K_{aa} \lVert y_a\rVert^2\Bigr] - \tfrac12\langle y, Ky\rangle
+
+    and K, a sum of Gaussians, is positive semidefinite: both parts are convex. Replacing the
+    second by its tangent at :math:`y^k` leaves one simplex projection for each pixel,
+
+    .. math:: y_a^{k+1} = P_\Delta\bigl(-(\phi_a - (Ky^k)_a) / K_{aa}\bigr)
+              = P_\Delta\bigl(y_a^k - \nabla F(y^k)_a / K_{aa}\bigr).
+
+    Other compatibilities take the second form with a strength :math:`g_a` in the place of
+    :math:`K_{aa}` such that :math:`\text{diag}(g) - H` is positive semidefinite: along an
+    eigenvector of :math:`-\mu` with eigenvalue :math:`\nu > 0` the matrix H is
+    :math:`-\nu(K - \text{diag}(K_{aa}))`, for which :math:`g_a = \nu K_{aa}` will do; with
+    :math:`\nu < 0` it takes :math:`|\nu| \sum_{b \ne a} K_{ab}`.
+
+    The tangent is taken at an extrapolated point, :math:`y^k + \beta_k(y^k - y^{k-1})`, where F is
+    no larger there than at the one before (Phan, Le and Le Thi 2018), and otherwise at :math:`y^k`:
+    boundaries of segments move further per iteration.
+
+    Fast filters are not exactly positive semidefinite. Where F rises on that account, the step is
+    taken back and g doubled. F never rises from one tangent point to the next; `Step.relaxed` is
+    its value there.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    iterations : int
+        Most iterations.
+    tolerance : float
+        Converged when an iteration moves no more than this fraction of the marginals.
+    """
+    check_integer("iterations", iterations, at_least=0)
+    check_non_negative("tolerance", tolerance)
+    strength = proximal_strength(problem)
+    last, before, momentum, share, value = y, None, 1.0, 0.0, float("inf")
+    noise, doubled = ROUNDING * float(problem.pairwise.mass.max()), 0
+    for _ in range(iterations):
+        step = problem.quadratic_step(y, strength, before=before, share=share)
+        if step.objective > value + ROUNDING * abs(value) + noise:
+            if share > 0:
+                before, momentum, share = None, 1.0, 0.0
+                continue
+            y, strength, doubled = last, 2 * strength, doubled + 1
+            if doubled > DOUBLINGS:
+                return
+            continue
+        value = step.objective
+        momentum, share = extrapolation(momentum, step.uphill)
+        last, y = y, step.y
+        before = last if share > 0 else None
+        yield Step(y, relaxed=value)
+        if 0.5 * step.moved <= tolerance * problem.n:
+            return
+
+
+@dataclass(frozen=True)
+class QuadraticIterate(Generic[Array]):
     """A point of the Frank-Wolfe algorithm; `received` is Hy, `gap` bounds what is left to gain."""
 
-    y: Any
-    received: Any
+    y: Array
+    received: Array
     objective: float
     gap: float
 
 
-def convexifier(problem: Problem[Array]) -> Any:
+def convexifier(problem: Problem[Array]) -> Array:
     r"""Return a diagonal :math:`c_a` (n,) with which H + diag(c) is positive semidefinite.
 
     :math:`c_a = \rho \sum_{b \ne a} K_{ab}`, where :math:`\rho` is the largest absolute value of
     `LabelCosts.eigenvalues`: the diagonal of Ravikumar and Lafferty (2006), who add up absolute
     values of whole rows of H, but no larger than the simplex needs.
     """
-    low, high = problem.costs.eigenvalues
-    return max(abs(low), abs(high)) * (problem.pairwise.mass - problem.pairwise.diagonal)
+    largest = max(map(abs, problem.costs.eigenvalues))
+    c: Array = largest * (problem.pairwise.mass - problem.pairwise.diagonal)
+    return c
 
 
-def expected_energy(problem: Problem[Array], y: Array, received: Any) -> float:
+def expected_energy(problem: Problem[Array], y: Array, received: Array) -> float:
     """Return F(y), where `received` is Hy."""
     return problem.steps.inner(problem.unary, y) + 0.5 * problem.steps.inner(received, y)
 
 
-def proximal_strength(problem: Problem[Array]) -> Any:
+def proximal_strength(problem: Problem[Array]) -> Array:
     r"""Return :math:`g_a` (n,), with which :math:`\text{diag}(g) - H` is positive semidefinite."""
     low, high = problem.costs.eigenvalues
-    strength: Any = max(high, 0.0) * problem.pairwise.diagonal + SMALLEST_STRENGTH
+    strength: Array = max(high, 0.0) * problem.pairwise.diagonal + SMALLEST_STRENGTH
     if low < 0:
         strength = strength - low * (problem.pairwise.mass - problem.pairwise.diagonal)
     return strength
 
 
-def convex_start(problem: Problem[Array]) -> Step:
+def convex_start(problem: Problem[Array]) -> Step[Array]:
     r"""Return a point near the minimum of the convex quadratic program that ``qp`` solves.
 
     Accelerated projected gradient steps (Beck and Teboulle 2009), restarted where the momentum
@@ -95,8 +249,8 @@ def extrapolation(momentum: float, uphill: float) -> tuple[float, float]:
 
 
 def frank_wolfe(
-    problem: Problem[Array], linear: Any, diagonal: Any, y: Any, received: Any
-) -> Iterator[QuadraticIterate]:
+    problem: Problem[Array], linear: Array, diagonal: Array, y: Array, received: Array
+) -> Iterator[QuadraticIterate[Array]]:
     r"""Minimise :math:`\langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`.
 
     Frank and Wolfe (1956) with exact line search, from `y` on; one filter call per iteration. Ends

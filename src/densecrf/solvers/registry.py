@@ -6,19 +6,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from densecrf.problem.problem import Problem
-from densecrf.solvers.cg_lp import cg_lp
-from densecrf.solvers.dc_neg import dc_neg
 from densecrf.solvers.loop import Finish, Step
 from densecrf.solvers.lp import lp, lp_finish, lp_start
-from densecrf.solvers.mean_field import mean_field
+from densecrf.solvers.mean_field import mean_field, unary
+from densecrf.solvers.primal_lp import cg_lp, sg_lp
 from densecrf.solvers.prox_lp import Proximal, prox_lp
 from densecrf.solvers.prox_lp_acc import ProximalPixels, prox_lp_acc
-from densecrf.solvers.prox_lp_l import ProximalLabels, prox_lp_l
-from densecrf.solvers.qp import qp
-from densecrf.solvers.qp_cccp import qp_cccp
-from densecrf.solvers.quadratic import convex_start
-from densecrf.solvers.sg_lp import sg_lp
-from densecrf.solvers.unary import unary
+from densecrf.solvers.quadratic import convex_start, dc_neg, qp, qp_cccp
 
 __all__ = ["LP_GAP", "METHODS", "REGISTRY", "Method", "MethodName"]
 
@@ -59,14 +53,14 @@ class Method:
         The dataclass of its options, where they are one object.
     """
 
-    steps: Callable[..., Iterator[Step]]
+    steps: Callable[..., Iterator[Step[Any]]]
     about: str
-    init: str | Callable[[Problem[Any]], Step] | None = None
+    init: str | Callable[[Problem[Any]], Step[Any]] | None = None
     presets: dict[str, Any] = field(default_factory=dict)
     compatibility: str = "any"
     gap: float | None = None
     scored: bool = True
-    finish: Finish | None = None
+    finish: Finish[Any] | None = None
     settings: type | None = None
 
     def options(self) -> list[str]:
@@ -76,6 +70,8 @@ class Method:
         return [p for p in inspect.signature(self.steps).parameters if p not in ("problem", "y")]
 
 
+#: The paper's methods on the linear program.
+ON_LP: dict[str, Any] = {"init": "dc-neg", "compatibility": "tree"}
 #: All methods by name.
 REGISTRY: dict[str, Method] = {
     "unary": Method(unary, "argmin of the unary energies"),
@@ -87,34 +83,22 @@ REGISTRY: dict[str, Method] = {
     ),
     "mf": Method(mean_field, "mean field to convergence"),
     "qp": Method(qp, "convex quadratic program, Frank-Wolfe"),
-    "qp-cccp": Method(qp_cccp, "non-convex quadratic program, CCCP", init="qp"),
+    "qp-cccp": Method(qp_cccp, "non-convex quadratic program, CCCP", "qp"),
     "dc-neg": Method(dc_neg, "difference of convex functions", convex_start),
-    "sg-lp": Method(
-        sg_lp, "linear program, projected subgradient", init="dc-neg", compatibility="tree"
-    ),
-    "cg-lp": Method(
-        cg_lp, "linear program, conditional gradient", init="dc-neg", compatibility="tree"
-    ),
+    "sg-lp": Method(sg_lp, "linear program, projected subgradient", **ON_LP),
+    "cg-lp": Method(cg_lp, "linear program, conditional gradient", **ON_LP),
     "prox-lp": Method(
-        prox_lp,
-        "proximal minimisation of the LP (the paper)",
-        init="dc-neg",
-        compatibility="tree",
-        settings=Proximal,
+        prox_lp, "proximal minimisation of the LP (the paper)", settings=Proximal, **ON_LP
     ),
     "prox-lp-l": Method(
-        prox_lp_l,
+        prox_lp,
         "prox-lp on the labels that matter",
-        init="dc-neg",
-        compatibility="tree",
-        settings=ProximalLabels,
+        presets={"label_threshold": 0.01},
+        settings=Proximal,
+        **ON_LP,
     ),
     "prox-lp-acc": Method(
-        prox_lp_acc,
-        "prox-lp-l on the pixels in doubt",
-        init="dc-neg",
-        compatibility="tree",
-        settings=ProximalPixels,
+        prox_lp_acc, "prox-lp-l on the pixels in doubt", settings=ProximalPixels, **ON_LP
     ),
     "lp": Method(
         lp,

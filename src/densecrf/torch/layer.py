@@ -249,11 +249,11 @@ class DenseCRF(nn.Module):
         pairs = checked_items(logits, image)
         classes, device = pairs[0][0].shape[1], pairs[0][0].device
 
-        def solve(problem: Any, stopped: bool) -> Outcome:
+        def solve(problem: Any, stopped: bool) -> Outcome[Tensor]:
             limits = Limits.checked(gap, time_limit, 0 if stopped else max_iterations)
             return minimise(problem, method, limits, None, options)
 
-        def attempt(workspace: int | None) -> list[Outcome]:
+        def attempt(workspace: int | None) -> list[Outcome[Tensor]]:
             if device.type == "cpu":  # elsewhere each problem asks when it waits anyway
                 check_all_finite("logits", logits)
             sizes = [self._together(scores, colours) for scores, colours in pairs]
