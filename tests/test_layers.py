@@ -144,3 +144,60 @@ def test_relative_imports_and_unused_exceptions_do_not_hide():
         assert not relative, f"{name}: relative imports"
         late |= {(room(name), other) for _, other, _ in imports(path)}
     assert set(LATE) <= late
+
+
+# --- forms ---------------------------------------------------------------------------------------
+
+MOST_PARAMETERS = 12
+# Functions whose parameters are a public interface: of Python, or options of the command line.
+SHELLS = {
+    "densecrf.refinement.refine",
+    "densecrf.large.refinement.refine",
+    "densecrf.large.points.refine_points",
+    "densecrf.cli.segment.segment",
+    "densecrf.cli.options.declared",
+}
+
+
+def is_kernel(function):
+    return any("triton.jit" in ast.unparse(each) for each in function.decorator_list)
+
+
+def test_only_public_shells_and_kernels_have_many_parameters():
+    many = set()
+    for name, path in modules():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_kernel(node):
+                given = node.args
+                count = len(given.posonlyargs) + len(given.args) + len(given.kwonlyargs)
+                if count > MOST_PARAMETERS:
+                    many.add(f"{name}.{node.name}")
+    assert many == SHELLS
+
+
+@cache
+def classes():
+    """Return the base classes of ours, by the full names of our classes."""
+    found = {}
+    for name, path in modules():
+        names = {}
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            elif isinstance(node, ast.ClassDef):
+                names[node.name] = f"{name}.{node.name}"
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                bases = (ast.unparse(base).partition("[")[0] for base in node.bases)
+                found[f"{name}.{node.name}"] = [names.get(base) for base in bases]
+    return found
+
+
+def depth(name):
+    return 1 + max((depth(base) for base in classes()[name] if base in classes()), default=0)
+
+
+def test_class_hierarchies_are_two_deep_at_most():
+    assert max(map(depth, classes())) == 2
+    assert [name for name in classes() if depth(name) > 2] == []

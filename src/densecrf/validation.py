@@ -75,54 +75,7 @@ def mention(name: str, value: Any = ...) -> str:
     return f"{_MARK}{name}={'' if value is ... else _shown(value)}{_MARK}"
 
 
-class _Argument(Exception):  # noqa: N818 - a base of a warning, too
-    """The contents of an `ArgumentError` or `ArgumentWarning`."""
-
-    def __init__(self, name: str, value: Any, remedy: str) -> None:
-        super().__init__(name, value, remedy)
-        self.name, self.value, self._remedy = name, value, remedy
-
-    @property
-    def remedy(self) -> str:
-        """What is wrong and what to do."""
-        return self._remedy.replace(_MARK, "")
-
-    def renamed(self, **names: str) -> Any:
-        """Return the same in the terms of another interface: its name for each of ours."""
-
-        def spell(name: str, value: str) -> str:
-            return f"{_MARK}{names.get(name, name)}={value}{_MARK}"
-
-        name = names.get(self.name, self.name)
-        return type(self)(name, self.value, self._spelled(spell))
-
-    def spelled(self, spell: Callable[[str, str], str]) -> str:
-        """Return the message with each argument written by `spell`, for example as an option.
-
-        Parameters
-        ----------
-        spell : callable
-            Takes the name of an argument and its value as Python writes it, "" where none is given.
-        """
-        head = "" if self.value is ... else _shown(self.value)
-        return f"{spell(self.name, head)}: {self._spelled(spell)}"
-
-    def _spelled(self, spell: Callable[[str, str], str]) -> str:
-        parts = self._remedy.split(_MARK)
-        parts[1::2] = [spell(*part.split("=", 1)) for part in parts[1::2]]
-        return "".join(parts)
-
-    def __str__(self) -> str:
-        """Return the message for a caller of the Python interface."""
-        head = self.name if self.value is ... else f"{self.name}={_shown(self.value)}"
-        return f"{head}: {self.remedy}"
-
-    def __repr__(self) -> str:
-        """Show the message as `str` does."""
-        return f"{type(self).__name__}({str(self)!r})"
-
-
-class ArgumentError(_Argument, ValueError):
+class ArgumentError(ValueError):
     """An argument that cannot be used.
 
     Attributes
@@ -143,9 +96,63 @@ class ArgumentError(_Argument, ValueError):
     '--gap -1: must be 0 or greater'
     """
 
+    def __init__(self, name: str, value: Any, remedy: str) -> None:
+        super().__init__(name, value, remedy)
+        self.name, self.value, self._remedy = name, value, remedy
 
-class ArgumentWarning(_Argument, UserWarning):
-    """An argument that is probably not what was meant; attributes as of `ArgumentError`."""
+    @property
+    def remedy(self) -> str:
+        """What is wrong and what to do."""
+        return self._remedy.replace(_MARK, "")
+
+    def renamed(self, **names: str) -> "ArgumentError":
+        """Return the same in the terms of another interface: its name for each of ours."""
+
+        def spell(name: str, value: str) -> str:
+            return f"{_MARK}{names.get(name, name)}={value}{_MARK}"
+
+        name = names.get(self.name, self.name)
+        return type(self)(name, self.value, self._spelled(spell))
+
+    def spelled(self, spell: Callable[[str, str], str]) -> str:
+        """Return the message with each argument written by `spell`, for example as an option.
+
+        `spell` takes an argument's name and its value as Python writes it, "" where there is none.
+        """
+        head = "" if self.value is ... else _shown(self.value)
+        return f"{spell(self.name, head)}: {self._spelled(spell)}"
+
+    def _spelled(self, spell: Callable[[str, str], str]) -> str:
+        parts = self._remedy.split(_MARK)
+        parts[1::2] = [spell(*part.split("=", 1)) for part in parts[1::2]]
+        return "".join(parts)
+
+    def __str__(self) -> str:
+        """Return the message for a caller of the Python interface."""
+        head = self.name if self.value is ... else f"{self.name}={_shown(self.value)}"
+        return f"{head}: {self.remedy}"
+
+    def __repr__(self) -> str:
+        """Show the message as `str` does."""
+        return f"{type(self).__name__}({str(self)!r})"
+
+
+class ArgumentWarning(UserWarning):
+    """An argument that is probably not what was meant.
+
+    Attributes
+    ----------
+    error : ArgumentError
+        The same as an error.
+    """
+
+    def __init__(self, name: str, value: Any, remedy: str) -> None:
+        super().__init__(name, value, remedy)
+        self.error = ArgumentError(name, value, remedy)
+
+    def __str__(self) -> str:
+        """Return the message for a caller of the Python interface."""
+        return str(self.error)
 
 
 def warn(name: str, remedy: str) -> None:

@@ -20,7 +20,7 @@ from densecrf.cli.options import (
 from densecrf.cli.outputs import check_outputs, done_before, label_file, run_settings
 from densecrf.cli.reports import ERRORS, collecting_warnings, describe, progress_bar, require
 from densecrf.io import write_json
-from densecrf.io.errors import TooManyPixelsError
+from densecrf.io.errors import FileFormatError
 from densecrf.io.images import image_size
 from densecrf.large.outputs import SUFFIXES
 from densecrf.large.sources import file_of, needs
@@ -78,8 +78,8 @@ def _pixels(path: str) -> int:
     """Return the size of an image by its header; 0 where that cannot be read, as is said later."""
     try:
         height, width, _ = image_size(path)
-    except TooManyPixelsError:
-        return LARGE + 1
+    except FileFormatError as error:
+        return LARGE + 1 if error.too_many_pixels else 0
     except (OSError, ValueError, ImportError):
         return 0
     return height * width

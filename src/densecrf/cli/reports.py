@@ -92,7 +92,9 @@ def describe(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror or error}"
     if isinstance(error, MemoryError):
         return f"out of memory {error}".strip()
-    if isinstance(error, (ArgumentError, ArgumentWarning)):
+    if isinstance(error, ArgumentWarning):
+        error = error.error
+    if isinstance(error, ArgumentError):
         return error.spelled(as_option)
     return str(error) or type(error).__name__
 

@@ -18,28 +18,29 @@ class FileFormatError(ArgumentError):
     densecrf.io.errors.FileFormatError: scores.npy: holds text
     """
 
-    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], reason: str, too_many_pixels: bool = False
+    ) -> None:
         super().__init__(os.fspath(path), ..., reason)
         self.path = self.name
+        #: Whether it is an image that is too large to be decoded as a whole.
+        self.too_many_pixels = too_many_pixels
 
     @property
     def reason(self) -> str:
         """What is wrong with the file and what to do."""
         return self.remedy
 
-    def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, str]]:
-        """Pickle with both arguments, so that worker processes can hand the error back."""
-        return type(self), (self.path, self.args[2])
+    def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, str, bool]]:
+        """Pickle with all arguments, so that worker processes can hand the error back."""
+        return type(self), (self.path, self.args[2], self.too_many_pixels)
 
 
-class TooManyPixelsError(FileFormatError):
-    """An image that is too large to be decoded as a whole."""
-
-    @classmethod
-    def beyond(cls, path: str | os.PathLike[str], most: int) -> TooManyPixelsError:
-        """Return the error of an image of more than `most` pixels."""
-        return cls(
-            path,
-            f"has more than {most:,} pixels; use densecrf.large.refine or densecrf segment --tile, "
-            "or raise PIL.Image.MAX_IMAGE_PIXELS when you trust the file",
-        )
+def too_many_pixels(path: str | os.PathLike[str], most: int) -> FileFormatError:
+    """Return the error of an image of more than `most` pixels."""
+    return FileFormatError(
+        path,
+        f"has more than {most:,} pixels; use densecrf.large.refine or densecrf segment --tile, "
+        "or raise PIL.Image.MAX_IMAGE_PIXELS when you trust the file",
+        too_many_pixels=True,
+    )

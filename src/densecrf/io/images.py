@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from densecrf.io.atomic import atomic_writer
-from densecrf.io.errors import FileFormatError, TooManyPixelsError
+from densecrf.io.errors import FileFormatError, too_many_pixels
 from densecrf.io.opening import open_regular
 from densecrf.io.palettes import Palette, get_palette
 from densecrf.io.tiff import is_tiff, read_tiff_page, tiff_size
@@ -186,7 +186,7 @@ def _opened(path: PathLike) -> Iterator[IO[bytes]]:
         except (FileFormatError, ImportError):
             raise
         except pillow.DecompressionBombError as error:
-            raise TooManyPixelsError.beyond(path, 2 * pillow.MAX_IMAGE_PIXELS) from error
+            raise too_many_pixels(path, 2 * pillow.MAX_IMAGE_PIXELS) from error
         except pillow.UnidentifiedImageError as error:
             volume = os.fspath(path).lower().endswith((".nii", ".nii.gz", ".h5"))
             remedy = (

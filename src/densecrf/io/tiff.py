@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from densecrf.io.errors import FileFormatError, TooManyPixelsError
+from densecrf.io.errors import FileFormatError, too_many_pixels
 from densecrf.validation import check_fits, mention
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def read_tiff_page(
         if _is_for_pillow(chosen, len(extra) == len(alpha)):
             return TiffPage(int(chosen.index), None, alpha)
         if most_pixels is not None and chosen.imagelength * chosen.imagewidth > most_pixels:
-            raise TooManyPixelsError.beyond(path, most_pixels)
+            raise too_many_pixels(path, most_pixels)
         return TiffPage(int(chosen.index), _bands(path, chosen), alpha)
 
 

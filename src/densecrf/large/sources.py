@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import os
 import warnings
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.io.arrays import map_npy
-from densecrf.io.errors import FileFormatError, TooManyPixelsError
+from densecrf.io.errors import FileFormatError
 from densecrf.io.images import read_image, read_labels, white_of
 from densecrf.io.opening import kind_of_file
 from densecrf.io.unaries import read_known
@@ -353,8 +352,11 @@ def whole(name: str, source: Any, *, native: bool = True) -> npt.NDArray[Any]:
     while hasattr(source, "source"):
         source = source.source
     if name == "image" and isinstance(source, _Raster) and source.path.lower().endswith(TIFF):
-        with suppress(TooManyPixelsError):
+        try:
             return read_image(source.path, native=native)
+        except FileFormatError as error:
+            if not error.too_many_pixels:
+                raise
     return read(name, source, tuple(slice(0, side) for side in source.shape))
 
 

@@ -60,7 +60,9 @@ class BatchResult:
         return [relative_gap(e, b) for e, b in zip(self.energy, self.lower_bound, strict=True)]
 
     @staticmethod
-    def of(outcomes: Sequence[Outcome], grids: Sequence[Sequence[int]], stack: bool) -> BatchResult:
+    def of(
+        outcomes: Sequence[Outcome[Tensor]], grids: Sequence[Sequence[int]], stack: bool
+    ) -> BatchResult:
         """Return the outcomes of items of these grids, stacked or as lists."""
         pairs = list(zip(outcomes, grids, strict=True))
         labels = [torch.as_tensor(each.labels).view(*grid) for each, grid in pairs]
@@ -116,8 +118,8 @@ def batched(values: Tensor, logits: Tensor) -> Tensor:
 
 
 def minimise_all(
-    problem_of: Callable[[int], Any], sizes: Sequence[int], solve: Callable[..., Outcome]
-) -> list[Outcome]:
+    problem_of: Callable[[int], Any], sizes: Sequence[int], solve: Callable[..., Outcome[Tensor]]
+) -> list[Outcome[Tensor]]:
     """Solve the problems of all items: together by Triton's kernels, elsewhere one by one.
 
     Parameters
@@ -129,7 +131,7 @@ def minimise_all(
     solve : callable
         ``solve(problem, stopped=...)`` solves a problem; cuts it short where it is `stopped`.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[Outcome[Tensor]] = []
     for group in _groups(sizes):
         stopped = bool(outcomes) and outcomes[-1].interrupted
         problems = [problem_of(item) for item in group]

@@ -178,11 +178,11 @@ def minimise_on(
     limits: Limits,
     init: Any = None,
     options: dict[str, Any] | None = None,
-) -> tuple[Problem[Tensor], Outcome]:
+) -> tuple[Problem[Tensor], Outcome[Tensor]]:
     """Bring a model to a device and minimise its energy there; see `minimise`."""
     where = checked_device(device)
 
-    def attempt(workspace: int | None) -> tuple[Problem[Tensor], Outcome]:
+    def attempt(workspace: int | None) -> tuple[Problem[Tensor], Outcome[Tensor]]:
         with deadline(limits.deadline):
             problem: Any = problem_on(crf, where, workspace)
         return problem, minimise(problem, method, limits, init, options)
