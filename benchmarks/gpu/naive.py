@@ -6,7 +6,7 @@ What the kernels of `densecrf.torch` are measured against.
 
 import torch
 
-from densecrf.operators.torch.topology_torch import embed
+from densecrf.operators.torch.topology import embed
 
 
 class NaiveLattice:

@@ -52,12 +52,13 @@ def generator():
 
 def build_by_torch(monkeypatch):
     """Let plain operations build the lattices, which takes Triton's interpreter long."""
-    from densecrf.operators.torch import diagonal, lattice, lattice_sum
+    from densecrf.operators.torch import lattice, lattice_sum
+    from densecrf.operators.triton import topology
 
-    build, own = lattice.build_topologies, diagonal.diagonal
+    build, own = lattice.build_topologies, lattice.Lattice.diagonal
     monkeypatch.setattr(lattice, "build_topologies", lambda f, k, _, p: build(f, k, False, p))
-    monkeypatch.setattr(lattice_sum, "_merge_by_triton", lattice_sum._merge_by_torch)
-    monkeypatch.setattr(diagonal, "diagonal", lambda each: own(replace(each, triton=False)))
+    monkeypatch.setattr(topology, "merge", lattice_sum._merge_by_torch)
+    monkeypatch.setattr(lattice.Lattice, "diagonal", lambda each: own(replace(each, triton=False)))
 
 
 @pytest.fixture

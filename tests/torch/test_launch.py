@@ -10,7 +10,6 @@ pytest.importorskip("triton")
 from densecrf.operators.torch import dispatch
 from densecrf.operators.torch.lattice import Lattice
 from densecrf.operators.triton import launch as module
-from densecrf.operators.triton.plans import Plans
 
 
 class Compiled:
@@ -54,7 +53,7 @@ def on_a_device(monkeypatch):
 
 
 def launches_of(kernel, tensors, times):
-    plans = Plans()
+    plans = module.Plans()
     for x in tensors[:times]:
         work = lambda x=x: module.launch(kernel, (2,), [x, 5], {"BLOCK": 8}, warps=2)  # noqa: E731
         plans.run("kind", [x], work)

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from densecrf.operators.torch.pixelwise import (
+    Spans,
     balanced,
     descend,
     icm_moves,
@@ -12,7 +13,6 @@ from densecrf.operators.torch.pixelwise import (
     mean_field_update,
     project_simplex,
 )
-from densecrf.operators.torch.spans import Spans
 
 
 @pytest.mark.parametrize("labels", [1, 2, 21, 150])

@@ -5,16 +5,21 @@ import torch
 
 from densecrf.operators.torch.dispatch import has_triton
 from densecrf.operators.torch.lattice import Levels
-from densecrf.operators.torch.pixelwise import balanced, descend, icm_moves, mean_field_update
-from densecrf.operators.torch.spans import Spans
-from densecrf.operators.triton.plans import Plans
+from densecrf.operators.torch.pixelwise import (
+    Spans,
+    balanced,
+    descend,
+    icm_moves,
+    mean_field_update,
+)
+from densecrf.operators.triton.launch import Plans
 from densecrf.torch import Lattice
 
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
 
+from densecrf.operators.triton.filter import Wanted
 from densecrf.operators.triton.repeated_filter import RepeatedFilter
-from densecrf.operators.triton.units import Wanted
 
 PIXELS, LABELS = 24, 5
 

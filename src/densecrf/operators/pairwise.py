@@ -81,10 +81,8 @@ class Pairwise:
     ) -> None:
         self.n = n
         self._known_diagonal = diagonal_double
-        self.parts: list[tuple[float, Filter]] = []
-        for weight, base in filters:
-            part = base.normalized() if normalization == "symmetric" else base
-            self.parts.append((weight, part))
+        normalized = normalization == "symmetric"
+        self.parts = [(w, base.normalized() if normalized else base) for w, base in filters]
         self.lattice_sum: Any = None
         lattices = [part for _, part in self.parts if isinstance(part, LatticeFilter)]
         if len(lattices) == len(self.parts) and len({part.symmetric for part in lattices}) == 1:
@@ -156,18 +154,6 @@ class Pairwise:
                 core().mean_field_update(phi, self.apply(y, threads), kept, own, answer, threads)
             y = answer
             yield y
-
-    def quadratic_step(
-        self, phi: FloatArray, y: FloatArray, **given: Any
-    ) -> tuple[float, float, float]:
-        """Take a projected gradient step of the Potts model's quadratic relaxation, by lattices.
-
-        Returns the numbers of `densecrf.backend.QuadraticStep`.
-        """
-        objective, uphill, moved = self.lattice_sum.quadratic_step(
-            phi, y, own=self.diagonal, **given
-        )
-        return objective, uphill, moved
 
     def ordered(
         self,
@@ -421,11 +407,7 @@ class PairwiseOnThreads:
         return Moves(best, gain, int(movers), unary + 0.5 * pairs)
 
     def potts_energies(
-        self,
-        phi: Plain,
-        labellings: Sequence[Plain],
-        *,
-        double: bool,
+        self, phi: Plain, labellings: Sequence[Plain], *, double: bool
     ) -> list[float] | None:
         """Return None: energies are evaluated one by one."""
         del phi, labellings, double
@@ -447,12 +429,14 @@ class PairwiseOnThreads:
         share: float,
     ) -> QuadraticStep[Plain] | None:
         """Take a projected gradient step of the Potts model's quadratic relaxation."""
-        if self.pairwise.lattice_sum is None:
+        pairwise = self.pairwise
+        if pairwise.lattice_sum is None:
             return None
         out = np.empty_like(phi)
-        sums = self.pairwise.quadratic_step(
+        sums = pairwise.lattice_sum.quadratic_step(
             phi,
             single(y),
+            own=pairwise.diagonal,
             before=before,
             share=share,
             c=None if c is None else single(c),

@@ -1,9 +1,9 @@
 """The steps of the solvers by Triton's kernels: a batch of items at once, one item a batch of one.
 
-The items' lattices form one lattice space, their pixels lie one after the other
-(`densecrf.operators.torch.spans`), and a step of all items is one launch. Each item is solved by an
-ordinary run of a solver on a problem of its own, whose operator and steps ask the batch; runs of
-several items advance together (`densecrf.steps.lockstep`).
+The items' lattices form one lattice space, their pixels lie one after the other (`Spans`), and a
+step of all items is one launch. Each item is solved by an ordinary run of a solver on a problem of
+its own, whose operator and steps ask the batch; runs of several items advance together
+(`densecrf.steps.lockstep`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import torch
 from densecrf.backend import Moves
 from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
-from densecrf.operators.torch.lattice_batch import side_by_side
-from densecrf.operators.torch.operator import TorchOperator
+from densecrf.operators.torch.lattice_sum import side_by_side
+from densecrf.operators.torch.pairwise import TorchOperator
 from densecrf.operators.torch.pixelwise import (
+    Spans,
     compress,
     descend,
     extents,
@@ -31,11 +32,9 @@ from densecrf.operators.torch.pixelwise import (
     raised_argmax,
     undecided,
 )
-from densecrf.operators.torch.spans import Spans
-from densecrf.operators.triton.double_filter import DoubleFilter
-from densecrf.operators.triton.plans import Plans
-from densecrf.operators.triton.repeated_filter import Overlaps, RepeatedFilter
-from densecrf.operators.triton.units import Wanted
+from densecrf.operators.triton.filter import Wanted
+from densecrf.operators.triton.launch import Plans
+from densecrf.operators.triton.repeated_filter import DoubleFilter, Overlaps, RepeatedFilter
 from densecrf.steps.torch import TorchSteps
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from densecrf.model.crf import DenseCRF
 from densecrf.model.kernels import Bilateral, Kernel, Spatial
 from densecrf.native import core
 from densecrf.operators.torch.lattice import on_device
-from densecrf.operators.torch.operator import TorchOperator
-from densecrf.operators.torch.pairwise import TensorPairwise
+from densecrf.operators.torch.pairwise import TensorPairwise, TorchOperator
 from densecrf.problem.label_costs import LabelCosts
 from densecrf.problem.problem import Problem, problem_of
 from densecrf.solvers.minimisation import minimise

@@ -110,8 +110,6 @@ def _compile(wanted: list[Any], capability: int, processes: int) -> None:
     """Fill Triton's cache by forked processes, which use no GPU; what fails is compiled later."""
     import triton
 
-    from densecrf.operators.triton.compiler import compile_variant
-
     if processes < 2 or not hasattr(os, "fork"):
         return
     # The slowest ones, with all labels in a tile, are last in the list: they go first.
@@ -126,7 +124,7 @@ def _compile(wanted: list[Any], capability: int, processes: int) -> None:
             if own == 0:
                 try:
                     for variant in share:
-                        compile_variant(variant, capability)
+                        variant.compile(capability)
                 finally:
                     os._exit(0)
             running.append(own)

@@ -15,7 +15,7 @@ from densecrf.operators.torch.topology import MAX_DIMENSION, Topology, build_top
 from densecrf.validation import ArgumentError, check_choice, check_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -56,6 +56,12 @@ class Lattice:
         Bytes of scratch memory to stay within.
     triton : bool
         Whether fused kernels do the work.
+    scale : float
+        A factor of the slice, by convention 1 / (1 + 2^-d).
+    shares : tuple of (int, float)
+        Runs of vertices, and the factors of their values in the slice.
+    own_spans : tuple of Span
+        The items that are filtered by themselves, if several.
 
     Examples
     --------
@@ -72,6 +78,9 @@ class Lattice:
     order: Order
     workspace: int
     triton: bool
+    scale: float
+    shares: tuple[tuple[int, float], ...]
+    own_spans: tuple[Span, ...] = ()
 
     @classmethod
     def build(
@@ -127,7 +136,12 @@ class Lattice:
         workspace = _default_workspace(flat.device) if workspace is None else workspace
         with on_device(flat.device):
             built = build_topologies([flat for flat, _ in checked], items, triton, stored)
-        return [cls(*each, items, order, workspace, triton) for each in built]
+        lattices = []
+        for each in built:
+            scale, vertices = 1 / (1 + 2.0 ** -each[0].dimension), each[0].vertices
+            shares = ((vertices, scale),)
+            lattices.append(cls(*each, items, order, workspace, triton, scale, shares))
+        return lattices
 
     @property
     def n(self) -> int:
@@ -145,24 +159,15 @@ class Lattice:
         return self.topology.vertices
 
     @property
-    def scale(self) -> float:
-        """Conventional scale of the slice: 1 / (1 + 2^-d)."""
-        return 1 / (1 + 2.0**-self.dimension)
-
-    @property
     def slots(self) -> int:
         """Arrays of vertex rows that a filter call needs at once."""
         return 4 if self.order == "symmetric" else 2
 
     @cached_property
     def spans(self) -> Sequence[Span]:
-        """What belongs to each item that is filtered by itself: here all in one."""
-        return (Span(0, self.n, 0, self.vertices, 0, len(self.topology.segment_vertex)),)
-
-    @property
-    def shares(self) -> Sequence[tuple[int, float]]:
-        """Vertices, and the factor that those of what they give receive in the slice."""
-        return ((self.vertices, self.scale),)
+        """What belongs to each item that is filtered by itself."""
+        segments = len(self.topology.segment_vertex)
+        return self.own_spans or (Span(0, self.n, 0, self.vertices, 0, segments),)
 
     @cached_property
     def vertex_weight(self) -> Tensor:
@@ -263,18 +268,35 @@ class Lattice:
 
         Slicing with the corners' weights, times `scale`, completes `apply`.
         """
+        if not self.triton:
+            return _blurred(self, values.T)
+        from densecrf.operators.triton.filter import blurred_planes
+
         with on_device(self.device):
-            if self.triton:
-                from densecrf.operators.triton import filter as engine
-            else:
-                from densecrf.operators.torch import filter as engine  # type: ignore[no-redef]
-            return engine.blurred_planes(self, values)
+            return blurred_planes(self, values)
 
     def diagonal(self) -> Tensor:
-        """Return the diagonal k_aa of the filter's matrix, (n,), exactly."""
-        from densecrf.operators.torch.diagonal import diagonal
+        """Return the diagonal k_aa of the filter's matrix, (n,), exactly.
 
-        return diagonal(self)
+        A sum over pairs of a pixel's corners of their weights and the blur between them,
+        differentiable in the weights. The forward and the reversed order of axes have the same
+        diagonal (they are each other's transpose), so the mean over both serves either `order`.
+        """
+        weight = self.corner_weight
+        if not self.triton:
+            shares = pair_shares(self.topology).to(weight.dtype)
+        else:
+            from densecrf.operators.triton import topology as engine
+
+            if not weight.requires_grad:
+                out = torch.empty(self.n, dtype=torch.float32, device=self.device)
+                engine.add_diagonal(self, torch.ones_like(out), 1.0, out, add=False)
+                return out
+            shares = engine.pair_shares(self.topology)
+        first, second = torch.triu_indices(
+            self.dimension + 1, self.dimension + 1, device=self.device
+        )
+        return (shares * weight[:, first] * weight[:, second]).sum(1) * self.scale
 
 
 def apply_sum(
@@ -324,15 +346,14 @@ def _filter(
         )
     if values.device != lattice.device:
         raise ArgumentError("values", ..., f"on {values.device}, the lattice on {lattice.device}")
+    filter_planes = _filter_planes
     if lattice.triton:
-        from densecrf.operators.triton import filter as engine
-    else:
-        from densecrf.operators.torch import filter as engine  # type: ignore[no-redef]
+        from densecrf.operators.triton.filter import filter_planes
     values = values.to(lattice.corner_weight.dtype)
     out = torch.empty(values.shape, dtype=values.dtype, device=lattice.device)
     with on_device(lattice.device):
         for c, (each, factor) in enumerate(zip(lattices, factors, strict=True)):
-            engine.filter_planes(each, values, levels, out, factor, add=c > 0)
+            filter_planes(each, values, levels, out, factor, add=c > 0)
     return out
 
 
@@ -363,3 +384,124 @@ def _checked(features: Tensor) -> tuple[Tensor, int]:
     items = features.shape[0] if features.ndim == 3 else 1
     dtype = torch.float64 if features.dtype == torch.float64 else torch.float32
     return features.detach().reshape(-1, d).to(dtype), items
+
+
+# --- by plain torch operations: any device, any floating dtype ---------------------------------
+
+
+def _filter_planes(
+    lattice: Lattice,
+    planes: Tensor,
+    levels: Levels | None,
+    out: Tensor,
+    factor: float,
+    *,
+    add: bool,
+) -> None:
+    """Write (or add) `factor` times the filtered planes (labels, n) to the planes `out`."""
+    block = _at_once(lattice, len(planes), levels)
+    for first in range(0, len(planes), block):
+        part = slice(first, first + block)
+        rows = planes[part].T
+        if levels is None:
+            result = _plain(lattice, rows)
+        else:
+            result = _ordered(lattice, levels.of(rows, torch), levels)
+        if add:
+            out[part].add_(result.T, alpha=factor)
+        else:
+            torch.mul(result.T, factor, out=out[part])
+
+
+def _at_once(lattice: Lattice, channels: int, levels: Levels | None) -> int:
+    """Labels whose entries fit into the workspace together, in blocks of even size."""
+    ramps = levels.ramps if levels else 1
+    label = 2 * lattice.n * (lattice.dimension + 1) * ramps * lattice.corner_weight.element_size()
+    fitting = max(1, min(channels, lattice.workspace // label))
+    blocks = -(-channels // fitting)
+    return max(1, -(-channels // blocks)) if blocks else 1
+
+
+def _blurred(lattice: Lattice, rows: Tensor) -> Tensor:
+    """Splat and blur rows of pixels into rows of vertices."""
+    topology = lattice.topology
+    entries = rows[topology.entry_pixel] * lattice.entry_weight.unsqueeze(1)
+    splatted = torch.segment_reduce(entries, "sum", offsets=topology.row_begin.long(), axis=0)
+    return _blur(lattice, splatted)
+
+
+def _ordered(lattice: Lattice, t: Tensor, levels: Levels) -> Tensor:
+    """Return mass - (1-f) C_k - C_{k+1} - f C_{k+2} with t = k + f, C_h the filtered ramp h-1."""
+    n, labels = t.shape
+    h = torch.arange(levels.ramps, device=t.device, dtype=t.dtype)
+    ramps = (t.unsqueeze(2) - h).clamp(0, 1)
+    filtered = _plain(lattice, ramps.reshape(n, -1)).view(n, labels, levels.ramps)
+    k = t.floor()
+    f = t - k
+    above = h + 1 - k.unsqueeze(2)  # index of C_h relative to k
+    f_ = f.unsqueeze(2)
+    taps = (above == 0) * (1 - f_) + (above == 1) + (above == 2) * f_
+    share = torch.where(k > 0, torch.ones_like(f), f)  # C_0 = mass cancels part of the mass
+    return lattice.mass.unsqueeze(1) * share - (filtered * taps).sum(2)
+
+
+def _plain(lattice: Lattice, rows: Tensor) -> Tensor:
+    """Splat, blur and slice (n, channels) values."""
+    topology = lattice.topology
+    blurred = _blurred(lattice, rows)
+    result = torch.zeros_like(rows)
+    for k in range(topology.corner.shape[1]):
+        result += lattice.corner_weight[:, k : k + 1] * blurred[topology.corner[:, k]]
+    return result * lattice.scale
+
+
+def _blur(lattice: Lattice, values: Tensor) -> Tensor:
+    axes = range(lattice.dimension + 1)
+    forward = _blur_axes(lattice, values, axes)
+    if lattice.order == "forward":
+        return forward
+    return (forward + _blur_axes(lattice, values, reversed(axes))) / 2
+
+
+def _blur_axes(lattice: Lattice, values: Tensor, axes: Iterable[int]) -> Tensor:
+    # A last row of zeros: the index -1 of a missing neighbour points at it.
+    padded = torch.cat([values, values.new_zeros(1, values.shape[1])])
+    for axis in axes:
+        plus, minus = lattice.topology.neighbour[axis]
+        blurred = padded[:-1] + 0.5 * (padded[plus] + padded[minus])
+        padded = torch.cat([blurred, padded[-1:]])
+    return padded[:-1]
+
+
+def pair_shares(topology: Topology) -> Tensor:
+    """Blur between corners k <= m of each pixel, both ways, (n, pairs), by following paths.
+
+    Corners k and m > k of a simplex differ by one step along each axis of rank d-m+1 .. d-k; since
+    steps along all d+1 axes cancel, the complement of those axes leads back the other way. A path
+    that one order of the axes takes from m to k is one that the other takes from k to m, so paths
+    from k to m, in both orders, are enough.
+    """
+    d = topology.dimension
+    columns = []
+    for k in range(d + 1):
+        for m in range(k, d + 1):
+            inside = (topology.rank > d - m) & (topology.rank <= d - k)
+            share = torch.full_like(topology.corner[:, k], -(k == m), dtype=torch.float64)
+            for axes in (range(d + 1), range(d, -1, -1)):
+                share += _path(topology, k, m, inside, 1, axes)
+                share += _path(topology, k, m, ~inside, 0, axes)
+            columns.append(share)
+    return torch.stack(columns, 1)
+
+
+def _path(
+    topology: Topology, k: int, m: int, chosen: Tensor, direction: int, axes: range
+) -> Tensor:
+    """Weight of the path from corner k along the `chosen` axes of each pixel; 0 if not to m."""
+    at = topology.corner[:, k].long()
+    steps = torch.zeros_like(at)
+    for axis in axes:
+        table = torch.cat([topology.neighbour[axis, direction], at.new_full((1,), -1)])
+        at = torch.where(chosen[:, axis], table[at].long(), at)
+        steps += chosen[:, axis]
+    return torch.where(at == topology.corner[:, m], 0.5 ** steps.double(), 0.0)

@@ -42,25 +42,49 @@ NAMES = tl.constexpr(12)
 FIELDS = tl.constexpr(44)
 
 
+@triton.jit
+def _number(unit, column):
+    """Return a column of float32."""
+    return tl.load(unit + column).to(tl.float32, bitcast=True)
+
+
+@triton.jit(do_not_specialize=["stride"])
+def to_rows(
+    scores, offsets, rows, units,
+    stride,
+    LEVELS: tl.constexpr, OFFSETS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Transpose scores (labels, pixels), with OFFSETS added, into one row per pixel.
+
+    LEVELS: 0 plain values, 1 levels t in [0, top], 2 whole levels.
+    """
+    unit = units + tl.program_id(1) * FIELDS
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    lane = tl.arange(0, LANES)
+    live = p < tl.load(unit + PIXELS)
+    name = tl.load(unit + NAMES + lane)
+    mask = live[None, :] & (name >= 0)[:, None]
+    at = name.to(tl.int64)[:, None] * stride + (tl.load(unit + PIXEL) + p)[None, :]
+    t = tl.load(scores + at, mask=mask, other=0)
+    if OFFSETS:
+        t += tl.load(offsets + at, mask=mask, other=0)
+    if LEVELS > 0:
+        t = (t - _number(unit, LOW)) * _number(unit, SCALE)
+        t = tl.minimum(tl.maximum(t, 0.0), _number(unit, TOP))
+        if LEVELS > 1:
+            t = tl.floor(t)
+        t = tl.where(mask, t, 0.0)
+    to = (tl.load(unit + ROW) + p).to(tl.int64)[:, None] * LANES + lane[None, :]
+    tl.store(rows + to, tl.trans(t), mask=live[:, None])
+
+
 @triton.jit(do_not_specialize=["quads", "one"])
 def splat(
-    rows,
-    entry_pixel,
-    entry_weight,
-    g,
-    row_begin,
-    segment_vertex,
-    work,
-    units,
-    quads,
-    one,
-    RAMPS: tl.constexpr,
-    SEGMENT: tl.constexpr,
-    SCALED: tl.constexpr,
-    LABELLED: tl.constexpr,
-    TILE: tl.constexpr,
-    LANES: tl.constexpr,
-):
+    rows, entry_pixel, entry_weight, g, row_begin, segment_vertex, work, units,
+    quads, one,
+    RAMPS: tl.constexpr, SEGMENT: tl.constexpr, SCALED: tl.constexpr, LABELLED: tl.constexpr,
+    TILE: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
     """Sum the entries of each vertex: a gather over its row of entries, in a fixed order.
 
     A program sums SEGMENT entries, vertex after vertex: a program for each vertex would have too
@@ -137,15 +161,10 @@ def splat(
 
 @triton.jit(do_not_specialize=["quads"])
 def join(
-    work,
-    row_begin,
-    segment_vertex,
-    units,
+    work, row_begin, segment_vertex, units,
     quads,
-    SEGMENT: tl.constexpr,
-    TILE: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    SEGMENT: tl.constexpr, TILE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Add the sums of a long row's continuations to its head (first continuation does it)."""
     width = 4 * quads
     unit = units + tl.program_id(1) * FIELDS
@@ -180,46 +199,34 @@ def _blurred(source, neighbour, first, v, c, live, mask, all_vertices, width):
     return centre + 0.5 * (above + below)
 
 
-@triton.jit(
-    do_not_specialize=[
-        "all_vertices",
-        "slot_rows",
-        "quads",
-        "blocks",
-        "forward_from",
-        "forward_to",
-        "forward_axis",
-        "reversed_from",
-        "reversed_to",
-        "reversed_axis",
-    ]
-)
-def blur(
-    work,
-    neighbour,
-    units,
-    all_vertices,
-    slot_rows,
-    quads,
-    blocks,
-    forward_from,
-    forward_to,
-    forward_axis,
-    reversed_from,
-    reversed_to,
-    reversed_axis,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """One axis of the forward blur (plane 2 of the grid: 0) and of the reversed one (1).
-
-    Rows are 4 `quads` wide. Plane 1 of the grid are `blocks` of channels of each unit.
-    """
-    width = 4 * quads
+@triton.jit
+def _tile(units, blocks, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Return unit, rows and channels of a tile of the workspace, and which rows there are."""
     unit = units + (tl.program_id(1) // blocks) * FIELDS
     v = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     c = ((tl.program_id(1) % blocks) * BLOCK + tl.arange(0, BLOCK))[None, :]
-    live = v < tl.load(unit + VERTICES)
+    return unit, v, c, v < tl.load(unit + VERTICES)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "all_vertices", "slot_rows", "quads", "blocks", "forward_from", "forward_to",
+        "forward_axis", "reversed_from", "reversed_to", "reversed_axis"
+    ]
+)  # fmt: skip
+def blur(
+    work, neighbour, units,
+    all_vertices, slot_rows, quads, blocks, forward_from, forward_to, forward_axis, reversed_from,
+    reversed_to, reversed_axis,
+    MEAN: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One axis of the forward blur (plane 2 of the grid: 0) and of the reversed one (1).
+
+    Rows are 4 `quads` wide. Plane 1 of the grid are `blocks` of channels of each unit. MEAN: the
+    last axis of both, and their mean: the matrix of the whole is exactly symmetric.
+    """
+    width = 4 * quads
+    unit, v, c, live = _tile(units, blocks, ROWS, BLOCK)
     mask = live[:, None] & (c < width)
     if tl.program_id(2) == 0:
         source, target, axis = forward_from, forward_to, forward_axis
@@ -227,86 +234,31 @@ def blur(
         source, target, axis = reversed_from, reversed_to, reversed_axis
     first = tl.load(unit + VERTEX)
     row = tl.load(unit + WORK).to(tl.int64)
-    step = neighbour + axis.to(tl.int64) * 2 * all_vertices
-    at = work + (source * slot_rows.to(tl.int64) + row) * width
-    value = _blurred(at, step, first, v, c, live, mask, all_vertices, width)
-    at = work + (target * slot_rows.to(tl.int64) + row) * width
-    tl.store(at + v.to(tl.int64)[:, None] * width + c, value, mask=mask)
-
-
-@triton.jit(
-    do_not_specialize=[
-        "all_vertices",
-        "slot_rows",
-        "quads",
-        "blocks",
-        "forward_from",
-        "forward_axis",
-        "reversed_from",
-        "reversed_axis",
-        "target",
-    ]
-)
-def blur_mean(
-    work,
-    neighbour,
-    units,
-    all_vertices,
-    slot_rows,
-    quads,
-    blocks,
-    forward_from,
-    forward_axis,
-    reversed_from,
-    reversed_axis,
-    target,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Last axis of both orders, and their mean: the matrix of the whole is exactly symmetric."""
-    width = 4 * quads
-    unit = units + (tl.program_id(1) // blocks) * FIELDS
-    v = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    c = ((tl.program_id(1) % blocks) * BLOCK + tl.arange(0, BLOCK))[None, :]
-    live = v < tl.load(unit + VERTICES)
-    mask = live[:, None] & (c < width)
-    first = tl.load(unit + VERTEX)
-    row = tl.load(unit + WORK).to(tl.int64)
     slot = slot_rows.to(tl.int64)
-    step = neighbour + forward_axis.to(tl.int64) * 2 * all_vertices
-    at = work + (forward_from * slot + row) * width
+    step = neighbour + axis.to(tl.int64) * 2 * all_vertices
+    at = work + (source * slot + row) * width
     value = _blurred(at, step, first, v, c, live, mask, all_vertices, width)
-    step = neighbour + reversed_axis.to(tl.int64) * 2 * all_vertices
-    at = work + (reversed_from * slot + row) * width
-    value += _blurred(at, step, first, v, c, live, mask, all_vertices, width)
+    if MEAN:
+        step = neighbour + reversed_axis.to(tl.int64) * 2 * all_vertices
+        at = work + (reversed_from * slot + row) * width
+        value += _blurred(at, step, first, v, c, live, mask, all_vertices, width)
+        value = 0.5 * value
     at = work + (target * slot + row) * width
-    tl.store(at + v.to(tl.int64)[:, None] * width + c, 0.5 * value, mask=mask)
+    tl.store(at + v.to(tl.int64)[:, None] * width + c, value, mask=mask)
 
 
 @triton.jit(do_not_specialize=["slot_rows", "quads", "blocks", "left", "right"])
 def overlap(
-    work,
-    vertex_weight,
-    parts,
-    units,
-    slot_rows,
-    quads,
-    blocks,
-    left,
-    right,
-    WEIGHTED: tl.constexpr,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    work, vertex_weight, parts, units,
+    slot_rows, quads, blocks, left, right,
+    WEIGHTED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Sum the products of two slots over a tile of a unit's rows, in float64.
 
     WEIGHTED: times the vertices' weights. Plane 1 of the grid as for `blur`.
     """
     width = 4 * quads
-    unit = units + (tl.program_id(1) // blocks) * FIELDS
-    v = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    c = ((tl.program_id(1) % blocks) * BLOCK + tl.arange(0, BLOCK))[None, :]
-    live = v < tl.load(unit + VERTICES)
+    unit, v, c, live = _tile(units, blocks, ROWS, BLOCK)
     named = tl.load(unit + NAMES + c, mask=c < width, other=-1) >= 0  # what is beyond is arbitrary
     mask = live[:, None] & named
     row = tl.load(unit + WORK).to(tl.int64)
@@ -320,3 +272,109 @@ def overlap(
         total *= weight.to(tl.float64)
     to = parts + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
     tl.store(to, tl.sum(total, axis=0))
+
+
+@triton.jit(do_not_specialize=["quads", "ramps", "corners", "first_row", "stride", "add", "one"])
+def slice_rows(
+    values, rows, corner, corner_weight, read, mass, out, units,
+    quads, ramps, corners, first_row, stride, factor, mass_factor, add, one,
+    ORDERED: tl.constexpr, SCALED: tl.constexpr, CORNERS: tl.constexpr, LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Read the blurred values at each pixel, and write (or add) `factor` times them, label-major.
+
+    They begin at `first_row`, and are read CORNERS corners at a time. Ordered: with t = k + f, C_h
+    the blurred ramp h-1 and C_0 = mass, the answer is mass - (1-f) C_k - C_{k+1} - f C_{k+2}.
+    """
+    unit = units + tl.program_id(1) * FIELDS
+    first = tl.load(unit + PIXEL)
+    count = tl.load(unit + PIXELS)
+    lane = tl.arange(0, LANES)[:, None]
+    acc = tl.zeros([LANES, BLOCK], values.dtype.element_ty)
+    near = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :] * one
+    near = tl.broadcast_to(near, [LANES, BLOCK])
+    live = near < count
+    if not ORDERED:
+        live &= lane < 4 * quads
+    p = (first + near).to(tl.int64)
+    channel = tl.broadcast_to(lane * one, [LANES, BLOCK])
+    if ORDERED:
+        row = (tl.load(unit + ROW) + near).to(tl.int64) * LANES
+        t = tl.load(rows + row + lane * one, mask=live, other=0)
+        level = tl.minimum(t.to(tl.int32), ramps - 1)  # the top level is k = ramps - 1, f = 1
+        f = t - level.to(t.dtype)
+        channel += level * LANES
+        lower, upper = live & (level > 0), live & (level < ramps - 1) & (f > 0)
+    row = (first_row + tl.load(unit + WORK)).to(tl.int64) - tl.load(unit + VERTEX)
+    base = values + row * (4 * quads)
+    for group in range(0, corners, CORNERS):
+        for j in tl.static_range(CORNERS):
+            # Every lane loads the corner: cheaper than spreading it through shared memory.
+            c = group + tl.full([1, 1], j, tl.int32)
+            here = live & (c < corners)
+            at = p * corners + c
+            vertex = tl.load(corner + at, mask=here, other=0).to(tl.int64)
+            weight = tl.load(corner_weight + at, mask=here, other=0).to(acc.dtype)
+            value = base + vertex * (4 * quads) + channel
+            if ORDERED:
+                below = tl.load(value - LANES, mask=lower & here, other=0)
+                above = tl.load(value, mask=here, other=0)
+                beyond = tl.load(value + LANES, mask=upper & here, other=0)
+                acc += weight * ((1.0 - f) * below + above + f * beyond)
+            else:
+                acc += weight * tl.load(value, mask=here, other=0)
+    if SCALED:
+        acc *= tl.load(read + p, mask=live, other=0)
+    else:
+        acc *= factor
+    if ORDERED:
+        total = tl.load(mass + p, mask=live, other=0) * mass_factor
+        acc = total * tl.where(level > 0, 1.0, f) - acc
+    near = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]  # written along the pixels
+    name = tl.load(unit + NAMES + lane)
+    mask = (near < count) & (name >= 0)
+    at = out + name.to(tl.int64) * stride + first + near
+    if add != 0:
+        acc += tl.load(at, mask=mask, other=0)
+    tl.store(at, acc, mask=mask)
+
+
+@triton.jit
+def _row(units, LANES: tl.constexpr):
+    """Return unit, label and pixels of a program of plane 1: one for each lane."""
+    unit = units + tl.program_id(1) // LANES * FIELDS
+    name = tl.load(unit + NAMES + tl.program_id(1) % LANES)
+    return unit, name.to(tl.int64), tl.where(name >= 0, tl.load(unit + PIXELS), 0)
+
+
+@triton.jit(do_not_specialize=["stride"])
+def row_sums(values, parts, units, stride, LANES: tl.constexpr, BLOCK: tl.constexpr):
+    """Sum a block of each unit's labels in float64."""
+    unit, name, count = _row(units, LANES)
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = p < count
+    value = tl.load(values + name * stride + tl.load(unit + PIXEL) + p, mask=mask, other=0)
+    to = parts + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+    tl.store(to, tl.sum(value.to(tl.float64), axis=0))
+
+
+@triton.jit(do_not_specialize=["stride"])
+def balance(
+    values, mass, totals, parts, units,
+    stride,
+    LANES: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Subtract from a block of each such row its share of the row's sum, by mass."""
+    unit, name, count = _row(units, LANES)
+    excess = tl.zeros([TILE], tl.float64)
+    for first in range(0, tl.num_programs(0), TILE):
+        b = first + tl.arange(0, TILE)
+        at = parts + tl.program_id(1) * tl.num_programs(0) + b
+        excess += tl.load(at, mask=b < tl.num_programs(0), other=0)
+    share = tl.sum(excess, axis=0) / tl.load(totals + tl.load(unit + ITEM))
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = p < count
+    p = tl.load(unit + PIXEL) + p
+    value = tl.load(values + name * stride + p, mask=mask, other=0)
+    value -= share.to(tl.float32) * tl.load(mass + p, mask=mask, other=0)
+    tl.store(values + name * stride + p, value, mask=mask)

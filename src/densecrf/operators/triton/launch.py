@@ -5,6 +5,10 @@ inspects every argument at every launch, would cost more than the kernels. Compi
 stored here by what their code depends on, and launched directly, with addresses in the place of
 tensors. That takes private functions of Triton and torch: where they are not the known ones, every
 launch is Triton's public one, with the same result.
+
+Preparing the arguments of the launches takes longer than the kernels do, too: `Plans` keep the
+prepared launches of an operation, and its scratch memory, for the next ones of the same kind, which
+differ in a few tensors only.
 """
 
 from __future__ import annotations
@@ -20,7 +24,9 @@ import torch
 from densecrf.operators.torch.dispatch import interpreted, triton_version
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+
+    from torch import Tensor
 
 # The last version of Triton whose compiled kernels are known to be run by run(x, y, z, stream,
 # function, packed_metadata, launch_metadata, enter_hook, exit_hook, *arguments, *constants).
@@ -71,10 +77,10 @@ class Record(NamedTuple):
     """Launches that were made, and the tensors that they worked on."""
 
     launches: list[Launch]
-    tensors: list[torch.Tensor]
+    tensors: list[Tensor]
 
 
-def handle(tensor: torch.Tensor) -> Any:
+def handle(tensor: Tensor) -> Any:
     """Return what stands for a tensor in a launch: its address, or itself in a public launch."""
     return tensor.data_ptr() if direct() else tensor
 
@@ -200,3 +206,72 @@ def launched() -> set[tuple[Any, ...]]:
     are not aligned and integers of more than 31 bits which ones.
     """
     return {(key[0], *key[2:]) for key in _compiled}
+
+
+class Plan(NamedTuple):
+    """Launches, the places of the varying tensors among their arguments, and what came of it.
+
+    `kept` are the tensors that do not vary.
+    """
+
+    launches: list[Launch]
+    places: list[list[tuple[list[Any], int]]]
+    kept: list[Tensor]
+    answer: Any
+
+
+class Plans:
+    """Plans of the operations that share some tensors, by name."""
+
+    def __init__(self) -> None:
+        self._plans: dict[Hashable, Plan] = {}
+
+    def run(
+        self,
+        key: Hashable,
+        tensors: Sequence[Tensor],
+        work: Callable[[], Any],
+    ) -> Any:
+        """Do ``work()``, by its plan from the second time on, and return its answer.
+
+        Parameters
+        ----------
+        key : hashable
+            The kind of work: all that it depends on but `tensors`.
+        tensors : sequence of Tensor
+            What it reads and writes that is not the same every time; contiguous.
+        work : callable
+            Works on `tensors` by launching kernels, and does nothing else. Its scratch memory is
+            kept. It may return some of it, which the next work of this kind writes to again.
+        """
+        if any(t.data_ptr() % 16 for t in tensors):
+            return work()
+        key = (key, *[(t.shape, t.dtype) for t in tensors])
+        plan = self._plans.get(key)
+        if plan is None:
+            with recorded() as record:
+                answer = work()
+            varying = {t.data_ptr(): i for i, t in enumerate(tensors)}
+            if len(varying) == len(tensors):  # else an address is ambiguous
+                self._plans[key] = _plan(record, varying, answer)
+            return answer
+        for tensor, places in zip(tensors, plan.places, strict=True):
+            value = handle(tensor)
+            for arguments, place in places:
+                arguments[place] = value
+        repeat(plan.launches, tensors[0].device)
+        return plan.answer
+
+
+def _plan(record: Record, varying: dict[int, int], answer: Any) -> Plan:
+    """Return the plan of what was recorded; `varying` numbers those tensors' addresses."""
+    places: list[list[tuple[list[Any], int]]] = [[] for _ in varying]
+    for each in record.launches:
+        for place, argument in enumerate(each.arguments):
+            if argument.__class__ is not int and isinstance(argument, torch.Tensor):
+                argument = argument.data_ptr()  # of a public launch
+            if argument in varying:
+                places[varying[argument]].append((each.arguments, place))
+    # What varies is the caller's; it is not stored.
+    kept = {id(t): t for t in record.tensors if t.data_ptr() not in varying}
+    return Plan(record.launches, places, list(kept.values()), answer)

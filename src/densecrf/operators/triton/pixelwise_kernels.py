@@ -16,13 +16,25 @@ SPAN = tl.constexpr(4)  # columns of `spans`
 
 
 @triton.jit
+def _pixels(spans, BLOCK: tl.constexpr):
+    """Pixels of this program, and their mask."""
+    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    span = spans + tl.program_id(1) * SPAN
+    return tl.load(span) + p, p < tl.load(span + 1)
+
+
+@triton.jit
+def _plane(spans, n, BLOCK: tl.constexpr):
+    """Offsets of a block of a plane (plane 2 of the grid) and their mask."""
+    pixel, live = _pixels(spans, BLOCK)
+    return tl.program_id(2).to(tl.int64) * n + pixel, live
+
+
+@triton.jit
 def _place(spans, n, classes, LANES: tl.constexpr, BLOCK: tl.constexpr):
     """Offsets and mask of this program's tile, its pixels, and their mask."""
-    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    pixel, live = _pixels(spans, BLOCK)
     lane = tl.arange(0, LANES)
-    span = spans + tl.program_id(1) * SPAN
-    live = p < tl.load(span + 1)
-    pixel = tl.load(span) + p
     offset = lane[:, None].to(tl.int64) * n + pixel[None, :]
     return offset, live[None, :] & (lane < classes)[:, None], pixel, live
 
@@ -76,17 +88,10 @@ def project_simplex(z, out, spans, n, classes, LANES: tl.constexpr, BLOCK: tl.co
 
 @triton.jit(do_not_specialize=["n", "classes"])
 def mean_field(
-    phi,
-    received,
-    y,
-    own,
-    out,
-    spans,
-    n,
-    classes,
-    LANES: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    phi, received, y, own, out, spans,
+    n, classes,
+    LANES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Mean-field update: softmax over the labels of received - own · y - phi."""
     offset, mask, pixel, live = _place(spans, n, classes, LANES, BLOCK)
     value = tl.load(received + offset, mask=mask, other=0)
@@ -99,17 +104,7 @@ def mean_field(
 
 
 @triton.jit(do_not_specialize=["n", "classes"])
-def lower_bound(
-    phi,
-    r,
-    parts,
-    spans,
-    n,
-    classes,
-    factor,
-    LANES: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+def lower_bound(phi, r, parts, spans, n, classes, factor, LANES: tl.constexpr, BLOCK: tl.constexpr):
     """Sum this tile's Σ_a min_i (phi_ai + factor · r_ai) in float64."""
     offset, mask, _, live = _place(spans, n, classes, LANES, BLOCK)
     value = tl.load(phi + offset, mask=mask, other=float("inf"))
@@ -120,20 +115,10 @@ def lower_bound(
 
 @triton.jit(do_not_specialize=["n", "classes"])
 def descend(
-    v,
-    phi,
-    r,
-    previous,
-    step,
-    stiffness,
-    out,
-    parts,
-    spans,
-    n,
-    classes,
-    LANES: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    v, phi, r, previous, step, stiffness, out, parts, spans,
+    n, classes,
+    LANES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Projected gradient step from v, and this tile's sums of `pixelwise.descend`, in float64."""
     offset, mask, pixel, live = _place(spans, n, classes, LANES, BLOCK)
     gradient = tl.load(phi + offset, mask=mask, other=0) + tl.load(r + offset, mask=mask, other=0)
@@ -155,20 +140,10 @@ def descend(
 
 @triton.jit(do_not_specialize=["n", "classes"])
 def alternatives(
-    phi,
-    received,
-    own_mass,
-    row,
-    labels,
-    best,
-    gain,
-    parts,
-    spans,
-    n,
-    classes,
-    LANES: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    phi, received, own_mass, row, labels, best, gain, parts, spans,
+    n, classes,
+    LANES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Best label of each pixel given the others', its gain, and the tile's sums (Potts).
 
     `received` holds what label `row[item, l]` of the filtered ones gets at each pixel, `own_mass`
@@ -220,10 +195,7 @@ def add_up(parts, out, count, columns, LANES: tl.constexpr, TILE: tl.constexpr):
 @triton.jit(do_not_specialize=["n"])
 def extents(nodes, offsets, parts, spans, n, OFFSETS: tl.constexpr, BLOCK: tl.constexpr):
     """Least and largest number of a block of a node's plane (plane 2 of the grid)."""
-    span = spans + tl.program_id(1) * SPAN
-    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live = p < tl.load(span + 1)
-    at = tl.program_id(2).to(tl.int64) * n + tl.load(span) + p
+    at, live = _plane(spans, n, BLOCK)
     value = tl.load(nodes + at, mask=live, other=0)
     if OFFSETS:
         value += tl.load(offsets + at, mask=live, other=0)
@@ -240,10 +212,7 @@ def compress(nodes, offsets, extents, out, spans, n, OFFSETS: tl.constexpr, BLOC
 
     `extents` are minima as above; the item's numbers are the span and the edge.
     """
-    span = spans + tl.program_id(1) * SPAN
-    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live = p < tl.load(span + 1)
-    at = tl.program_id(2).to(tl.int64) * n + tl.load(span) + p
+    at, live = _plane(spans, n, BLOCK)
     value = tl.load(nodes + at, mask=live, other=0)
     if OFFSETS:
         value += tl.load(offsets + at, mask=live, other=0)
@@ -260,10 +229,7 @@ def compress(nodes, offsets, extents, out, spans, n, OFFSETS: tl.constexpr, BLOC
 @triton.jit(do_not_specialize=["n"])
 def extrapolate(y, previous, out, spans, n, BLOCK: tl.constexpr):
     """Extrapolate planes: previous + number · (y - previous)."""
-    span = spans + tl.program_id(1) * SPAN
-    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live = p < tl.load(span + 1)
-    at = tl.program_id(2).to(tl.int64) * n + tl.load(span) + p
+    at, live = _plane(spans, n, BLOCK)
     back = tl.load(previous + at, mask=live, other=0)
     value = back + _number(spans, 2) * (tl.load(y + at, mask=live, other=0) - back)
     tl.store(out + at, value, mask=live)
@@ -284,10 +250,7 @@ def raised_argmax(y, out, spans, n, classes, LANES: tl.constexpr, BLOCK: tl.cons
 @triton.jit(do_not_specialize=["n"])
 def undecided(y, parts, spans, n, BLOCK: tl.constexpr):
     """Sum y (1 - y) over a block of a label's plane (plane 2 of the grid) in float64."""
-    span = spans + tl.program_id(1) * SPAN
-    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live = p < tl.load(span + 1)
-    at = tl.program_id(2).to(tl.int64) * n + tl.load(span) + p
+    at, live = _plane(spans, n, BLOCK)
     value = tl.load(y + at, mask=live, other=0)
     row = tl.program_id(1) * tl.num_programs(2) + tl.program_id(2)
     to = parts + row * tl.num_programs(0) + tl.program_id(0)
@@ -296,25 +259,16 @@ def undecided(y, parts, spans, n, BLOCK: tl.constexpr):
 
 @triton.jit(do_not_specialize=["n", "classes"])
 def own_unaries(
-    phi,
-    row,
-    labels,
-    parts,
-    spans,
-    n,
-    classes,
-    LANES: tl.constexpr,  # noqa: ARG001 - as all kernels over tiles
-    BLOCK: tl.constexpr,
-):
+    phi, row, labels, parts, spans,
+    n, classes,
+    LANES: tl.constexpr, BLOCK: tl.constexpr,  # noqa: ARG001 - as all kernels over tiles
+):  # fmt: skip
     """Sum the tile's unaries of the pixels' own labels, and pixels whose label has no row.
 
     The item's first number is the plane of `labels` (planes, n) that is summed; `row` as for
     `alternatives`.
     """
-    span = spans + tl.program_id(1) * SPAN
-    p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    live = p < tl.load(span + 1)
-    pixel = tl.load(span) + p
+    pixel, live = _pixels(spans, BLOCK)
     plane = _number(spans, 2).to(tl.int64)
     label = tl.load(labels + plane * n + pixel, mask=live, other=0)
     place = tl.load(row + tl.program_id(1) * classes + label, mask=live, other=0)

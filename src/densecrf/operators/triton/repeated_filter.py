@@ -1,14 +1,35 @@
-"""Repeated filter calls on one lattice, by Triton's kernels."""
+r"""Repeated filter calls on one lattice, and the symmetrised K in double precision, by Triton.
+
+In double precision, nothing of the lattices is copied: kernels widen the float32 weights when they
+load them, and multiply by the pixels' factors in float64, since K in proofs is the exact matrix
+over these numbers (the merged lattice of the iterations has their products rounded).
+
+The bound on rounding errors in docs/mathematics.md holds for any order of sums in which no number
+goes through more than k roundings. Here a splat adds up the non-negative products of at most n
+pixels at a vertex, in tiles, segments and trees: no leaf of a tree of n leaves is deeper than
+n - 1 (zeros that fill up a tile are added without rounding), a product is at most three roundings
+(weight, factor, value; a ramp t - h is exact, within [h, h + 1] and with whole h), and a fused
+multiply-add is one fewer. The blur makes two roundings an axis and one for the mean, as counted
+there; a slice d + 2, the three taps of the order four, the kernels' sum and the factors' product
+(itself rounded twice) one each: together far fewer than n + 512.
+
+An overlap multiplies two such sums, of half the blurs each, and adds up the products in trees. Its
+splats are of segments of 128 entries, eight of which are added at a time: the depth of a sum of n
+entries is below n / 1024 + 64, so that both factors and their sum, too, go through fewer than
+n + 512 roundings.
+"""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from densecrf.operators.torch.lattice import on_device
 from densecrf.operators.triton import filter as engine
-from densecrf.operators.triton.plans import Plans
-from densecrf.operators.triton.units import Units, Wanted, in_groups
+from densecrf.operators.triton.filter import Scales, Units, Wanted, in_groups
+from densecrf.operators.triton.launch import Plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -47,7 +68,7 @@ class RepeatedFilter:
         Factors of the pixels, for overlaps in double precision.
     """
 
-    def __init__(self, lattice: Lattice, scales: engine.Scales | None = None) -> None:
+    def __init__(self, lattice: Lattice, scales: Scales | None = None) -> None:
         self.lattice, self._scales = lattice, scales
         self._plans = Plans()
 
@@ -55,12 +76,11 @@ class RepeatedFilter:
         """Filter (channels, n) values plainly, of all items or some."""
         values = values.contiguous()
         out = torch.empty(values.shape, dtype=torch.float32, device=values.device)
-        names = range(len(values))
         items = range(len(self.lattice.spans)) if items is None else items
-        wanted = [Wanted(item, names) for item in items]
+        wanted = [Wanted(item, range(len(values))) for item in items]
 
         def fill(rows: Tensor, units: Units) -> None:
-            engine.to_rows(values, units, None, rows)
+            engine.to_rows(values, None, units, None, rows)
 
         self._filter("apply", wanted, 0, (values,), fill, out)
         return out
@@ -90,6 +110,7 @@ class RepeatedFilter:
             `densecrf.operators.torch.pixelwise.balanced`.
         """
         scores = scores.contiguous()
+        offsets = None if offsets is None else offsets.contiguous()
         everything = sum(len(each.names) for each in wanted)
         make = torch.zeros if everything < len(scores) * len(wanted) else torch.empty
         out = make(scores.shape, dtype=torch.float32, device=scores.device)
@@ -97,12 +118,9 @@ class RepeatedFilter:
         ramps, hard = max(each.ramps for each in levels), levels[0].hard
 
         def fill(rows: Tensor, units: Units) -> None:
-            engine.to_rows(scores, units, levels[0], rows, offsets)
+            engine.to_rows(scores, offsets, units, levels[0], rows)
 
-        given: tuple[Tensor, ...] = (scores,)
-        if offsets is not None:
-            given = (scores, offsets.contiguous())
-            offsets = given[1]
+        given = (scores,) if offsets is None else (scores, offsets)
         kind = ("ordered", hard, offsets is not None)
         self._filter(kind, wanted, ramps, given, fill, out, factor, totals)
         return out
@@ -113,22 +131,14 @@ class RepeatedFilter:
         return out
 
     def overlaps(self, labels: Tensor, wanted: Sequence[Wanted]) -> Overlaps:
-        """Return masses of agreeing pairs of labellings; see `overlaps` of `filter`.
-
-        Parameters
-        ----------
-        labels : Tensor
-            (planes, n) int64.
-        wanted : sequence of Wanted
-            Labels of the planes.
-        """
+        """Return masses of agreeing pairs of labellings (planes, n); see `overlaps` of `filter`."""
         lattice, scales = self.lattice, self._scales
-        like = lattice.entry_weight if scales is None else scales.read
+        dtype = (lattice.entry_weight if scales is None else scales.read).dtype
         found, owners = [], []
         slots = engine.OVERLAP_SLOTS
-        for units in in_groups(lattice, wanted, 0, size=like.element_size(), slots=slots):
-            work = engine.empty_work(slots, units, 0, like)
-            parts = engine.empty_overlaps(units, work)
+        for units in in_groups(lattice, wanted, 0, size=dtype.itemsize, slots=slots):
+            work = units.empty_work(slots, 0, dtype)
+            parts = engine.empty_overlaps(units, work.shape[2])
             sums = torch.empty(units.count, dtype=torch.float64, device=labels.device)
 
             def run(
@@ -139,9 +149,8 @@ class RepeatedFilter:
             ) -> None:
                 engine.overlaps(lattice, labels, units, work, parts, sums, scales)
 
-            sizes = (units.lanes, units.pixels, units.vertices, units.segments)
             varying = (labels, units.table, work, parts, sums)
-            self._plans.run(("overlaps", *sizes), varying, run)
+            self._plans.run(("overlaps", *units.sizes), varying, run)
             found.append(sums)
             lanes = units.lanes
         for place, each in enumerate(wanted):
@@ -164,11 +173,11 @@ class RepeatedFilter:
         lattice = self.lattice
         mass = lattice.mass if ramps else out
         for units in in_groups(lattice, wanted, ramps):
-            rows = fill if isinstance(fill, torch.Tensor) else engine.empty_rows(units, out)
-            work = engine.empty_work(lattice.slots, units, ramps, out)
+            rows = fill if isinstance(fill, torch.Tensor) else units.empty_rows(out.dtype)
+            work = units.empty_work(lattice.slots, ramps, out.dtype)
             varying = [*given, out, units.table, rows, work]
             if totals is not None:
-                varying.append(engine.empty_parts(units, out))
+                varying.append(units.empty_sums())
 
             def run(
                 units: Units = units,
@@ -178,10 +187,57 @@ class RepeatedFilter:
             ) -> None:
                 if not isinstance(fill, torch.Tensor):
                     fill(rows, units)
-                blurred = engine.blur_rows(lattice, rows, units, ramps, work=work)
-                engine.slice_rows(lattice, blurred, rows, units, ramps, out, mass, factor)
+                slot = engine.blur_rows(lattice, rows, units, ramps, work)
+                engine.slice_rows(lattice, work, slot, rows, units, ramps, out, mass, factor)
                 if totals is not None:
                     engine.balance(out, units, mass, totals, parts)
 
-            sizes = (units.lanes, units.pixels, units.vertices, units.segments)
-            self._plans.run((kind, ramps, factor, *sizes), varying, run)
+            self._plans.run((kind, ramps, factor, *units.sizes), varying, run)
+
+
+class DoubleFilter:
+    r"""The matrix :math:`\sum_c w_c g_c k_c g_c` on planes (labels, n) of float64.
+
+    Parameters
+    ----------
+    terms : sequence of (float, Tensor, Lattice)
+        The weight of each kernel, its normalising factors (n,), and its lattice; all in float32.
+    """
+
+    def __init__(self, terms: Sequence[tuple[float, Tensor, Lattice]]) -> None:
+        self._terms = [
+            (lattice, Scales(g, g.double() * (weight * lattice.scale), weight * lattice.scale))
+            for weight, g, lattice in terms
+        ]
+        self._repeated = [RepeatedFilter(lattice, scales) for lattice, scales in self._terms]
+
+    def apply(self, values: Tensor) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
+        return self._filter(values, 0, None)
+
+    def ordered(self, t: Tensor, ramps: int, mass: Tensor) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab}\, s(t_a, t_b)` for levels t in [0, `ramps`].
+
+        `mass` are the row sums of K, (n,).
+        """
+        return self._filter(t, ramps, mass)
+
+    def _filter(self, values: Tensor, ramps: int, mass: Tensor | None) -> Tensor:
+        values = values.contiguous()
+        out = torch.empty_like(values)
+        with on_device(values.device):
+            for c, (lattice, scales) in enumerate(self._terms):
+                engine.filter_planes(
+                    *(lattice, values, None, out),
+                    add=c > 0,
+                    ramps=ramps,
+                    mass=mass,
+                    scales=scales,
+                )
+        return out
+
+    def overlaps(self, labels: Tensor, wanted: Sequence[Wanted]) -> Overlaps:
+        """Return masses of agreeing pairs; see `RepeatedFilter.overlaps`."""
+        with on_device(labels.device):
+            found = [each.overlaps(labels, wanted) for each in self._repeated]
+        return Overlaps(*(list(chain(*column)) for column in zip(*found, strict=True)))

@@ -2,25 +2,28 @@
 
 A kernel's code depends on the types of its tensors and on a few constants, none of which depends on
 the image: what is listed here is all that is ever compiled, for up to seven features of a pixel.
+`Variant.compile` compiles one into Triton's cache without using a GPU.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
-from densecrf.operators.torch import diagonal, lattice_sum, pixelwise
+from densecrf.operators.torch import pixelwise
 from densecrf.operators.torch.topology import SEGMENT
 from densecrf.operators.triton import filter as engine
 from densecrf.operators.triton import filter_kernels as filters
-from densecrf.operators.triton import lattice_sum_kernels as sums
 from densecrf.operators.triton import pixelwise_kernels as pixels
-from densecrf.operators.triton import plane_kernels as planes
 from densecrf.operators.triton import topology
 from densecrf.operators.triton import topology_kernels as lattices
-from densecrf.operators.triton.units import LANES, PLAIN_LANES, RUNS
+from densecrf.operators.triton.filter import LANES, PLAIN_LANES, RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,6 +37,7 @@ _TYPES: dict[str, Any] = {
     "i": torch.int32,
     "l": torch.int64,
 }
+_POINTERS = dict(zip(_TYPES.values(), ("*fp32", "*fp64", "*i8", "*i32", "*i64"), strict=True))
 
 
 class Variant(NamedTuple):
@@ -50,6 +54,27 @@ class Variant(NamedTuple):
         types = [each for each in self.arguments if isinstance(each, torch.dtype)]
         return (self.kernel.fn, self.warps, *types, *self.constants.values())
 
+    def compile(self, capability: int) -> None:
+        """Compile the kernel as a launch with aligned tensors does, and its launcher.
+
+        Some versions of Triton have a C compiler make a launcher for each signature.
+        """
+        names = self.kernel.arg_names
+        signature, attributes = {}, {}
+        for place, (name, given) in enumerate(zip(names, self.arguments, strict=False)):
+            if isinstance(given, torch.dtype):
+                signature[name] = _POINTERS[given]
+                attributes[(place,)] = [["tt.divisibility", 16]]
+            else:
+                signature[name] = "i32" if isinstance(given, int) else "fp32"
+        constants = {(names.index(name),): value for name, value in self.constants.items()}
+        signature |= dict.fromkeys(self.constants, "constexpr")
+        source = ASTSource(self.kernel, signature, constants, attributes)
+        target = GPUTarget("cuda", capability, 32)
+        compiled = triton.compile(source, target=target, options={"num_warps": self.warps})
+        with suppress(Exception):  # private: where it is not the known one, a launch does it
+            triton.runtime.driver.active.launcher_cls(compiled.src, compiled.metadata)
+
 
 def variants(labels: Iterable[int]) -> Iterator[Variant]:
     """Yield the variants for problems of so many labels.
@@ -62,9 +87,10 @@ def variants(labels: Iterable[int]) -> Iterator[Variant]:
         yield from _filters(lanes)
     for short in (True, False):
         for values in "fd":
-            constants, warps = engine.blur_constants(short=short), engine.SHAPES.blur[2]
-            yield _variant(filters.blur, values + "ii" + "n" * 10, constants, warps)
-            yield _variant(filters.blur_mean, values + "ii" + "n" * 9, constants, warps)
+            for mean in (False, True):
+                constants = engine.blur_constants(short=short, mean=mean)
+                arguments = values + "ii" + "n" * 10
+                yield _variant(filters.blur, arguments, constants, engine.BLUR_WARPS)
             weight = {"WEIGHTED": values == "f", **engine.overlap_constants(short=short)}
             yield _variant(filters.overlap, values * 2 + "dinnnnn", weight)
     for values in "fd":
@@ -88,16 +114,15 @@ def _lattices() -> Iterator[Variant]:
         yield _variant(lattices.pack, f"ibl{key}nnn", block)
         yield _variant(lattices.index_entries, f"li{key}fiifi{key}innn", entries)
         yield _variant(lattices.find_neighbours, f"{key}linnn", block)
-    own = {"BLOCK": diagonal.BLOCK}
-    yield _variant(lattices.pair_shares, "ibifnnn", own)
+    yield _variant(lattices.pair_shares, "ibifnnn", block)
     for d in range(1, MOST_FEATURES + 1):
-        yield _variant(lattices.diagonal, "ibifffnnxn", {"D": d, **own})
-    block = {"BLOCK": lattice_sum.BLOCK}
-    yield _variant(sums.place, "iiifiiiiifii" + "n" * 12, block)
+        yield _variant(lattices.diagonal, "ibifffnnxn", {"D": d, **block})
+    block = {"BLOCK": topology.MERGED}
+    yield _variant(lattices.place, "iiifiiiiifii" + "n" * 12, block)
     for normalized in (True, False):
         constants = {"NORMALIZED": normalized, **block}
-        yield _variant(sums.read_weights, "fifffnnnnxx", constants)
-    yield _variant(sums.scale_entries, "iffn", block)
+        yield _variant(lattices.read_weights, "fifffnnnnxx", constants)
+    yield _variant(lattices.scale_entries, "iffn", block)
 
 
 def _filters(lanes: int) -> Iterator[Variant]:
@@ -109,7 +134,7 @@ def _filters(lanes: int) -> Iterator[Variant]:
         *(("f", kind, offsets) for kind in levels for offsets in (False, True)),
     ):
         constants = {"LEVELS": kind, "OFFSETS": offsets, **shape}
-        yield _variant(planes.to_rows, values * 3 + "in", constants)
+        yield _variant(filters.to_rows, values * 3 + "in", constants)
     for values, scaled in (("f", False), ("d", True)):
         dtype = _TYPES[values]
         runs = (0, *RUNS) if levels else (0,)
@@ -118,16 +143,16 @@ def _filters(lanes: int) -> Iterator[Variant]:
                 lanes, run, dtype, scaled=scaled, labelled=rows == "l"
             )
             arguments = f"{rows}iffii{values}inn"
-            yield _variant(filters.splat, arguments, constants, engine.SHAPES.splat[2])
+            yield _variant(filters.splat, arguments, constants, engine.SPLAT_WARPS)
         kinds = product((False, True) if levels else (False,), engine.CORNERS)
         for ordered, corners in kinds:
             constants = engine.slice_constants(lanes, corners, ordered=ordered, scaled=scaled)
             arguments = f"{values}{values}if{values * 3}innnnnxxnn"
-            yield _variant(planes.slice_rows, arguments, constants, engine.SHAPES.slice[1])
+            yield _variant(filters.slice_rows, arguments, constants, engine.SLICE_WARPS)
     if levels:
         constants = engine.sum_constants(lanes)
-        yield _variant(planes.row_sums, "fdin", constants)
-        yield _variant(planes.balance, "ffddin", {**constants, "TILE": engine.SUMS})
+        yield _variant(filters.row_sums, "fdin", constants)
+        yield _variant(filters.balance, "ffddin", {**constants, "TILE": engine.SUMS})
 
 
 def _pixelwise(labels: Iterable[int]) -> Iterator[Variant]:
