@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 Engine = Literal["auto", "triton", "torch"]
 
-
-RAMPS = 4  # Triton's kernels are compiled for multiples of this many ramps
 FIRST_TRITON = (3, 3)  # whose launcher `triton.launch` knows; before it, plain torch operations
 
 
@@ -47,24 +45,9 @@ def interpreted() -> bool:
 
 
 def use_triton(tensor: Tensor, engine: Engine = "auto") -> bool:
-    """Decide whether the kernels for `tensor` come from Triton.
+    """Whether the kernels for `tensor` come from Triton: its device and dtype decide.
 
-    Parameters
-    ----------
-    tensor : Tensor
-        What is to be worked on; its device and dtype decide.
-    engine : {"auto", "triton", "torch"}
-        "auto" takes Triton wherever it serves; "triton" insists on it.
-
-    Returns
-    -------
-    bool
-        True for Triton, False for plain torch operations.
-
-    Raises
-    ------
-    ValueError
-        If `engine` is unknown, or "triton" is asked for where it cannot serve.
+    The engine "auto" takes Triton wherever it serves; "triton" insists on it.
 
     Examples
     --------

@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 def positions(shape: Sequence[int], sigma: Tensor, device: torch.device) -> Tensor:
     """Return the positions of a grid over standard deviations, (n, axes), last axis (x) first.
 
-    Parameters
-    ----------
-    shape : sequence of int
-        The grid.
-    sigma : Tensor
-        One standard deviation, or one for each axis in the order of `shape`.
-    device : torch.device
-        Where to.
+    `sigma` is one standard deviation, or one for each axis in the order of `shape`.
 
     Examples
     --------
@@ -41,14 +34,9 @@ def positions(shape: Sequence[int], sigma: Tensor, device: torch.device) -> Tens
 
 
 def bilateral(image: Tensor, sigma_xy: Tensor, sigma_color: Tensor) -> Tensor:
-    """Return positions and colours of a batch of images over standard deviations, (items, n, d).
+    """Return positions and colours of images (items, channels, *spatial) over standard deviations.
 
-    Parameters
-    ----------
-    image : Tensor
-        (items, channels, *spatial).
-    sigma_xy, sigma_color : Tensor
-        One standard deviation, or one for each axis and channel.
+    These are one, or one for each axis and channel; the result is (items, n, d).
     """
     where = positions(image.shape[2:], sigma_xy, image.device).expand(image.shape[0], -1, -1)
     sigma_color = sigma_color.to(image.device) if sigma_color.ndim else sigma_color

@@ -37,23 +37,11 @@ WIDENED, AT_ONCE = 32, 1 << 26  # labels, and numbers, that are in double precis
 
 @dataclass(frozen=True, eq=False)
 class TensorKernel:
-    """One normalised kernel, for gradients.
+    """One normalised kernel, for gradients."""
 
-    Attributes
-    ----------
-    source : Lattice
-        The filter k before it was normalised.
-    g : Tensor
-        (n,), the factors that normalise it.
-    attached : Lattice, optional
-        `source` with corners' weights as a function of the features, where these need gradients.
-    normalized : bool
-        Whether it is to be normalised.
-    """
-
-    source: Lattice
-    g: Tensor
-    attached: Lattice | None
+    source: Lattice  # before it was normalised
+    g: Tensor  # (n,), the factors that normalise it
+    attached: Lattice | None  # `source` as a function of the features, where these need gradients
     normalized: bool
 
     @cached_property
@@ -67,8 +55,15 @@ class TensorKernel:
         return filtered(self.source, values, weight)
 
     @property
+    def _lattice(self) -> Lattice:
+        """The lattice that gradients reach, where they are asked for."""
+        if self.attached is None or not torch.is_grad_enabled():
+            return self.source
+        return self.attached
+
+    @property
     def _factors(self) -> Tensor:
-        learned = self.attached is not None and torch.is_grad_enabled()
+        learned = self._lattice is not self.source
         return self._attached_g if learned and self.normalized else self.g
 
     def apply(self, values: Tensor) -> Tensor:
@@ -84,9 +79,7 @@ class TensorKernel:
     @property
     def diagonal(self) -> Tensor:
         """Self terms, (n,)."""
-        learned = self.attached is not None and torch.is_grad_enabled()
-        own = self.attached if learned and self.attached is not None else self.source
-        return self._factors**2 * own.diagonal()
+        return self._factors**2 * self._lattice.diagonal()
 
     def ordered(self, t: Tensor, ramps: int) -> Tensor:
         """Filter the order of levels `t` (labels, n) in [0, ramps], which is held fixed.
@@ -151,23 +144,20 @@ class TensorPairwise:
             if between is not None:
                 between()
             return
-        factors: list[float] = (
+        self._factors: list[float] = (
             weights.tolist() if isinstance(weights, torch.Tensor) else [float(w) for w in weights]
         )
         fresh = [each for each in features if isinstance(each, torch.Tensor)]
-        built: Iterator[Lattice] = iter(())
-        if fresh:
-            options: Any = {"order": order, "engine": engine, "workspace": workspace}
-            built = iter(Lattice.build_all(fresh, precision=like.dtype, **options))
+        options: Any = {"order": order, "engine": engine, "workspace": workspace}
+        built = iter(Lattice.build_all(fresh, precision=like.dtype, **options) if fresh else ())
         sources = [each if isinstance(each, Lattice) else next(built) for each in features]
         if between is not None:
             between()
-        self.merged, g = merge(sources, factors, normalized=normalized)
-        self._factors = factors
-        attached = torch.is_grad_enabled()
+        self.merged, g = merge(sources, self._factors, normalized=normalized)
+        learning = torch.is_grad_enabled()
         for feature, source, own in zip(features, sources, g, strict=True):
             learned = None
-            if attached and isinstance(feature, torch.Tensor) and feature.requires_grad:
+            if learning and isinstance(feature, torch.Tensor) and feature.requires_grad:
                 learned = replace(source, corner_weight=barycentric(feature, source))
             self.kernels.append(TensorKernel(source, own, learned, normalized))
 
@@ -267,17 +257,14 @@ class TensorPairwise:
             return self.repeated.ordered(scores, offsets, wanted, 0.5, self.total_mass.view(1))
         scores = scores if offsets is None else scores + offsets
         if self.by_kernel():
-            return self._balanced(self._ordered_by_kernel(scores, levels))
+            t = levels.of(scores, torch)
+            terms = [kernel.ordered(t, levels.ramps) for kernel in self.kernels]
+            return self._balanced(0.5 * self._sum(terms))
         if names is None:
             return self._balanced(0.5 * self.merged.ordered_by(scores, levels))
-        part = self._balanced(0.5 * self.merged.ordered_by(scores[names], levels))
         out = torch.zeros_like(scores)
-        out[names] = part
+        out[names] = self._balanced(0.5 * self.merged.ordered_by(scores[names], levels))
         return out
-
-    def _ordered_by_kernel(self, scores: Tensor, levels: Levels) -> Tensor:
-        t = levels.of(scores, torch)
-        return 0.5 * self._sum([kernel.ordered(t, levels.ramps) for kernel in self.kernels])
 
     def _balanced(self, r: Tensor) -> Tensor:
         if not r.requires_grad:
@@ -357,13 +344,7 @@ class TensorPairwise:
 
 
 class TorchOperator:
-    """The matrix K by plain torch operations.
-
-    Parameters
-    ----------
-    pairwise : TensorPairwise
-        The weighted, normalised kernels.
-    """
+    """The matrix K as an operator of problems; see `densecrf.backend.Operator`."""
 
     built, exact_estimates = True, False
 

@@ -1,4 +1,4 @@
-"""What the solvers do to each pixel on its own, over label-major (labels, n) tensors.
+"""Passes of the solvers over each pixel on its own, over label-major (labels, n) tensors.
 
 Every function runs as one fused Triton kernel where Triton serves, and as plain torch operations
 elsewhere. By Triton, the pixels of a batch's items lie one after the other (`spans`); sums come out
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 ELEMENTS = 4096  # labels x pixels of a tile
 ADD_UP = {"LANES": 8, "TILE": 256}
 
+Runs = tuple[tuple[int, int], ...]
+Numbers = tuple[tuple[float, float], ...]
+
 
 class Spans(NamedTuple):
     """Items to work on: for each its first pixel, pixels and two numbers, (items, 4) int32."""
@@ -42,52 +45,24 @@ class Spans(NamedTuple):
         numbers: Sequence[tuple[float, float]] | None = None,
     ) -> Spans:
         """Return the items of some runs of pixels, with their numbers."""
-        return _kept(tuple(runs), device, None if numbers is None else tuple(numbers))
-
-
-def whole(n: int, device: torch.device) -> Spans:
-    """Return all pixels as one item."""
-    return _kept(((0, n),), device, None)
-
-
-def _kept(
-    runs: tuple[tuple[int, int], ...],
-    device: torch.device,
-    numbers: tuple[tuple[float, float], ...] | None,
-) -> Spans:
-    """Return tables that were sent by the current stream: another one would not wait for them."""
-    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
-    return _sent(runs, device, numbers, stream)
+        # By streams, too: another one would not wait for what the current one sends.
+        stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+        return _sent(tuple(runs), device, tuple(numbers or ()), stream)
 
 
 @lru_cache(maxsize=256)
-def _sent(
-    runs: tuple[tuple[int, int], ...],
-    device: torch.device,
-    numbers: tuple[tuple[float, float], ...] | None,
-    stream: int,  # noqa: ARG001 - by which tables are kept, too
-) -> Spans:
+def _sent(runs: Runs, device: torch.device, numbers: Numbers, stream: int) -> Spans:  # noqa: ARG001
     """Return `Spans.of`; tables are kept, since sending one takes time."""
     table = np.zeros((len(runs), 4), np.int32)
     table[:, :2] = runs
-    if numbers is not None:
+    if numbers:
         table.view(np.float32)[:, 2:] = numbers
     there = torch.from_numpy(table).to(device, non_blocking=True)
     return Spans(there, len(runs), max(pixels for _, pixels in runs))
 
 
 def project_simplex(z: Tensor, *, engine: Engine = "auto") -> Tensor:
-    """Project each pixel's labels onto the probability simplex.
-
-    Parameters
-    ----------
-    z : Tensor
-        (labels, n).
-
-    Returns
-    -------
-    Tensor
-        (labels, n), nearest points with entries ≥ 0 that sum to 1 over the labels.
+    """Return the nearest points to z (labels, n) with entries ≥ 0 that sum to 1 over the labels.
 
     Examples
     --------
@@ -114,14 +89,9 @@ def mean_field_update(
     engine: Engine = "auto",
     plans: Plans | None = None,
 ) -> Tensor:
-    """Softmax over the labels of received - own · y - phi.
+    """Return the softmax over the labels of received - own · y - phi.
 
-    Parameters
-    ----------
-    phi, received, y : Tensor
-        (labels, n) unaries, filtered marginals, marginals.
-    own : Tensor
-        (n,), the pixels' own part in what is received.
+    `received` are the filtered marginals y, `own` (n,) the pixels' own part in them.
 
     Examples
     --------
@@ -134,13 +104,13 @@ def mean_field_update(
         return torch.softmax(received - own * y - phi, 0)
     phi, received, y = phi.contiguous(), received.contiguous(), y.contiguous()
     out = torch.empty_like(phi)
-
     tiles = Tiles(phi, spans)
 
     def work() -> None:
         tiles.launch(kernels().mean_field, (phi, received, y, own, out, tiles.table))
 
-    _run(plans, ("mean field", tiles.blocks), (received, y, own, out, tiles.table), work)
+    tensors = (received, y, own, out, tiles.table)
+    _run(plans, ("mean field", tiles.blocks), tensors, work)
     return out
 
 
@@ -152,7 +122,7 @@ def lower_bound(
     spans: Spans | None = None,
     engine: Engine = "auto",
 ) -> Tensor:
-    """Σ_a min_i (phi_ai + factor · r_ai) of each item, in float64 on the device.
+    """Return Σ_a min_i (phi_ai + factor · r_ai) of each item, in float64 on the device.
 
     Examples
     --------
@@ -161,9 +131,8 @@ def lower_bound(
     """
     if not use_triton(phi, engine):
         return (phi + factor * r).amin(0).double().sum().view(1)
-    tiles = Tiles(phi, spans)
     tensors = (phi.contiguous(), r.contiguous())
-    return tiles.sums(kernels().lower_bound, tensors, 1, factor)[:, 0]
+    return Tiles(phi, spans).sums(kernels().lower_bound, tensors, 1, factor)[:, 0]
 
 
 def descend(
@@ -178,21 +147,9 @@ def descend(
     engine: Engine = "auto",
     plans: Plans | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Project v - step · G onto the simplices, G = phi + r.
+    """Return the projection y of v - step · G onto the simplices, G = phi + r, and sums.
 
-    Parameters
-    ----------
-    v, phi, r, previous : Tensor
-        (labels, n).
-    step, lipschitz : Tensor
-        (n,).
-
-    Returns
-    -------
-    y : Tensor
-        (labels, n), the projection.
-    sums : Tensor
-        (items, 3) float64: Σ_a min_i G_ai, ⟨G, v⟩, ⟨lipschitz (v - y), y - previous⟩.
+    These are (items, 3) float64: Σ_a min_i G_ai, ⟨G, v⟩, ⟨lipschitz (v - y), y - previous⟩.
     """
     if not use_triton(v, engine):
         gradient = phi + r
@@ -202,13 +159,13 @@ def descend(
         return y, torch.stack(sums).view(1, 3)
     v, phi, r, previous = (x.contiguous() for x in (v, phi, r, previous))
     y = torch.empty_like(v)
-
     tiles = Tiles(v, spans)
 
     def work() -> Tensor:
         return tiles.sums(kernels().descend, (v, phi, r, previous, step, lipschitz, y), 3)
 
-    return y, _run(plans, ("descend", tiles.blocks), (v, r, previous, step, y, tiles.table), work)
+    tensors = (v, r, previous, step, y, tiles.table)
+    return y, _run(plans, ("descend", tiles.blocks), tensors, work)
 
 
 def icm_moves(
@@ -273,16 +230,7 @@ def icm_moves(
 
 
 def balanced(values: Tensor, mass: Tensor, total: Tensor) -> Tensor:
-    """Subtract a multiple of `mass` from each row so that it sums to zero.
-
-    Parameters
-    ----------
-    values : Tensor
-        (rows, n).
-    mass : Tensor
-        (n,).
-    total : Tensor
-        Sum of `mass`, a float64 scalar on the device.
+    """Subtract a multiple of `mass` (n,), whose sum is `total`, so that each row sums to zero.
 
     Examples
     --------
@@ -316,28 +264,12 @@ def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
 def extents(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
     """Return the least of each node's (nodes + offsets) and of their negatives.
 
-    Parameters
-    ----------
-    nodes, offsets : Tensor
-        (nodes, n), contiguous.
-    spans : Spans
-        The items.
-
-    Returns
-    -------
-    Tensor
-        (items, nodes, 2).
+    Nodes and offsets are (nodes, n), contiguous; the result is (items, nodes, 2).
     """
-    n, count = nodes.shape[1], len(nodes)
-    blocks = -(-spans.pixels // ELEMENTS)
-    parts = torch.empty(spans.items, count, blocks, 2, device=nodes.device)
+    shape = (spans.items, len(nodes), -(-spans.pixels // ELEMENTS), 2)
+    parts = torch.empty(shape, device=nodes.device)
     given = nodes if offsets is None else offsets
-    launch(
-        kernels().extents,
-        (blocks, spans.items, count),
-        (nodes, given, parts, spans.table, n),
-        {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
-    )
+    by_planes(kernels().extents, (nodes, given, parts), spans, OFFSETS=offsets is not None)
     return parts.amin(2)
 
 
@@ -348,12 +280,23 @@ def compress(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
     """
     out = torch.empty_like(nodes)
     given = nodes if offsets is None else offsets
-    launch(
-        kernels().compress,
-        (-(-spans.pixels // ELEMENTS), spans.items, len(nodes)),
-        (nodes, given, extents(nodes, offsets, spans), out, spans.table, nodes.shape[1]),
-        {"OFFSETS": offsets is not None, "BLOCK": ELEMENTS},
-    )
+    tensors = (nodes, given, extents(nodes, offsets, spans), out)
+    by_planes(kernels().compress, tensors, spans, OFFSETS=offsets is not None)
+    return out
+
+
+def undecided(y: Tensor, spans: Spans) -> Tensor:
+    """Return the sums of y (1 - y) of each item and label, (items, labels)."""
+    shape = (spans.items, len(y), -(-spans.pixels // ELEMENTS))
+    parts = torch.empty(shape, dtype=torch.float64, device=y.device)
+    by_planes(kernels().undecided, (y, parts), spans)
+    return parts.sum(2)
+
+
+def extrapolate(y: Tensor, previous: Tensor, spans: Spans) -> Tensor:
+    """Return previous + s (y - previous), s the item's first number."""
+    out = torch.empty_like(y)
+    by_planes(kernels().extrapolate, (y, previous, out), spans)
     return out
 
 
@@ -368,38 +311,16 @@ def raised_argmax(y: Tensor, spans: Spans) -> Tensor:
     return out
 
 
-def undecided(y: Tensor, spans: Spans) -> Tensor:
-    """Return the sums of y (1 - y) of each item and label, (items, labels)."""
-    grid = (-(-spans.pixels // ELEMENTS), spans.items, len(y))
-    shape = (spans.items, len(y), grid[0])
-    parts = torch.empty(shape, dtype=torch.float64, device=y.device)
-    tensors = (y, parts, spans.table, y.shape[1])
-    launch(kernels().undecided, grid, tensors, {"BLOCK": ELEMENTS})
-    return parts.sum(2)
-
-
 def own_unaries(phi: Tensor, row: Tensor, labels: Tensor, spans: Spans) -> Tensor:
     """Return the unary energies of labellings, and how many pixels' labels have no row, (items, 2).
 
-    Parameters
-    ----------
-    phi, row
-        As for `icm_moves`.
-    labels : Tensor
-        (planes, n) int64; an item's first number is its plane.
-    spans : Spans
-        The items.
+    `phi` and `row` are as for `icm_moves`, `labels` (planes, n) int64; an item's first number is
+    its plane.
     """
     return Tiles(phi, spans).sums(kernels().own_unaries, (phi, row, labels), 2)
 
 
-def extrapolate(y: Tensor, previous: Tensor, spans: Spans) -> Tensor:
-    """Return previous + s (y - previous), s the item's first number."""
-    out = torch.empty_like(y)
-    grid = (-(-spans.pixels // ELEMENTS), spans.items, len(y))
-    tensors = (y, previous, out, spans.table, y.shape[1])
-    launch(kernels().extrapolate, grid, tensors, {"BLOCK": ELEMENTS})
-    return out
+# --- launches -------------------------------------------------------------------------------
 
 
 def kernels() -> Any:
@@ -413,6 +334,13 @@ def _run(
     plans: Plans | None, key: Hashable, tensors: Sequence[Tensor], work: Callable[[], Any]
 ) -> Any:
     return work() if plans is None else plans.run(key, tensors, work)
+
+
+def by_planes(kernel: Any, tensors: Sequence[Tensor], spans: Spans, **constants: bool) -> None:
+    """Launch a kernel over all planes of the first tensor (planes, n)."""
+    count, n = tensors[0].shape
+    grid = (-(-spans.pixels // ELEMENTS), spans.items, count)
+    launch(kernel, grid, (*tensors, spans.table, n), {**constants, "BLOCK": ELEMENTS})
 
 
 def tile_constants(labels: int) -> tuple[dict[str, int], int]:
@@ -429,7 +357,7 @@ class Tiles:
     def __init__(self, values: Tensor, spans: Spans | None = None) -> None:
         labels, n = values.shape
         self._shape, self._warps = tile_constants(labels)
-        self.table, self._items, pixels = whole(n, values.device) if spans is None else spans
+        self.table, self._items, pixels = spans or Spans.of([(0, n)], values.device)
         self._sizes = (n, labels)
         self.blocks = -(-pixels // self._shape["BLOCK"])
 

@@ -95,22 +95,19 @@ class Digits:
 
 
 class SortedCorners(NamedTuple):
-    """All corners in the order of their keys.
+    """All corners in the order of their keys."""
 
-    Attributes
-    ----------
-    keys, order : Tensor
-        (n (d+1),) sorted keys, and the corner that each belongs to.
-    number : Tensor
-        (n (d+1) - 1,) int32, vertices before the second, third, … of them: their own number.
-    packing : object
-        For the engine to find neighbours by key.
-    """
+    keys: Tensor  # (n (d+1),)
+    order: Tensor  # the corner that each belongs to
+    number: Tensor  # (n (d+1) - 1,) int32, the vertex of the second, third, … of them
+    packing: Any  # for the engine to find neighbours by key
 
-    keys: Tensor
-    order: Tensor
-    number: Tensor
-    packing: Any
+    @staticmethod
+    def of(keys: Tensor, packing: Any) -> SortedCorners:
+        """Sort the corners of all simplices by key."""
+        sorted_keys, order = torch.sort(keys, stable=True)
+        number = torch.cumsum(sorted_keys[1:] != sorted_keys[:-1], 0, dtype=torch.int32)
+        return SortedCorners(sorted_keys, order, number, packing)
 
 
 def build_topologies(
@@ -118,28 +115,9 @@ def build_topologies(
 ) -> list[tuple[Topology, Tensor, Tensor]]:
     """Build the lattices of several (n, d) features, `items` equal runs of which never mix.
 
-    The host waits for the device twice, however many lattices there are.
-
-    Parameters
-    ----------
-    features : sequence of Tensor
-        (n, d) positions divided by standard deviations.
-    items : int
-        Number of batch items; n is a multiple of it.
-    triton : bool
-        Whether the Triton kernels do the work.
-    precision : torch.dtype
-        Of the barycentric weights.
-
-    Returns
-    -------
-    list of (topology, corner_weight, entry_weight)
-        With barycentric weights (n, d+1), and the same numbers in the order of `entry_pixel`.
-
-    Raises
-    ------
-    ValueError
-        If a feature is not finite or too far from the origin.
+    Returns topologies, barycentric weights (n, d+1) of some `precision`, and the same numbers in
+    the order of `entry_pixel`. The host waits for the device twice, however many lattices there
+    are.
     """
     for f in features:
         n, d = f.shape
@@ -164,7 +142,7 @@ def build_topologies(
     # Keys longer than one word are rare (many dimensions), and left to plain torch operations.
     engines = [_engine(triton and len(each.groups) == 1) for each in digits]
     corners = [
-        engine.sort_corners(s, each)
+        SortedCorners.of(*engine.pack(s, each))
         for engine, s, each in zip(engines, simplices, digits, strict=True)
     ]
     counts = torch.stack([each.number[-1] for each in corners]).tolist()
@@ -182,16 +160,16 @@ class Builder:
     """The parts of a build that Triton kernels or plain torch operations do."""
 
     embed: Callable[[Tensor], Simplices]
-    sort_corners: Callable[[Simplices, Digits], SortedCorners]
+    pack: Callable[[Simplices, Digits], tuple[Tensor, Any]]
     index: Callable[[Simplices, Digits, SortedCorners, int], tuple[Topology, Tensor, Tensor]]
 
 
 def _engine(triton: bool) -> Builder:
     if not triton:
-        return Builder(embed, sort_corners, index)
+        return Builder(embed, pack, index)
     from densecrf.operators.triton import topology as engine
 
-    return Builder(engine.embed, engine.sort_corners, engine.index)
+    return Builder(engine.embed, engine.pack, engine.index)
 
 
 def padded(entries: int) -> int:
@@ -280,17 +258,15 @@ def embed(features: Tensor) -> Simplices:
     return Simplices(base.int(), rank.to(torch.int8), weight.clamp(min=0).to(dtype))
 
 
-def sort_corners(simplices: Simplices, digits: Digits) -> SortedCorners:
-    """Sort the corners of all simplices by key."""
+def pack(simplices: Simplices, digits: Digits) -> tuple[Tensor, Any]:
+    """Return the keys of the corners of all simplices, and how they are packed."""
     n = simplices.base.shape[0]
     device = simplices.base.device
     item = torch.arange(n, device=device) // (n // digits.items)
     q = simplices.base.long() - torch.tensor(digits.low, device=device)
     columns = [_pack_group(q, simplices.rank, item, digits, g) for g in range(len(digits.groups))]
     keys, levels = _combine(columns)
-    sorted_keys, order = torch.sort(keys, stable=True)
-    number = torch.cumsum(sorted_keys[1:] != sorted_keys[:-1], 0, dtype=torch.int32)
-    return SortedCorners(sorted_keys, order, number, (columns, levels))
+    return keys, (columns, levels)
 
 
 def index(

@@ -55,8 +55,8 @@ def embed_constants(d: int) -> dict[str, Any]:
     return {"FAR": FAR, "WIDTH": width, "BLOCK": max(16, 512 // width)}
 
 
-def sort_corners(simplices: Simplices, digits: Digits) -> SortedCorners:
-    """Sort the corners of all simplices by key."""
+def pack(simplices: Simplices, digits: Digits) -> tuple[Tensor, Tensor]:
+    """Return the keys of the corners of all simplices, and the places of their digits."""
     base = simplices.base
     n, d = base.shape
     places, above = digits.strides(digits.groups[0])
@@ -70,9 +70,7 @@ def sort_corners(simplices: Simplices, digits: Digits) -> SortedCorners:
         (base, simplices.rank, table, keys, n, n // digits.items, d),
         {"BLOCK": BLOCK},
     )
-    sorted_keys, order = torch.sort(keys, stable=True)
-    number = torch.cumsum(sorted_keys[1:] != sorted_keys[:-1], 0, dtype=torch.int32)
-    return SortedCorners(sorted_keys, order, number, table)
+    return keys, table
 
 
 def index(
@@ -85,30 +83,18 @@ def index(
     n, d = simplices.base.shape
     device = simplices.base.device
     entries = n * (d + 1)
-    corner = torch.empty(n, d + 1, dtype=torch.int32, device=device)
-    entry_pixel = torch.empty(entries, dtype=torch.int32, device=device)
+    corner, entry_pixel = _integers(device, n, d + 1), _integers(device, entries)
+    row_begin = _integers(device, vertices + 1)
+    segment_vertex = _integers(device, -(-entries // SEGMENT))
+    neighbour = _integers(device, d + 1, 2, vertices).fill_(-1)
     entry_weight = torch.empty(entries, dtype=torch.float32, device=device)
-    row_begin = torch.empty(vertices + 1, dtype=torch.int32, device=device)
     unique_keys = torch.empty(vertices, dtype=corners.keys.dtype, device=device)
-    segment_vertex = torch.empty(-(-entries // SEGMENT), dtype=torch.int32, device=device)
-    neighbour = torch.full((d + 1, 2, vertices), -1, dtype=torch.int32, device=device)
     launch(
         kernels.index_entries,
         (-(-entries // ENTRIES),),
         (
-            corners.order,
-            corners.number,
-            corners.keys,
-            simplices.weight,
-            corner,
-            entry_pixel,
-            entry_weight,
-            row_begin,
-            unique_keys,
-            segment_vertex,
-            entries,
-            vertices,
-            d,
+            *(corners.order, corners.number, corners.keys, simplices.weight, corner, entry_pixel),
+            *(entry_weight, row_begin, unique_keys, segment_vertex, entries, vertices, d),
         ),
         {"SEGMENT": SEGMENT, "BLOCK": ENTRIES},
     )
@@ -122,6 +108,10 @@ def index(
         n, d, vertices, corner, simplices.rank, row_begin, entry_pixel, segment_vertex, neighbour
     )
     return topology, simplices.weight, entry_weight
+
+
+def _integers(device: torch.device, *shape: int) -> Tensor:
+    return torch.empty(shape, dtype=torch.int32, device=device)
 
 
 def pair_shares(topology: Topology) -> Tensor:
@@ -161,20 +151,16 @@ def merge(
     places = _places([each.topology for each in lattices])
     total = places[-1]
     axes = max(each.dimension for each in lattices) + 1
-
-    def integers(*shape: int) -> Tensor:
-        return torch.empty(shape, dtype=torch.int32, device=first.device)
-
     topology = Topology(
         first.n,
         axes - 1,
         total.vertex,
-        integers(first.n, total.corner),
+        _integers(first.device, first.n, total.corner),
         first.topology.rank[:0],
-        integers(total.vertex + 1),
-        integers(total.entry),
-        integers(total.segment),
-        integers(axes, 2, total.vertex),
+        _integers(first.device, total.vertex + 1),
+        _integers(first.device, total.entry),
+        _integers(first.device, total.segment),
+        _integers(first.device, axes, 2, total.vertex),
     )
     entry_weight = torch.empty(total.entry, device=first.device)
     for each, at in zip(lattices, places, strict=False):
