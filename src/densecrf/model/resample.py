@@ -1,5 +1,6 @@
 """Bilinear resampling of score maps to the size of their image, in plain NumPy."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,9 +36,9 @@ def resize_bilinear(array: Any, shape: Sequence[int]) -> npt.NDArray[Any]:
     if source.ndim != len(target) + 1 or min(target, default=0) < 1 or source.size == 0:
         remedy = f"cannot resize {source.shape}; give one positive extent per axis behind the first"
         raise ArgumentError("shape", target, remedy)
-    dtype = np.float64 if source.dtype == np.float64 else np.float32
-    taps = [_taps(old, new, dtype) for old, new in zip(source.shape[1:], target, strict=True)]
-    return _resampled(source, taps, dtype)
+    whole = tuple(slice(0, extent) for extent in target)
+    every = (slice(None),)
+    return resize_window(lambda box: source[every + box], source.shape[1:], target, whole)
 
 
 def resize_window(
@@ -65,22 +66,19 @@ def resize_window(
     >>> bool((window == resize_bilinear(source, (4, 6))[:, 1:3, 2:5]).all())
     True
     """
-    places = [_taps(a, b, np.float64) for a, b in zip(old, shape, strict=True)]
-    cut = [[each[part] for each in taps] for taps, part in zip(places, box, strict=True)]
-    source = read(tuple(slice(int(low[0]), int(high[-1]) + 1) for low, high, _ in cut))
+    taps = [
+        [each[part] for each in _taps(a, b)] for a, b, part in zip(old, shape, box, strict=True)
+    ]
+    source = read(tuple(slice(int(low[0]), int(high[-1]) + 1) for low, high, _ in taps))
     dtype = np.float64 if source.dtype == np.float64 else np.float32
-    taps = [(low - low[0], high - low[0], share.astype(dtype)) for low, high, share in cut]
-    return _resampled(source, taps, dtype)
-
-
-def _resampled(source: npt.NDArray[Any], taps: Sequence[Any], dtype: Any) -> npt.NDArray[Any]:
-    """Return a map at the places of the taps of each axis, some rows at a time."""
     target = [len(share) for _, _, share in taps]
     out = np.empty((source.shape[0], *target), dtype)
-    row_bytes = max(int(np.prod(target[1:])), int(np.prod(source.shape[2:]))) * out.itemsize
+    row_bytes = max(math.prod(target[1:]), math.prod(source.shape[2:])) * out.itemsize
     block = max(1, _BLOCK_BYTES // row_bytes)
-    (lower, upper, weight), *others = taps
-    for plane, result in zip(source, out, strict=True):
+    (lower, upper, weight), *others = [
+        (low - low[0], high - low[0], share.astype(dtype)) for low, high, share in taps
+    ]
+    for plane, result in zip(source, out, strict=True):  # some rows at a time
         for start in range(0, target[0], block):
             rows = slice(start, start + block)
             values = _mix(plane[lower[rows]], plane[upper[rows]], weight[rows], axis=0)
@@ -90,11 +88,11 @@ def _resampled(source: npt.NDArray[Any], taps: Sequence[Any], dtype: Any) -> npt
     return out
 
 
-def _taps(old: int, new: int, dtype: Any) -> tuple[npt.NDArray[Any], ...]:
+def _taps(old: int, new: int) -> tuple[npt.NDArray[Any], ...]:
     """Return the two source indices of every target sample and the weight of the second."""
     position = np.clip((np.arange(new) + 0.5) * (old / new) - 0.5, 0, old - 1)
     lower = np.floor(position).astype(np.intp)
-    return lower, np.minimum(lower + 1, old - 1), (position - lower).astype(dtype)
+    return lower, np.minimum(lower + 1, old - 1), position - lower
 
 
 def _mix(first: Any, second: Any, weight: Any, axis: int) -> Any:
