@@ -90,24 +90,12 @@ def adapt(
 
 @dataclass(frozen=True)
 class Seen:
-    """A network's output on one image and its refinement, per label.
+    """A network's output on one image and its refinement, by label, (labels,) each."""
 
-    Attributes
-    ----------
-    pixels : ndarray, (labels,)
-        Pixels of each label in the network's own labelling.
-    evidence : ndarray, (labels,)
-        By how much the energy of their label is below that of the second best, together.
-    overruled : ndarray, (labels,)
-        The same of those whose label the refinement changed.
-    shares : ndarray, (labels,)
-        The labels' shares in the image.
-    """
-
-    pixels: npt.NDArray[np.float64]
-    evidence: npt.NDArray[np.float64]
-    overruled: npt.NDArray[np.float64]
-    shares: npt.NDArray[np.float64]
+    pixels: npt.NDArray[np.float64]  # of the label in the network's own labelling
+    evidence: npt.NDArray[np.float64]  # their energies below those of the second best, together
+    overruled: npt.NDArray[np.float64]  # the same of those whose label the refinement changed
+    shares: npt.NDArray[np.float64]  # of the labels in the image
 
 
 def look_at(

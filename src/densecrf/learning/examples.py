@@ -27,24 +27,12 @@ POTTS = Parameters()  # reads the input; its numbers are not used
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """An image with the unaries of its pixels and their true labels.
+    """An image with the unaries of its pixels and their true labels."""
 
-    Attributes
-    ----------
-    name : str
-        For messages.
-    truth : ndarray of int, (*spatial)
-        The true labels; -1 where there is none.
-    load : callable
-        Returns the unaries (labels, *spatial) and the image, colours from 0 to 255.
-    measured : Measured, optional
-        The resolution of the scores, where it was measured.
-    """
-
-    name: str
-    truth: npt.NDArray[np.int64]
-    load: Callable[[], tuple[FloatArray, npt.NDArray[Any]]]
-    measured: Measured | None = None
+    name: str  # for messages
+    truth: npt.NDArray[np.int64]  # (*spatial), -1 where there is none
+    load: Callable[[], tuple[FloatArray, npt.NDArray[Any]]]  # unaries, and colours from 0 to 255
+    measured: Measured | None = None  # the resolution of the scores
 
 
 def make_examples(

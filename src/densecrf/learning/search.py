@@ -28,24 +28,12 @@ _WORSE = 0.003  # accuracy or IoU that a better model may lose where it gains in
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model with some of its numbers moved.
-
-    Attributes
-    ----------
-    start : Parameters
-        The model.
-    strength : float
-        Factor of its weights; 0 leaves the input as it is.
-    reach : float
-        Factor of its standard deviations of positions.
-    trust : float
-        Factor of its label prior's trust.
-    """
+    """A model with some of its numbers moved."""
 
     start: Parameters
-    strength: float = 1.0
-    reach: float = 1.0
-    trust: float = 1.0
+    strength: float = 1.0  # factor of its weights; 0 leaves the input as it is
+    reach: float = 1.0  # factor of its standard deviations of positions
+    trust: float = 1.0  # factor of its label prior's trust
 
     def model(self) -> Parameters:
         """Return the model."""
@@ -79,16 +67,9 @@ def surely_better(ours: Any, theirs: Any) -> bool:
 
 
 def search(first: Candidate, confusions: Callable[[Candidate], Any]) -> Iterator[Candidate]:
-    """Give better and better candidates; the last is one that no move improves.
+    """Yield better and better candidates from the first on, in two rounds of moves at most.
 
-    There are two rounds of moves at most.
-
-    Parameters
-    ----------
-    first : Candidate
-        Where to start.
-    confusions : callable
-        Returns a candidate's confusion matrices, one per image.
+    `confusions` returns a candidate's confusion matrices, one per image.
     """
     best = first
     yield best

@@ -279,7 +279,14 @@ class DenseCRF(nn.Module):
         dtype = working_dtype(logits)
         unary = energies(logits, dtype, self._prior)
         suspect = total(logits)
-        features, weights = self._kernels(image, dtype, workspace)
+        declared = self._declared(image)
+        features = [
+            self._smoothness(image, sigma, dtype, workspace)
+            if color is None
+            else features_of(image, sigma, color, dtype)
+            for _, sigma, color in declared
+        ]
+        weights = [weight for weight, _, _ in declared]
 
         def check() -> None:
             if not math.isfinite(float(suspect)):
@@ -288,7 +295,7 @@ class DenseCRF(nn.Module):
         try:
             pairwise = TensorPairwise(
                 features,
-                weights,
+                torch.stack(weights).to(dtype) if weights else torch.zeros(0),
                 unary,
                 normalized=self.normalization == "symmetric",
                 workspace=workspace,
@@ -318,20 +325,6 @@ class DenseCRF(nn.Module):
         alone = self._by_core(logits, image) or not use_triton(image.float())
         return 0 if alone else logits.numel()
 
-    def _kernels(
-        self, image: Tensor, dtype: torch.dtype, workspace: int | None
-    ) -> tuple[list[Tensor | Lattice], Tensor]:
-        """Return the features of each kernel (of smoothness, the lattice) and the weights."""
-        features: list[Tensor | Lattice] = []
-        weights = []
-        for weight, sigma, color in self._declared(image):
-            weights.append(weight)
-            if color is None:
-                features.append(self._smoothness(image, sigma, dtype, workspace))
-            else:
-                features.append(features_of(image, sigma, color, dtype))
-        return features, torch.stack(weights).to(dtype) if weights else torch.zeros(0)
-
     def _smoothness(
         self, image: Tensor, sigma: Tensor, dtype: torch.dtype, workspace: int | None
     ) -> Tensor | Lattice:
@@ -339,9 +332,8 @@ class DenseCRF(nn.Module):
 
         It is the same for all images of a size, so the last one is kept, within reason.
         """
-        items, grid = image.shape[0], tuple(image.shape[2:])
-        key = (grid, items, image.device, dtype, workspace)
-        kept = self._kept
+        key = (image.shape[0], image.shape[2:], image.device, dtype, workspace)
+        kept = self._kept  # which another thread may replace
         if kept is not None and kept[0] == key:
             return kept[1]
         features = features_of(image, sigma, None, dtype)

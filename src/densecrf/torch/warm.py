@@ -66,19 +66,19 @@ def warm_up(
     most = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if processes is not None:
         most = check_integer("processes", processes, at_least=1)
-    lanes = {1 << (count - 1).bit_length() for count in counts}
+    lanes = sorted({_lanes(count) for count in counts})
     with _lock, on_device(where):
-        return _compiled(where, sorted(lanes), min(MOST_PROCESSES, most))
+        return _compiled(where, lanes, min(MOST_PROCESSES, most))
 
 
 def first_use(device: torch.device, labels: int) -> None:
     """Compile what this process has not loaded yet for so many labels."""
-    if device.type != "cuda":
-        return
-    lanes = 1 << (labels - 1).bit_length()
-    device = _numbered(device)
-    if lanes not in _warm.get(device, ()):
+    if device.type == "cuda" and _lanes(labels) not in _warm.get(_numbered(device), ()):
         warm_up(device, labels)
+
+
+def _lanes(labels: int) -> int:
+    return 1 << (labels - 1).bit_length()
 
 
 def _numbered(device: torch.device) -> torch.device:

@@ -38,7 +38,6 @@ from densecrf.validation import (
     as_features,
     as_real_array,
     check_finite,
-    check_integer,
     check_non_negative,
     check_threads,
 )
@@ -116,8 +115,8 @@ class DenseCRF:
     """
 
     def __init__(self, nvar: Any, nlabels: Any, *_: Any, **__: Any) -> None:
-        self._n = check_integer("nvar", as_whole("nvar", nvar), at_least=1)
-        self._labels = check_integer("nlabels", as_whole("nlabels", nlabels), at_least=1)
+        self._n = as_whole("nvar", nvar)
+        self._labels = as_whole("nlabels", nlabels)
         self._grid: tuple[int, ...] = (self._n,)
         self._unary: FloatArray = np.zeros((self._labels, self._n), np.float32)
         self._energies = self._unary
@@ -178,7 +177,7 @@ class DenseCRF:
 
     def inference(self, niter: Any) -> FloatArray:
         """Return the marginals (nlabels, nvar) after `niter` mean-field iterations."""
-        iterations = check_integer("niter", as_whole("niter", niter), at_least=-(2**31))
+        iterations = as_whole("niter", niter, at_least=-(2**31))
         q, *_ = self.startInference()
         self._iterate(q, iterations)
         return q
@@ -281,7 +280,6 @@ class DenseCRF:
         )
         if not forbidden.any():
             return model
-        # More than a pixel can gain from all others: no optimal labelling has a forbidden label.
         spread = 1.0 if model.compatibility is None else float(np.ptp(model.compatibility))
         gain = spread * model.pairwise.mass
         highest = np.where(forbidden, -np.inf, self._unary).max(0)
@@ -322,8 +320,8 @@ class DenseCRF2D(DenseCRF):
     """
 
     def __init__(self, w: Any, h: Any, nlabels: Any, *_: Any, **__: Any) -> None:
-        self._width = check_integer("w", as_whole("w", w), at_least=1)
-        self._height = check_integer("h", as_whole("h", h), at_least=1)
+        self._width = as_whole("w", w)
+        self._height = as_whole("h", h)
         super().__init__(self._width * self._height, nlabels)
         self._grid = (self._height, self._width)
 

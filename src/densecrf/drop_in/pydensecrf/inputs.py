@@ -17,6 +17,7 @@ from densecrf.validation import (
     FloatArray,
     as_real_array,
     check_finite,
+    check_integer,
     warn,
 )
 
@@ -174,13 +175,14 @@ def divided(name: str, values: npt.NDArray[Any], sigma: np.float32) -> FloatArra
     return np.asarray(single / sigma, np.float32)
 
 
-def as_whole(name: str, value: Any) -> Any:
-    """Return a float that is a whole number as an int; the original truncates any float."""
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return int(value)
+def as_whole(name: str, value: Any, at_least: int = 1) -> int:
+    """Return a whole number, also of a float; the original truncates any float."""
     if isinstance(value, (float, np.floating)):
-        raise ArgumentError(name, value, "must be a whole number (pydensecrf would truncate it)")
-    return value
+        if not float(value).is_integer():
+            remedy = "must be a whole number (pydensecrf would truncate it)"
+            raise ArgumentError(name, value, remedy)
+        value = int(value)
+    return check_integer(name, value, at_least=at_least)
 
 
 def usual(sigma: FloatArray) -> bool:
