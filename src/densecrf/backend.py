@@ -19,7 +19,7 @@ from densecrf.validation import FloatArray, IntArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Array", "Moves", "Operator", "QuadraticStep", "Steps"]
+__all__ = ["Array", "Gradient", "Moves", "Operator", "QuadraticStep", "Steps"]
 
 #: The arrays of a back end, of floats and of labels.
 Array = TypeVar("Array", npt.NDArray[Any], "Tensor")
@@ -45,6 +45,28 @@ class Moves(Generic[Array]):
     gain: Array
     movers: int
     energy: float
+
+
+@dataclass(frozen=True)
+class Gradient(Generic[Array]):
+    r"""What a projected gradient step :math:`y = P_\Delta(v - \text{step}\,(\phi + r))` takes.
+
+    Attributes
+    ----------
+    phi, r : array, (labels, n)
+        The summands of the gradient.
+    v, previous : array, (labels, n)
+        Where it was taken, and the point before.
+    step, lipschitz : array, (n,)
+        The steps' lengths, and the Lipschitz constants.
+    """
+
+    phi: Array
+    v: Array
+    r: Array
+    step: Array
+    lipschitz: Array
+    previous: Array
 
 
 @dataclass(frozen=True)
@@ -190,17 +212,7 @@ class Steps(Protocol[Array]):
     def extents(self, nodes: Array, offsets: Array | None) -> FloatArray:
         """Return the least and the largest of each node's nodes + offsets, (nodes, 2)."""
 
-    def descend(
-        self,
-        phi: Array,
-        v: Array,
-        r: Array,
-        step: Array,
-        lipschitz: Array,
-        previous: Array,
-        *,
-        in_place: bool,
-    ) -> tuple[Array, float, float, float]:
+    def descend(self, at: Gradient[Array], *, in_place: bool) -> tuple[Array, float, float, float]:
         """Take the step of `densecrf.problem.Problem.descend`."""
 
     def compress(
@@ -276,13 +288,8 @@ class Steps(Protocol[Array]):
     def same(self, labels: Array, others: Array) -> bool:
         """Whether two labellings are the same."""
 
-    def compare(
-        self, y: Array, labels: Array, others: Array | None
-    ) -> tuple[npt.NDArray[Any], bool]:
-        """Return `undecided` of `y`, and whether two labellings (the second may be None) agree."""
-
-    def undecided(self, y: Array) -> npt.NDArray[Any]:
-        """Return the sum over pixels of y (1 - y) of each label."""
+    def compare(self, y: Array, labels: Array, others: Array | None) -> tuple[Doubles, bool]:
+        """Return the sum over pixels of y (1 - y) of each label, and whether labellings agree."""
 
     # --- sums -----------------------------------------------------------------------------------
 
@@ -314,9 +321,6 @@ class Steps(Protocol[Array]):
 
     def copy(self, array: Array) -> Array:
         """Return a copy."""
-
-    def ones(self, n: int) -> Array:
-        """Return ones of the problem's floating dtype, (1, n)."""
 
     def zeros_like(self, array: Array, rows: int, n: int) -> Array:
         """Return zeros of the array's dtype, (rows, n)."""

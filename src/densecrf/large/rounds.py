@@ -84,7 +84,7 @@ class Schedule:
         self._labelled, self._bound = math.inf, -math.inf
         self._bounds: list[float] = []  # of the last round
         self._undecided: Any = None  # how undecided each label is
-        self._turns = rounding.Pace(self)
+        self._turns = rounding.Pace()
 
     @property
     def energy(self) -> float:
@@ -155,10 +155,10 @@ class Schedule:
         self.done += len(bounds)
         self._bound = bounds[-1] - EXCESS_FALLS * self._excess
         self.trace.append({"iterations": self.done, "energy": self.energy, "bound": bounds[-1]})
-        slow = [self._turns.slow(bound) for bound in bounds][-1]
+        slow = [self._turns.slow(self.energy, bound) for bound in bounds][-1]
         if slow and not self._alone:
             self.smooth, self._since = not self.smooth, self.done
-            self._turns = rounding.Pace(self)
+            self._turns = rounding.Pace()
         return better
 
     def changes(self, plan: Round) -> bool:

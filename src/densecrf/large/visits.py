@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.backend import Gradient
 from densecrf.large.energy import Local, TiledEnergy
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, whole
@@ -126,22 +127,12 @@ class TileSteps(NativeSteps):
             return np.asarray(offsets + nodes)
         return nodes if in_place else np.array(nodes)
 
-    def descend(
-        self,
-        phi: Plain,
-        v: Plain,
-        r: Plain,
-        step: Plain,
-        lipschitz: Plain,
-        previous: Plain,
-        *,
-        in_place: bool,
-    ) -> tuple[Plain, float, float, float]:
+    def descend(self, at: Gradient[Plain], *, in_place: bool) -> tuple[Plain, float, float, float]:
         """Take a projected gradient step, and note the core's share of the bound."""
         of_margin = native_core().lower_bound(
-            self._unary, r.take(self._margin, 1), 1.0, self.threads
+            self._unary, at.r.take(self._margin, 1), 1.0, self.threads
         )
-        out = super().descend(phi, v, r, step, lipschitz, previous, in_place=in_place)
+        out = super().descend(at, in_place=in_place)
         self.bounds.append(out[1] - float(of_margin))
         if self._y is not None:
             out[0][:, self._margin] = self._y

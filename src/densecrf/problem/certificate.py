@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.backend import Array
+from densecrf.operators.levels import Doubles
 from densecrf.solvers.result import relative_gap, share_proven
 from densecrf.validation import IntArray, check_gap, check_integer
 
@@ -296,6 +297,8 @@ class Costs(Generic[Array]):
         No labelling's energy is below it.
     """
 
+    _least: Array
+
     def __init__(
         self,
         problem: "Problem[Array]",
@@ -317,7 +320,6 @@ class Costs(Generic[Array]):
         self.dual: Dual[Array] = dual
         self._rows: list[Array] = []
         first, xp = 0, problem.steps.xp
-        self._least: Any = None
         for rows in blocks:
             rows += problem.unary[first : first + len(rows)]
             least = xp.amin(rows, 0)
@@ -331,41 +333,26 @@ class Costs(Generic[Array]):
         self._share = Share(inf, total + constant, sizes)
         self.bound = self._share.lower_bound
 
-    def of_pixels(self, problem: "Problem[Array]", pixels: Any) -> tuple[Share, npt.NDArray[Any]]:
+    def of_pixels(self, problem: "Problem[Array]", pixels: IntArray) -> tuple[Share, Doubles]:
         """Return some pixels' share of the bound, and what another label costs them more at least.
 
         Where that is more than the whole image's `Share.slack`, every optimal labelling has the
-        same label. Of potentials, on NumPy's arrays.
-
-        Parameters
-        ----------
-        problem
-            The problem.
-        pixels : ndarray of int
-            Which pixels.
+        same label. Of potentials.
         """
         least = self._least[pixels]
         mass = float(problem.pairwise.mass_double[pixels].sum()) * (1 + gamma(problem.n))
         flow = problem.costs.reach * mass
         sizes = Sizes(len(least), least=float(abs(least).sum()), flow=flow)
-        rows = np.concatenate([row[:, pixels] for row in self._rows])
-        second = np.partition(self._reduced(problem, rows, least), 1, 0)[1]
+        rows: Array = problem.steps.xp.concatenate([row[:, pixels] for row in self._rows])
+        reduced = problem.steps.to_numpy(self._reduced(problem, rows, least))
+        second = np.partition(reduced, 1, 0)[1]
         return Share(inf, float(least.sum()), sizes), second
 
     def possible_labels(self, problem: "Problem[Array]", known: Share) -> npt.NDArray[np.int32]:
-        """Count the labels that an optimal labelling can have at each pixel.
+        """Count the labels, (n,), that an optimal labelling can have at each pixel: at least 1.
 
-        Parameters
-        ----------
-        problem
-            The problem, on whatever arrays.
-        known : Share
-            The energy of a known labelling.
-
-        Returns
-        -------
-        ndarray of int, (n,)
-            At least 1 everywhere. Where it is 1, every optimal labelling has the known one's label.
+        `known` is the energy of a known labelling. Where the count is 1, every optimal labelling
+        has its label.
         """
         count = reduce(add, (rows.sum(0) for rows in self.possible(problem, known)))
         return np.asarray(problem.steps.to_numpy(count), np.int32)
@@ -377,10 +364,11 @@ class Costs(Generic[Array]):
             yield ~(self._reduced(problem, rows, self._least) > slack)
 
     @staticmethod
-    def _reduced(problem: "Problem[Array]", rows: Any, least: Any) -> Any:
+    def _reduced(problem: "Problem[Array]", rows: Array, least: Array) -> Array:
         """Return no more than the reduced costs of some labels."""
         costs = problem.steps.double(rows)
-        return costs - (SINGLE * abs(costs) + SMALLEST) - least
+        reduced: Array = costs - (SINGLE * abs(costs) + SMALLEST) - least
+        return reduced
 
 
 def _combination(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.backend import Array, Moves, Operator, QuadraticStep, Steps
+from densecrf.backend import Array, Gradient, Moves, Operator, QuadraticStep, Steps
 from densecrf.cached import cached_property
 from densecrf.operators.levels import Levels
 from densecrf.operators.pairwise import PairwiseOnThreads
@@ -183,9 +183,8 @@ class Problem(Generic[Array]):
         :math:`\langle s(v - y), y - \text{previous}\rangle` with the Lipschitz constants s, which
         is positive where the last move points uphill. With `in_place`, y may take the memory of r.
         """
-        return self.steps.descend(
-            self.unary, v, r, step, self.lipschitz, previous, in_place=in_place
-        )
+        at = Gradient(self.unary, v, r, step, self.lipschitz, previous)
+        return self.steps.descend(at, in_place=in_place)
 
     def projected_step(self, centre: Array, r: Array, step: float) -> Array:
         r"""Return :math:`P_\Delta(\text{centre} - \text{step}\,(\phi + r))`."""
@@ -469,14 +468,9 @@ class Problem(Generic[Array]):
 
 
 def problem_of(crf: "DenseCRF", threads: int = 0) -> Problem[npt.NDArray[Any]]:
-    """Return a model's problem on NumPy arrays, by the compiled core.
+    """Return a model's problem on NumPy arrays, by the compiled core on so many threads (0: all).
 
-    Parameters
-    ----------
-    crf : DenseCRF
-        The model; its filters are built on first use.
-    threads : int
-        0 for all.
+    The model's filters are built on first use.
 
     Examples
     --------

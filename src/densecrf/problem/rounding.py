@@ -1,6 +1,6 @@
 r"""From marginals to a labelling, and from a labelling to a better one."""
 
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ PROMISING = 1e-3  # excess over the best energy, a fraction of it, that a sweep 
 BIASES = (0.6, 0.8, 0.4, 0.9)  # one in each rounding, in turn; level sets at (1 - bias) / 2
 
 
-def argmax(y: Any) -> IntArray:
+def argmax(y: npt.ArrayLike) -> IntArray:
     r"""Give each pixel the label of its largest score.
 
     What the paper does (Section 5.2). No guarantee in general: a pixel of scores (0.34, 0.33,
@@ -44,7 +44,7 @@ def argmax(y: Any) -> IntArray:
     return np.asarray(_scores(y).argmax(0), np.int64)
 
 
-def interval(y: Any, seed: Any = None) -> IntArray:
+def interval(y: npt.ArrayLike, seed: int | np.random.Generator | None = None) -> IntArray:
     r"""Round at random so that neighbours with similar scores mostly agree.
 
     Kleinberg and Tardos (2002): draw a label i and a threshold :math:`\theta` in [0, 1), both
@@ -212,15 +212,7 @@ class Incumbent(Generic[Array]):
         self._descent = None
 
     def update(self, y: Array, bound: float) -> None:
-        """Round where it is this iteration's turn, and continue the incumbent's descent.
-
-        Parameters
-        ----------
-        y : array, (labels, n)
-            The iteration's marginals.
-        bound : float
-            The iteration's lower bound.
-        """
+        """Round an iteration's marginals where it is its turn, and continue the descent."""
         self._iteration += 1
         settle = self._iteration % self.settle_every == 0
         if self._turn_to_round(bound) or settle:
@@ -278,41 +270,25 @@ class Incumbent(Generic[Array]):
                 self._descent, self.labels, self.energy = descent, descent.labels, energy
 
 
-class HasEnergy(Protocol):
-    """A labelling, or the best of some."""
-
-    @property
-    def energy(self) -> float:
-        """Its energy."""
-        ...
-
-
 class Pace:
-    """Decides when the gap between the best energy and a method's bound has stopped halving.
-
-    Parameters
-    ----------
-    incumbent : HasEnergy
-        The best labelling.
-    """
+    """Decides when the gap between the best energy and a method's bound has stopped halving."""
 
     LEAST, WINDOW, SHARE = 20, 10, 0.5
 
-    def __init__(self, incumbent: HasEnergy) -> None:
-        self._incumbent = incumbent
+    def __init__(self) -> None:
         self._best = -float("inf")
         self._gaps: list[float] = []
 
-    def slow(self, bound: float) -> bool:
-        """Take an iteration's bound in; return whether the last ten did not halve the gap."""
+    def slow(self, energy: float, bound: float) -> bool:
+        """Take an iteration's numbers in; return whether the last ten did not halve the gap."""
         self._best = max(self._best, bound)
-        self._gaps.append(self._incumbent.energy - self._best)
+        self._gaps.append(energy - self._best)
         if len(self._gaps) <= self.LEAST:
             return False
         return self._gaps[-1] > self.SHARE * self._gaps[-1 - self.WINDOW]
 
 
-def _scores(y: Any) -> npt.NDArray[Any]:
+def _scores(y: npt.ArrayLike) -> npt.NDArray[Any]:
     array = as_real_array("y", y)
     if array.ndim < 2 or array.size == 0:
         raise ArgumentError("y", ..., f"shape {array.shape}; give (labels, *spatial)")

@@ -259,23 +259,10 @@ def drive(
     enough for the evaluation of the bound, by what the run's filter calls took; where it was later
     than expected, one filter call is made past the limit.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem.
-    start : callable
-        Makes the starting point.
-    steps : callable
-        ``steps(y)`` iterates from marginals.
-    limits : Limits
-        When to stop.
-    scored : bool
-        Whether each iteration's labelling is scored; otherwise only the last one's is, and the
-        trace has this one row.
-    finish : callable, optional
-        What is done to the best labelling of a method that has iterated and has time left.
-    certified : bool
-        Whether the bound is to be proven at the end.
+    `start` makes the starting point, ``steps(y)`` iterates from its marginals, and `finish` is done
+    to the best labelling of a method that has iterated and has time left. Where steps are not
+    `scored`, only the last one's labelling is, and the trace has this one row. The bound is proven
+    at the end where the run is to be `certified`.
     """
     outcome: Outcome[Array] = Outcome(certified=certified)
     last: Step[Array] | None = None

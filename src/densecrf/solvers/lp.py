@@ -36,11 +36,12 @@ close to a linear system on the graph of the kernel, for which momentum is what 
 method is used alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, islice
 from math import sqrt
-from typing import Any, Generic
+from typing import Generic
 
 from densecrf.backend import Array
 from densecrf.problem.certificate import Potentials
@@ -123,8 +124,9 @@ def lp(
         raise ArgumentError("cells", cells, f"at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
     incumbent = Incumbent(problem, round_every, polish, settle_every)
-    options = {"cells": cells, "accuracy": accuracy, "least_inner": least_inner}
-    return islice(_alternate(Workspace(problem, y), incumbent, options), iterations)
+    w = Workspace(problem, y)
+    inner = partial(multipliers, w, incumbent, cells, accuracy, least_inner)
+    return islice(_alternate(w, incumbent, inner), iterations)
 
 
 @dataclass
@@ -182,13 +184,13 @@ class Workspace(Generic[Array]):
 
 
 def _alternate(
-    w: Workspace[Array], incumbent: Incumbent[Array], options: dict[str, Any]
+    w: Workspace[Array], incumbent: Incumbent[Array], inner: Callable[..., Iterator[Step[Array]]]
 ) -> Iterator[Step[Array]]:
     if _dominant(w.problem):
-        yield from multipliers(w, incumbent, to_the_end=True, **options)
+        yield from inner(to_the_end=True)
     yield from primal_dual(w, incumbent)
     while True:
-        yield from multipliers(w, incumbent, **options)
+        yield from inner()
         yield from primal_dual(w, incumbent, cells=DAMPED)
 
 
@@ -215,18 +217,10 @@ def primal_dual(
 ) -> Iterator[Step[Array]]:
     """Yield iterations of the primal-dual hybrid gradient method until they are slow, or for ever.
 
-    Parameters
-    ----------
-    w : Workspace
-        The marginals to start from, and potentials in levels.
-    incumbent : Incumbent
-        The best labelling, updated by each iteration.
-    cells : float
-        Levels per unit of potential.
-    to_the_end : bool
-        Whether to go on where progress is slow.
+    From the marginals and the potentials, in levels, of `w`, with `cells` levels per unit of
+    potential. Each iteration updates the incumbent.
     """
-    problem, pace = w.problem, Pace(incumbent)
+    problem, pace = w.problem, Pace()
     step = STEP / (cells * problem.lipschitz)
     w.z = problem.potentials(w.y, w.z, cells)
     for iteration in count(1):
@@ -237,7 +231,7 @@ def primal_dual(
         yield made
         ends = (SPAN / cells, EDGE / cells)
         w.z = problem.update_multipliers(w.z, None, *ends, in_place=not made.kept)
-        if not to_the_end and pace.slow(bound):
+        if not to_the_end and pace.slow(incumbent.energy, bound):
             w.z *= cells
             w.restart()
             return
@@ -250,26 +244,18 @@ def primal_dual(
 def multipliers(
     w: Workspace[Array],
     incumbent: Incumbent[Array],
-    *,
     cells: float,
     accuracy: float,
     least_inner: int,
+    *,
     to_the_end: bool = False,
 ) -> Iterator[Step[Array]]:
     """Yield iterations of the method of multipliers until they are slow, or for ever.
 
-    Parameters
-    ----------
-    w : Workspace
-        The marginals to start from, and multipliers in levels.
-    incumbent : Incumbent
-        The best labelling, updated by each iteration.
-    cells, accuracy, least_inner
-        The parameters of `lp`.
-    to_the_end : bool
-        Whether to go on where progress is slow.
+    From the marginals and the multipliers, in levels, of `w`, with the parameters of `lp`. Each
+    iteration updates the incumbent.
     """
-    problem, pace = w.problem, Pace(incumbent)
+    problem, pace = w.problem, Pace()
     step = 1 / (cells * problem.lipschitz)
     w.z = None if w.z is None else w.z / cells
     momentum, inner, bound = 1.0, 0, -float("inf")
@@ -287,7 +273,7 @@ def multipliers(
         made.duals = duals
         del v, duals  # the loop decides whether they are kept
         yield made
-        slow = pace.slow(estimate) and not to_the_end
+        slow = pace.slow(incumbent.energy, estimate) and not to_the_end
         if slow or (inner >= least_inner and left <= accuracy * (incumbent.energy - bound)):
             w.restart()
             w.z = z = problem.update_multipliers(w.z, w.y, SPAN / cells, EDGE / cells)

@@ -1,11 +1,13 @@
 r"""PROX-LP: proximal minimisation of the linear program (Algorithm 1 of the paper).
 
+``PROX-LP_ℓ`` keeps the labels that matter, ``PROX-LP_acc`` also the pixels in doubt (Section 5.1).
+
 Each proximal step minimises :math:`\tilde E(y) + \tfrac1{2\lambda}\lVert y - y^k\rVert^2` (Eq. 5)
 over the product of simplices through its dual (Eq. 8), with blocks α (by Frank-Wolfe) and β, γ
 (exactly). Line by line:
 
     Algorithm 1                                  here
-    1  for k ← 0 … K                             proximal_steps: for k in range(K)
+    1  for k ← 0 … K                             _proximal_steps: for k in range(K)
     2    Aα⁰ ← 0                                 alpha = Alpha(0 * centre), Aα = -q
     3    for t ← 0 … T                           frank_wolfe: for _ in range(T)
     4      (β, γ) ← argmin g(α, β, γ)            y = block(alpha.q), which finds both
@@ -31,12 +33,21 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeAlias
 
+import numpy as np
+
 from densecrf.backend import Array
 from densecrf.operators.levels import MOST_LEVELS
 from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
 from densecrf.solvers.multiplicative import MultiplicativeBlock
-from densecrf.solvers.subproblems import Known, Part, Shares, relevant_labels
+from densecrf.solvers.subproblems import (
+    Known,
+    Part,
+    PixelPart,
+    Shares,
+    relevant_labels,
+    uncertain_pixels,
+)
 from densecrf.validation import (
     ArgumentError,
     check_choice,
@@ -50,12 +61,10 @@ __all__ = [
     "Alpha",
     "FrankWolfeIterate",
     "Proximal",
-    "Restrict",
-    "check_lam",
+    "ProximalPixels",
     "frank_wolfe",
-    "label_restriction",
     "prox_lp",
-    "proximal_steps",
+    "prox_lp_acc",
 ]
 
 LARGE = 1e6  # λ that may take single precision beyond its range
@@ -108,7 +117,7 @@ class Proximal:
     label_threshold: float = 0.0
 
     def __post_init__(self) -> None:
-        check_lam("lam", self.lam)
+        _check_lam("lam", self.lam)
         check_integer("K", self.K, at_least=1)
         check_integer("T", self.T, at_least=1)
         check_integer("levels", self.levels, at_least=2, at_most=MOST_LEVELS)
@@ -120,7 +129,39 @@ class Proximal:
         check_share("label_threshold", self.label_threshold)
 
 
-def check_lam(name: str, lam: float) -> None:
+@dataclass(frozen=True)
+class ProximalPixels(Proximal):
+    """The settings of ``prox-lp-acc``: those of ``prox-lp-l``, and more.
+
+    Parameters
+    ----------
+    confidence : float
+        Pixels with a score of this or more are frozen.
+    max_share : float
+        Largest share of pixels to optimise.
+    first_steps : int
+        Proximal steps on all pixels before any is frozen; part of the `K`.
+    restricted_lam : float
+        The proximal constant λ of the other steps.
+    """
+
+    label_threshold: float = 0.01
+    confidence: float = 0.95
+    max_share: float = 0.1
+    first_steps: int = 5
+    restricted_lam: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # What frozen pixels do is stored by level: no adaptive order.
+        check_choice("order", self.order, ("hard", "soft", "literal"))
+        _check_lam("restricted_lam", self.restricted_lam)
+        check_share("confidence", self.confidence)
+        check_share("max_share", self.max_share)
+        check_integer("first_steps", self.first_steps, at_least=0)
+
+
+def _check_lam(name: str, lam: float) -> None:
     """Refuse a proximal constant that is no positive number, or too large."""
     if check_positive(name, lam) > LARGEST_LAM:
         remedy = f"λ times an energy leaves the range of float32; use at most {LARGEST_LAM:g}"
@@ -196,10 +237,10 @@ def prox_lp(problem: Problem[Array], y: Array, settings: Proximal) -> Iterator[S
         ``dual_gaps`` and ``step_sizes`` of all iterations, and the ``labels_kept`` where there is a
         threshold.
     """
-    return proximal_steps(y, settings, label_restriction(problem, settings))
+    return _proximal_steps(y, settings, _label_restriction(problem, settings))
 
 
-def label_restriction(problem: Problem[Array], settings: Proximal) -> "Restrict[Array]":
+def _label_restriction(problem: Problem[Array], settings: Proximal) -> "Restrict[Array]":
     """Return the choice of labels before each proximal step."""
     last: Part[Array] | None = None
 
@@ -215,7 +256,62 @@ def label_restriction(problem: Problem[Array], settings: Proximal) -> "Restrict[
     return restrict
 
 
-def proximal_steps(
+def prox_lp_acc(
+    problem: Problem[Array], y: Array, settings: ProximalPixels
+) -> Iterator[Step[Array]]:
+    r"""Minimise as ``prox-lp-l`` at first, then only over the pixels that are in doubt.
+
+    A pixel is in doubt while :math:`\max_i y_{ai}` is below the confidence. The others are frozen:
+    what they do to those in doubt is filtered once for each choice of pixels. While more pixels
+    are in doubt than `max_share` allows, each proximal step takes the least certain ones.
+
+    The bound comes from the first steps and from one dual point of all pixels at the end. The
+    result's `info` has the ``labels_kept`` and the ``pixels_kept``.
+
+    Parameters
+    ----------
+    problem, y
+        The problem and the starting marginals.
+    settings : ProximalPixels
+        The settings.
+    """
+    by_label = _label_restriction(problem, settings)
+    last: PixelPart[Array] | None = None
+
+    def restrict(
+        k: int, y: Array, known: "Known[Array] | None"
+    ) -> tuple[Part[Array] | None, float]:
+        nonlocal last
+        if k < settings.first_steps:
+            return by_label(k, y, known)
+        pixels = uncertain_pixels(problem, y, settings.confidence, settings.max_share)
+        if not len(pixels):
+            return None, settings.restricted_lam
+        if last is None or not np.isin(pixels, last.pixels).all():
+            keep = relevant_labels(problem, y, settings.label_threshold)
+            last = PixelPart(problem, keep, y, pixels)
+        return last, settings.restricted_lam
+
+    return _then_certified(problem, _proximal_steps(y, settings, restrict), settings)
+
+
+def _then_certified(
+    problem: Problem[Array], steps: Iterator[Step[Array]], settings: ProximalPixels
+) -> Iterator[Step[Array]]:
+    """Yield the steps, and a last one with the bound that a dual point at their end proves."""
+    step: Step[Array] | None = None
+    for step in steps:
+        yield step
+    if step is not None and "pixels_kept" in step.info:
+        part = Part(problem, step.info["labels_kept"])
+        y = part.take(step.y)
+        r, _, point = part.conditional_gradient(y, settings.levels, settings.order)
+        relaxed = problem.steps.inner(part.problem.unary + r, y)
+        duals = part.duals(((1.0, point),))
+        yield Step(step.y, relaxed, part.bound(r), duals, step.labels, estimate=step.estimate)
+
+
+def _proximal_steps(
     y: Array, settings: Proximal, restrict: "Restrict[Array]"
 ) -> Iterator[Step[Array]]:
     """Run the proximal steps on the part of the problem that `restrict` chooses for each."""
@@ -252,23 +348,10 @@ def proximal_steps(
 def frank_wolfe(
     part: Part[Array], centre: Array, alpha: Alpha[Array], lam: float, settings: Proximal
 ) -> Iterator[FrankWolfeIterate[Array]]:
-    r"""Solve one proximal problem from `alpha`; at least one iteration is yielded.
+    r"""Solve the proximal problem at `centre`, :math:`y^k`, from `alpha`, in one iteration or more.
 
     After T updates of α the block (β, γ) is solved once more, so that the last conditional
     gradient is not lost.
-
-    Parameters
-    ----------
-    part : Part
-        The problem.
-    centre : array
-        The centre :math:`y^k` of the proximal term.
-    alpha : Alpha
-        Where to start; the paper's :math:`\alpha^0 = 0`.
-    lam : float
-        The proximal constant λ.
-    settings : Proximal
-        The rest.
     """
     problem = part.problem
     block = _block(problem, centre, lam, settings)

@@ -253,22 +253,8 @@ def frank_wolfe(
 ) -> Iterator[QuadraticIterate[Array]]:
     r"""Minimise :math:`\langle\ell, y\rangle + \tfrac12\langle y, (H + \text{diag}(c)) y\rangle`.
 
-    Frank and Wolfe (1956) with exact line search, from `y` on; one filter call per iteration. Ends
-    only when no direction leads down.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    linear, diagonal : array, (labels, n) and (n,)
-        The linear term ℓ, and c, which makes the quadratic convex.
-    y, received : array, (labels, n)
-        The starting point and its Hy.
-
-    Yields
-    ------
-    QuadraticIterate
-        The starting point first.
+    Frank and Wolfe (1956) with exact line search, from `y` and its `received` = Hy on, which is
+    yielded first; one filter call per iteration. Ends only when no direction leads down.
     """
     pairs, squares = problem.steps.inner(received, y), problem.steps.inner(diagonal * y, y)
     corners = float(diagonal.sum())

@@ -10,8 +10,7 @@ from densecrf.solvers.loop import Finish, Step
 from densecrf.solvers.lp import lp, lp_finish, lp_start
 from densecrf.solvers.mean_field import mean_field, unary
 from densecrf.solvers.primal_lp import cg_lp, sg_lp
-from densecrf.solvers.prox_lp import Proximal, prox_lp
-from densecrf.solvers.prox_lp_acc import ProximalPixels, prox_lp_acc
+from densecrf.solvers.prox_lp import Proximal, ProximalPixels, prox_lp, prox_lp_acc
 from densecrf.solvers.quadratic import convex_start, dc_neg, qp, qp_cccp
 
 __all__ = ["LP_GAP", "METHODS", "REGISTRY", "Method", "MethodName"]

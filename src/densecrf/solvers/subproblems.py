@@ -269,7 +269,7 @@ class FrozenPixels(Generic[Array]):
     def __init__(self, problem: Problem[Array], y: Array, pixels: PixelArray) -> None:
         self._problem, self._pixels = problem, pixels
         self._scores = problem.costs.nodes(y)
-        self._weight = problem.steps.ones(problem.n)
+        self._weight = problem.steps.zeros_like(self._scores, 1, problem.n) + 1
         self._weight[:, pixels] = 0
         self._stored = {}
 

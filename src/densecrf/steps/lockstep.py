@@ -48,7 +48,6 @@ class Lockstep:
     """
 
     def __init__(self) -> None:
-        self._number: dict[Any, int] = {}
         self._main: Any = None
 
     def ask(self, kind: Hashable, together: Together, arguments: Any, *, late: bool = False) -> Any:
@@ -65,14 +64,7 @@ class Lockstep:
     ) -> list[Any]:
         """Run all, and return what they return.
 
-        An interruption (Ctrl-C) is passed on to all runs, which may end as they like.
-
-        Parameters
-        ----------
-        runs : sequence of callable
-            What to run.
-        interrupted : callable
-            Whether the answer of a run says that it was interrupted.
+        An interruption (Ctrl-C), which a run's answer may tell, is passed on to all runs.
         """
         self._main = getcurrent()
         passed_on = False

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from densecrf.backend import Moves
+from densecrf.backend import Gradient, Moves
 from densecrf.native import core
+from densecrf.operators.levels import Doubles
 from densecrf.problem import projections
 from densecrf.validation import FloatArray
 
@@ -31,43 +32,28 @@ class NativeSteps:
 
     @property
     def xp(self) -> ModuleType:
-        """The module numpy."""
         return np
 
-    def of_pixels(self, n: int) -> "NativeSteps":  # noqa: ARG002 - they know no number
-        """Return the steps of a problem of n pixels."""
+    def of_pixels(self, n: int) -> "NativeSteps":
         return self
 
     # --- linear programs ----------------------------------------------------------------------
 
     def extents(self, nodes: Plain, offsets: Plain | None) -> FloatArray:
-        """Return the least and the largest of each node's nodes + offsets, (nodes, 2)."""
         out = np.empty((len(nodes), 2), np.float32)
         core().extents(single(nodes), offsets, out, self.threads)
         return out
 
-    def descend(
-        self,
-        phi: Plain,
-        v: Plain,
-        r: Plain,
-        step: Plain,
-        lipschitz: Plain,
-        previous: Plain,
-        *,
-        in_place: bool,
-    ) -> tuple[Plain, float, float, float]:
-        """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
-        r = single(r)
-        y = r if in_place else np.empty_like(phi)
-        given = (single(array) for array in (r, v, step, lipschitz, previous))
-        bound, value, uphill = core().descend(phi, *given, y, self.threads)
+    def descend(self, at: Gradient[Plain], *, in_place: bool) -> tuple[Plain, float, float, float]:
+        r = single(at.r)
+        y = r if in_place else np.empty_like(at.phi)
+        given = map(single, (at.v, at.step, at.lipschitz, at.previous))
+        bound, value, uphill = core().descend(at.phi, r, *given, y, self.threads)
         return y, bound, value, uphill
 
     def compress(
         self, nodes: Plain, offsets: Plain | None, span: float, edge: float, *, in_place: bool
     ) -> Plain:
-        """Return the potentials nodes + offsets within `span`."""
         nodes = single(nodes)
         out = nodes if in_place else np.empty_like(nodes)
         extents = self.extents(nodes, offsets)
@@ -77,41 +63,34 @@ class NativeSteps:
         return out
 
     def add_extrapolated(self, u: Plain, y: Plain, previous: Plain) -> None:
-        """Add 2 `y` - `previous` to u, in place."""
         core().add_extrapolated(single(y), single(previous), 1.0, u, self.threads)
 
     def extrapolate(self, y: Plain, previous: Plain, share: float) -> Plain:
-        """Return `y` + `share` · (`y` - `previous`)."""
         out = np.empty(y.shape, np.float32)
         core().extrapolate(single(y), single(previous), share, out, self.threads)
         return out
 
     def project(self, z: Plain) -> Plain:
-        """Return the nearest point in the product of simplices."""
         return projections.simplex(z, threads=self.threads)
 
     def projected_step(self, phi: Plain, centre: Plain, r: Plain, step: float) -> Plain:
-        """Return the projection of centre - step · (phi + r)."""
         out, steps = np.empty_like(phi), np.full(phi.shape[1], step, np.float32)
         given = (single(r), single(centre), steps, steps, single(centre))
         core().descend(phi, *given, out, self.threads)
         return out
 
     def lower_bound(self, phi: Plain, r: Plain) -> float:
-        """Return an estimate of the sum over pixels of the least phi + r."""
         return float(core().lower_bound(phi, single(r), 1.0, self.threads))
 
     # --- quadratic relaxations and mean field -------------------------------------------------
 
     def messages(self, filtered: Plain, y: Plain, own: Plain, costs: Plain | None) -> Plain:
-        """Return the costs of each label beside filtered - own · y."""
         if costs is not None:
             return np.asarray(costs @ (filtered - own * y))
         core().potts_messages(filtered, single(y), own, filtered, self.threads)
         return filtered
 
     def softmax(self, energies: Plain) -> Plain:
-        """Return the softmax over labels of minus the energies."""
         energies = single(energies)
         out = np.empty_like(energies)
         core().mean_field_update(energies, None, None, None, out, self.threads)
@@ -120,11 +99,9 @@ class NativeSteps:
     def response_logits(
         self, phi: Plain, filtered: Plain, y: Plain, own: Plain, costs: Plain | None
     ) -> Plain:
-        """Return -phi - messages."""
         return np.asarray(-phi - self.messages(filtered, y, own, costs))
 
     def mean_field_update(self, phi: Plain, filtered: Plain, y: Plain, own: Plain | None) -> Plain:
-        """Return the softmax over labels of filtered - own · y - phi."""
         out = np.empty_like(phi)
         kept = None if own is None else single(y)
         core().mean_field_update(phi, filtered, kept, own, out, self.threads)
@@ -133,14 +110,12 @@ class NativeSteps:
     def lmo(
         self, linear: Plain, received: Plain, diagonal: Plain, y: Plain
     ) -> tuple[Plain, float, float]:
-        """Return the linear minimisation oracle's answer; see `densecrf.problem.Problem.lmo`."""
         labels = np.empty(y.shape[1], np.int64)
         given = (single(array) for array in (linear, received, diagonal, y))
         gap, objective = core().lmo(*given, labels, self.threads)
         return labels, gap, objective
 
     def step_to_vertex(self, labels: Plain, y: Plain, step: float) -> Plain:
-        """Return `y` moved by `step` of the way to a vertex."""
         out = np.empty(y.shape, np.float32)
         core().step_to_vertex(labels, single(y), step, out, self.threads)
         return out
@@ -148,13 +123,11 @@ class NativeSteps:
     # --- labellings -----------------------------------------------------------------------------
 
     def argmax(self, y: Plain) -> Plain:
-        """Return the largest label of each pixel, (n,)."""
         out = np.empty(y.shape[1], np.int64)
         core().argmax(single(y), out, self.threads)
         return out
 
     def raised_argmax(self, y: Plain, label: int, bias: float) -> Plain:
-        """Return the largest label of each pixel after the values of one label were raised."""
         row = y[label].copy()
         y[label] += bias
         labels = self.argmax(y)
@@ -162,97 +135,70 @@ class NativeSteps:
         return labels
 
     def indicator(self, labels: Plain, count: int) -> Plain:
-        """Return the labelling as a vertex of the product of simplices, (count, n)."""
         return np.asarray(np.arange(count)[:, None] == labels, np.float32)
 
     def constant(self, label: int, n: int) -> Plain:
-        """Return the labelling of n pixels by one label."""
         return np.full(n, label, np.int64)
 
     def moves(self, phi: Plain, received: Plain, labels: Plain) -> Moves[Plain]:
-        """Return the ICM moves where labels receive these messages, (labels, n)."""
         return moves(phi, single(received), np.arange(len(phi)), None, labels, self.threads)
 
     def apply_moves(self, labels: Plain, moves: Moves[Plain], most: int) -> Plain:
-        """Return `labels` after the `most` moves that gain most."""
         movers = np.argsort(-moves.gain, kind="stable")[:most]
         out: Plain = labels.copy()
         out[movers] = moves.labels[movers]
         return out
 
     def same(self, labels: Plain, others: Plain) -> bool:
-        """Whether two labellings are the same."""
         return bool((labels == others).all())
 
-    def compare(self, y: Plain, labels: Plain, others: Plain | None) -> tuple[Plain, bool]:
-        """Return `undecided` of `y`, and whether two labellings (the second may be None) agree."""
-        return self.undecided(y), others is not None and self.same(labels, others)
-
-    def undecided(self, y: Plain) -> Plain:
-        """Return the sum over pixels of y (1 - y) of each label."""
-        out = np.empty(len(y))
-        core().undecided(single(y), out, self.threads)
-        return out
+    def compare(self, y: Plain, labels: Plain, others: Plain | None) -> tuple[Doubles, bool]:
+        undecided = np.empty(len(y))
+        core().undecided(single(y), undecided, self.threads)
+        return undecided, others is not None and self.same(labels, others)
 
     # --- sums -----------------------------------------------------------------------------------
 
     def inner(self, u: Plain, v: Plain) -> float:
-        """Return the inner product, summed in double."""
         return float(core().inner(single(u), single(v), self.threads))
 
     def difference(self, u: Plain, v: Plain) -> tuple[float, float]:
-        """Return the sum and the largest of the absolute differences."""
         total, largest = core().difference(single(u), single(v), self.threads)
         return float(total), float(largest)
 
     def sum_at(self, u: Plain, labels: Plain, weights: Plain | None = None) -> float:
-        """Return the sum over pixels of `u` at their labels, in double, weighted."""
         return float(core().sum_at(single(u), labels, weights, self.threads))
 
     def at(self, u: Plain, labels: Plain) -> Plain:
-        """Return `u` at the pixels' labels, (n,), in double precision."""
         return np.asarray(u[labels, np.arange(len(labels))], np.float64)
 
     def accumulate(self, total: Plain, y: Plain) -> None:
-        """Add `y` to `total`, in place."""
         core().accumulate(single(y), total, self.threads)
 
     # --- arrays ---------------------------------------------------------------------------------
 
     def floats(self, array: Plain) -> Plain:
-        """Return an array in single precision."""
         return np.asarray(array, np.float32)
 
     def double(self, array: Plain) -> Plain:
-        """Return an array in double precision."""
         return np.asarray(array, np.float64)
 
     def contiguous(self, array: Plain) -> Plain:
-        """Return the array, row after row in memory."""
         return np.ascontiguousarray(array)
 
     def copy(self, array: Plain) -> Plain:
-        """Return a copy."""
         return np.array(array)
 
-    def ones(self, n: int) -> Plain:
-        """Return ones in single precision, (1, n)."""
-        return np.ones((1, n), np.float32)
-
     def zeros_like(self, array: Plain, rows: int, n: int) -> Plain:
-        """Return zeros of the array's dtype, (rows, n)."""
         return np.zeros((rows, n), array.dtype)
 
     def to_numpy(self, array: Plain) -> Plain:
-        """Return the array."""
         return np.asarray(array)
 
     def from_numpy(self, array: Plain) -> Plain:
-        """Return the array."""
         return array
 
     def double_from_numpy(self, array: Plain) -> Plain:
-        """Return the array."""
         return array
 
 

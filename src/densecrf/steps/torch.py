@@ -29,13 +29,15 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
+    from densecrf.backend import Gradient
+    from densecrf.operators.levels import Doubles
     from densecrf.validation import FloatArray
 
 __all__ = ["TorchSteps"]
 
 
 class TorchSteps:
-    """Passes over pixels; see `densecrf.backend.Steps`.
+    """Passes over pixels; see `densecrf.backend.Steps`. The allocator keeps what is let go.
 
     Parameters
     ----------
@@ -48,90 +50,63 @@ class TorchSteps:
 
     @property
     def xp(self) -> ModuleType:
-        """The module torch."""
         return torch
 
-    def of_pixels(self, n: int) -> TorchSteps:  # noqa: ARG002 - they know no number
-        """Return the steps of a problem of n pixels, by itself."""
+    def of_pixels(self, n: int) -> TorchSteps:
         return self
 
     # --- linear programs ----------------------------------------------------------------------
 
     def extents(self, nodes: Tensor, offsets: Tensor | None) -> FloatArray:
-        """Return the least and the largest of each node's nodes + offsets, (nodes, 2)."""
         nodes = nodes.detach()
         u = nodes if offsets is None else nodes + offsets
         found: FloatArray = torch.stack(torch.aminmax(u, dim=1), 1).cpu().numpy()
         return found
 
     def descend(
-        self,
-        phi: Tensor,
-        v: Tensor,
-        r: Tensor,
-        step: Tensor,
-        lipschitz: Tensor,
-        previous: Tensor,
-        *,
-        in_place: bool,  # noqa: ARG002 - the allocator keeps what is let go
+        self, at: Gradient[Tensor], *, in_place: bool
     ) -> tuple[Tensor, float, float, float]:
-        """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
-        y, sums = descend(v, phi, r, previous, step, lipschitz)
+        y, sums = descend(at.v, at.phi, at.r, at.previous, at.step, at.lipschitz)
         least, value, uphill = sums[0].tolist()
         return y, least, value, uphill
 
     def compress(
-        self,
-        nodes: Tensor,
-        offsets: Tensor | None,
-        span: float,
-        edge: float,
-        *,
-        in_place: bool,  # noqa: ARG002
+        self, nodes: Tensor, offsets: Tensor | None, span: float, edge: float, *, in_place: bool
     ) -> Tensor:
-        """Return the potentials nodes + offsets within `span`."""
         u = nodes if offsets is None else offsets + nodes
         u = u - torch.amin(u, 1)[:, None]
         potentials: Tensor = compressed(torch, u, torch.amax(u, 1)[:, None], span, edge)
         return potentials
 
     def add_extrapolated(self, u: Tensor, y: Tensor, previous: Tensor) -> None:
-        """Add 2 `y` - `previous` to u, in place."""
         self.accumulate(u, self.extrapolate(y, previous, 1.0))
 
     def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
-        """Return `y` + `share` · (`y` - `previous`)."""
         return torch.lerp(previous, y, 1 + share)
 
     def project(self, z: Tensor) -> Tensor:
-        """Return the nearest point in the product of simplices."""
         if torch.is_grad_enabled() and z.requires_grad:
             return projected(z)
         return project_simplex(z)
 
     def projected_step(self, phi: Tensor, centre: Tensor, r: Tensor, step: float) -> Tensor:
-        """Return the projection of centre - step · (phi + r)."""
         return self.project(centre - step * (phi + r))
 
     def lower_bound(self, phi: Tensor, r: Tensor) -> float:
-        """Return an estimate of the sum over pixels of the least phi + r."""
         return float(lower_bound(phi, r))
 
     # --- quadratic relaxations and mean field -------------------------------------------------
 
     def messages(self, filtered: Tensor, y: Tensor, own: Tensor, costs: Tensor | None) -> Tensor:
-        """Return the costs of each label beside filtered - own · y."""
         others = torch.addcmul(filtered, own, y, value=-1)
         return others.sum(0) - others if costs is None else costs @ others
 
     def softmax(self, energies: Tensor) -> Tensor:
-        """Return the softmax over labels of minus the energies."""
         return torch.softmax(-energies, 0)
 
     def response_logits(
         self, phi: Tensor, filtered: Tensor, y: Tensor, own: Tensor, costs: Tensor | None
     ) -> Tensor:
-        """Return -phi - messages, up to a number that all labels of a pixel share."""
         if costs is None:
             return torch.addcmul(filtered - phi, own, y, value=-1)
         return -phi - self.messages(filtered, y, own, costs)
@@ -139,7 +114,6 @@ class TorchSteps:
     def mean_field_update(
         self, phi: Tensor, filtered: Tensor, y: Tensor, own: Tensor | None
     ) -> Tensor:
-        """Return the softmax over labels of filtered - own · y - phi."""
         if own is None:
             own = torch.zeros_like(phi[0])
         if torch.is_grad_enabled():
@@ -149,7 +123,6 @@ class TorchSteps:
     def lmo(
         self, linear: Tensor, received: Tensor, diagonal: Tensor, y: Tensor
     ) -> tuple[Tensor, float, float]:
-        """Return the linear minimisation oracle's answer; see `densecrf.problem.Problem.lmo`."""
         product = received + diagonal * y
         gradient = linear + product
         least = torch.amin(gradient, 0).sum(dtype=torch.float64)
@@ -158,17 +131,14 @@ class TorchSteps:
         return gradient.argmin(0), gap, objective
 
     def step_to_vertex(self, labels: Tensor, y: Tensor, step: float) -> Tensor:
-        """Return `y` moved by `step` of the way to a vertex."""
         return y + step * (self.indicator(labels, len(y)) - y)
 
     # --- labellings -----------------------------------------------------------------------------
 
     def argmax(self, y: Tensor) -> Tensor:
-        """Return the largest label of each pixel, (n,)."""
         return y.argmax(0)
 
     def raised_argmax(self, y: Tensor, label: int, bias: float) -> Tensor:
-        """Return the largest label of each pixel after the values of one label were raised."""
         row = y[label].clone()
         y[label] += bias
         labels = y.argmax(0)
@@ -176,16 +146,13 @@ class TorchSteps:
         return labels
 
     def indicator(self, labels: Tensor, count: int) -> Tensor:
-        """Return the labelling as a vertex of the product of simplices, (count, n)."""
         names = torch.arange(count, device=self._device)[:, None]
         return self.floats(names == labels)
 
     def constant(self, label: int, n: int) -> Tensor:
-        """Return the labelling of n pixels by one label."""
         return torch.full((n,), label, dtype=torch.int64, device=self._device)
 
     def moves(self, phi: Tensor, received: Tensor, labels: Tensor) -> Moves[Tensor]:
-        """Return the ICM moves where labels receive these messages, (labels, n)."""
         costs = phi + received
         index = labels.unsqueeze(0)
         least, best = costs.min(0)
@@ -195,86 +162,61 @@ class TorchSteps:
         return Moves(best, gain, int((gain > 0).sum()), float(energy))
 
     def apply_moves(self, labels: Tensor, moves: Moves[Tensor], most: int) -> Tensor:
-        """Return `labels` after the `most` moves that gain most."""
         movers = torch.argsort(moves.gain, descending=True, stable=True)[:most]
         out = labels.clone()
         out[movers] = moves.labels[movers]
         return out
 
     def same(self, labels: Tensor, others: Tensor) -> bool:
-        """Whether two labellings are the same."""
         return bool((labels == others).all())
 
-    def compare(
-        self, y: Tensor, labels: Tensor, others: Tensor | None
-    ) -> tuple[npt.NDArray[Any], bool]:
-        """Return `undecided` of `y`, and whether two labellings (the second may be None) agree."""
-        return self.undecided(y), others is not None and self.same(labels, others)
-
-    def undecided(self, y: Tensor) -> npt.NDArray[Any]:
-        """Return the sum over pixels of y (1 - y) of each label."""
-        return self.to_numpy((y * (1 - y)).sum(1))
+    def compare(self, y: Tensor, labels: Tensor, others: Tensor | None) -> tuple[Doubles, bool]:
+        undecided = self.to_numpy((y * (1 - y)).sum(1))
+        return undecided, others is not None and self.same(labels, others)
 
     # --- sums -----------------------------------------------------------------------------------
 
     def inner(self, u: Tensor, v: Tensor) -> float:
-        """Return the inner product, summed in double."""
         return float(inner(u, v))
 
     def difference(self, u: Tensor, v: Tensor) -> tuple[float, float]:
-        """Return the sum and the largest of the absolute differences."""
         distance = abs(u - v)
         return float(distance.sum()), float(distance.max())
 
     def sum_at(self, u: Tensor, labels: Tensor, weights: Tensor | None = None) -> float:
-        """Return the sum over pixels of `u` at their labels, in double, weighted."""
         own = self.at(u, labels)
         return float((own if weights is None else weights * own).sum())
 
     def at(self, u: Tensor, labels: Tensor) -> Tensor:
-        """Return `u` at the pixels' labels, (n,), in double precision."""
         return u[labels, torch.arange(len(labels), device=labels.device)].double()
 
     def accumulate(self, total: Tensor, y: Tensor) -> None:
-        """Add `y` to `total`, in place."""
         total += y
 
     # --- arrays ---------------------------------------------------------------------------------
 
     def floats(self, array: Tensor) -> Tensor:
-        """Return a tensor of the problem's floating dtype."""
         return array.to(self._dtype)
 
     def double(self, array: Tensor) -> Tensor:
-        """Return a tensor in double precision."""
         return array.double()
 
     def contiguous(self, array: Tensor) -> Tensor:
-        """Return the tensor, row after row in memory."""
         return array.contiguous()
 
     def copy(self, array: Tensor) -> Tensor:
-        """Return a copy."""
         return array.clone()
 
-    def ones(self, n: int) -> Tensor:
-        """Return ones of the problem's floating dtype, (1, n)."""
-        return torch.ones(1, n, dtype=self._dtype, device=self._device)
-
     def zeros_like(self, array: Tensor, rows: int, n: int) -> Tensor:
-        """Return zeros of the tensor's dtype, (rows, n)."""
         return torch.zeros(rows, n, dtype=array.dtype, device=array.device)
 
     def to_numpy(self, array: Tensor) -> npt.NDArray[Any]:
-        """Return the tensor as NumPy's array."""
         found: npt.NDArray[Any] = array.detach().cpu().numpy()
         return found
 
     def from_numpy(self, array: npt.NDArray[Any]) -> Tensor:
-        """Return NumPy's array as a tensor of the problem's."""
         tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self._device)
         return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
 
     def double_from_numpy(self, array: npt.NDArray[Any]) -> Tensor:
-        """Return NumPy's array as a tensor of the problem's device, in double precision."""
         return torch.from_numpy(np.ascontiguousarray(array, np.float64)).to(self._device)

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from torch import Tensor
 
-    from densecrf.operators.levels import Levels
+    from densecrf.backend import Gradient
+    from densecrf.operators.levels import Doubles, Levels
     from densecrf.operators.torch.pairwise import TensorPairwise
     from densecrf.steps.lockstep import Lockstep
     from densecrf.validation import FloatArray
@@ -63,82 +64,51 @@ class TritonSteps(TorchSteps):
     def _ask(self, kind: Hashable, together: Any, *arguments: Any, late: bool = False) -> Any:
         return self._batch.ask(kind, together, arguments, late=late)
 
-    def of_pixels(self, n: int) -> TorchSteps:  # noqa: ARG002
-        """Return the steps of a problem of n pixels, by itself: it is no item of the batch."""
+    def of_pixels(self, n: int) -> TorchSteps:  # which are no item of the batch
         return TorchSteps(self._like)
 
     def extents(self, nodes: Tensor, offsets: Tensor | None) -> FloatArray:
-        """Return the least and the largest of each node's nodes + offsets, (nodes, 2)."""
         kind = ("extents", len(nodes), offsets is None)
         found: FloatArray = self._ask(kind, self._batch.extents, nodes.detach(), offsets, late=True)
         return found
 
     def descend(
-        self,
-        phi: Tensor,
-        v: Tensor,
-        r: Tensor,
-        step: Tensor,
-        lipschitz: Tensor,
-        previous: Tensor,
-        *,
-        in_place: bool,  # noqa: ARG002 - the allocator keeps what is let go
+        self, at: Gradient[Tensor], *, in_place: bool
     ) -> tuple[Tensor, float, float, float]:
-        """Take a projected gradient step; see `densecrf.problem.Problem.descend`."""
-        given = (phi, lipschitz, v, r, step, previous)
+        given = (at.phi, at.lipschitz, at.v, at.r, at.step, at.previous)
         y, (least, value, uphill) = self._ask("descend", self._batch.descend, *given)
         return y, least, value, uphill
 
     def compress(
-        self,
-        nodes: Tensor,
-        offsets: Tensor | None,
-        span: float,
-        edge: float,
-        *,
-        in_place: bool,  # noqa: ARG002
+        self, nodes: Tensor, offsets: Tensor | None, span: float, edge: float, *, in_place: bool
     ) -> Tensor:
-        """Return the potentials nodes + offsets within `span`."""
         kind = ("compress", offsets is None)
         out: Tensor = self._ask(kind, self._batch.compress, nodes, offsets, span, edge)
         return out
 
     def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
-        """Return `y` + `share` · (`y` - `previous`)."""
         out: Tensor = self._ask("extrapolate", self._batch.extrapolate, y, previous, 1 + share)
         return out
 
     def argmax(self, y: Tensor) -> Tensor:
-        """Return the largest label of each pixel, (n,)."""
         return self.raised_argmax(y, -1, 0.0)
 
     def raised_argmax(self, y: Tensor, label: int, bias: float) -> Tensor:
-        """Return the largest label of each pixel after the values of one label were raised."""
         labels: Tensor = self._ask("argmax", self._batch.argmax, y, label, bias)
         return labels
 
-    def undecided(self, y: Tensor) -> npt.NDArray[Any]:
-        """Return the sum over pixels of y (1 - y) of each label."""
-        return self.compare(y, y, None)[0]
-
-    def compare(
-        self, y: Tensor, labels: Tensor, others: Tensor | None
-    ) -> tuple[npt.NDArray[Any], bool]:
-        """Return `undecided` and `same`, which wait for the device once."""
-        found: tuple[npt.NDArray[Any], bool]
+    def compare(self, y: Tensor, labels: Tensor, others: Tensor | None) -> tuple[Doubles, bool]:
+        found: tuple[Doubles, bool]  # which waits for the device once
         found = self._ask("compare", self._batch.compare, y, labels, others)
         return found
 
     def same(self, labels: Tensor, others: Tensor) -> bool:
-        """Whether two labellings are the same."""
         return bool(self.to_numpy((labels == others).all()))
 
     def accumulate(self, total: Tensor, y: Tensor) -> None:
-        """Add `y` to `total`, in place."""
         self._ask("accumulate", self._batch.accumulate, total, y)
 
     def to_numpy(self, array: Tensor) -> npt.NDArray[Any]:
-        """Return the tensor as NumPy's array."""
         found: npt.NDArray[Any] = self._ask(
             ("fetch", array.dtype), self._batch.fetch, array.detach()
         )
@@ -345,7 +315,7 @@ class TritonBatch:
         found = torch.cat([sums, torch.stack(differ).unsqueeze(1)], 1).cpu().numpy()
         return [(each[:-1], not each[-1]) for each in found]
 
-    def fetch(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:  # noqa: ARG002
+    def fetch(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return tensors as NumPy's arrays, all in one copy from the device."""
         tensors = [each for (each,) in asked]
         if len(tensors) == 1:
@@ -571,14 +541,7 @@ def occurring(labels: Tensor, count: int) -> Tensor:
 def potts_energies(own: Tensor, overlaps: Overlaps, pairs: Sequence[float]) -> list[Any]:
     """Return energies, None where some label had no row; waits for the device once.
 
-    Parameters
-    ----------
-    own : Tensor
-        Of `densecrf.operators.torch.pixelwise.own_unaries`.
-    overlaps : Overlaps
-        Masses of agreeing pairs.
-    pairs : sequence of float
-        The sum of K of each.
+    From the `own_unaries`, the masses of agreeing pairs, and the sums of K.
     """
     flat = torch.cat([own.view(-1), *overlaps.sums]).tolist()
     count = len(own)
