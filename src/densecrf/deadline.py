@@ -20,8 +20,16 @@ from densecrf.validation import check_gap, check_integer, check_non_negative
 if TYPE_CHECKING:
     from densecrf.solvers.loop import Outcome
 
-__all__ = ["Calls", "Interrupted", "Limits", "OutOfTime", "check_deadline", "deadline", "now"]
-__all__ += ["on_interrupt"]
+__all__ = [
+    "Calls",
+    "Interrupted",
+    "Limits",
+    "OutOfTime",
+    "check_deadline",
+    "deadline",
+    "now",
+    "on_interrupt",
+]
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
 
@@ -77,7 +85,7 @@ class Limits:
         max_iterations: Any,
         callback: Callable[["Outcome[Any]"], Any] | None = None,
     ) -> "Limits":
-        """Return what a user asks for; what makes no sense is refused."""
+        """Return the limits that a user asks for, checked."""
         return cls(
             None if gap is None else check_gap(gap),
             None if time_limit is None else check_non_negative("time_limit", time_limit),
@@ -108,13 +116,7 @@ class Limits:
 
 
 class Calls:
-    """The filter calls of the evaluation at the end: while there is time, and one past the limit.
-
-    Parameters
-    ----------
-    deadline : float, optional
-        When the time is up; None: never.
-    """
+    """The filter calls of the final evaluation: while there is time, and one past the limit."""
 
     def __init__(self, deadline: float | None) -> None:
         self._deadline, self._made = deadline, False
@@ -125,7 +127,7 @@ class Calls:
         return self._deadline is not None and now() >= self._deadline
 
     def another(self) -> bool:
-        """Return whether a filter call may be made; what returns True is taken for one."""
+        """Return whether a filter call may be made, and count it."""
         allowed = not self._made or not self.late
         self._made = True
         return allowed

@@ -46,9 +46,8 @@ def result_html(result: "Result") -> str:
         claim = "proven optimal"
     else:
         claim = f"within {100 * result.gap:.2g} % of the global optimum, proven"
-    grid = " × ".join(map(str, result.labels.shape))
-    title = f"{result.method}: {grid} pixels, {len(result.marginals)} labels"
-    count = len(result.marginals)
+    grid, count = " × ".join(map(str, result.labels.shape)), len(result.marginals)
+    title = f"{result.method}: {grid} pixels, {count} labels"
     return _card(title, claim, result.gap, rows, _thumbnail(result.labels, count) + _key(result))
 
 

@@ -18,17 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "METRICS",
-    "Interval",
-    "accuracy",
-    "bootstrap",
-    "confusion_matrix",
-    "mean_iou",
-]
+__all__ = ["METRICS", "Interval", "accuracy", "bootstrap", "confusion_matrix", "mean_iou"]
 
-# Resamples are drawn in blocks of this many, to bound the memory of the summed matrices.
-_BLOCK = 500
+_BLOCK = 500  # resamples at a time, to bound the memory of the summed matrices
 
 
 def confusion_matrix(labels: Any, truth: Any, classes: int, void: int = 255) -> NDArray[np.int64]:
@@ -50,11 +42,8 @@ def confusion_matrix(labels: Any, truth: Any, classes: int, void: int = 255) -> 
     """
     predicted, true = np.asarray(labels), np.asarray(truth)
     if predicted.shape != true.shape:
-        raise ArgumentError(
-            "labels",
-            ...,
-            f"shape {predicted.shape} and that of truth, {true.shape}, must be the same",
-        )
+        shapes = f"shape {predicted.shape} and that of truth, {true.shape}"
+        raise ArgumentError("labels", ..., f"{shapes}, must be the same")
     known = true != void
     predicted, true = predicted[known], true[known]
     for name, values in (("labels", predicted), ("truth", true)):
@@ -159,15 +148,11 @@ def bootstrap(
     groups = [np.asarray(group, np.float64) for group in (confusions, minus) if group is not None]
     shape = groups[0].shape
     if len(shape) != 3 or shape[1] != shape[2] or not len(groups[0]):
-        raise ArgumentError(
-            "confusions", ..., f"shape {shape}; must be (N, L, L), one matrix per image"
-        )
+        remedy = f"shape {shape}; must be (N, L, L), one matrix per image"
+        raise ArgumentError("confusions", ..., remedy)
     if groups[-1].shape != shape:
-        raise ArgumentError(
-            "minus",
-            ...,
-            f"shape {groups[-1].shape} and that of confusions, {shape}, must be the same",
-        )
+        shapes = f"shape {groups[-1].shape} and that of confusions, {shape}"
+        raise ArgumentError("minus", ..., f"{shapes}, must be the same")
     check_choice("metric", metric, tuple(METRICS))
     check_integer("resamples", resamples, at_least=1)
 

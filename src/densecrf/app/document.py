@@ -111,10 +111,7 @@ class Document:
     def apply(self, edit: Any) -> bool:
         """Make an edit that came as JSON; False when it changes nothing or was made before.
 
-        Raises
-        ------
-        ValueError
-            With the reason, where it makes no sense; nothing is changed then.
+        ValueError says why it makes no sense; nothing is changed then.
         """
         if not isinstance(edit, dict) or not isinstance(edit.get("id"), str):
             raise ValueError("an edit is a JSON object with an id")
@@ -128,11 +125,19 @@ class Document:
     def _make(self, edit: dict[str, Any]) -> bool:
         kind = edit.get("kind")
         if kind == "stroke":
-            return self._add(Stroke.parse(edit.get("stroke")))
-        if kind == "undo":
-            return self._move(self.strokes, self.undone)
-        if kind == "redo":
-            return self._move(self.undone, self.strokes)
+            stroke = Stroke.parse(edit.get("stroke"))
+            if stroke.label >= len(self.labels):
+                raise ValueError(f"label {stroke.label} of {len(self.labels)}")
+            self.strokes.append(stroke)
+            self.undone.clear()
+            return True
+        if kind in ("undo", "redo"):
+            stacks = (self.strokes, self.undone)
+            source, target = stacks if kind == "undo" else stacks[::-1]
+            if source:
+                target.append(source.pop())
+                return True
+            return False
         if kind == "labels":
             return self._relabel(edit.get("labels"))
         if kind == "settings":
@@ -140,28 +145,20 @@ class Document:
             return self.settings != before
         raise ValueError(f"edit of unknown kind {kind!r}")
 
-    def _add(self, stroke: Stroke) -> bool:
-        if stroke.label >= len(self.labels):
-            raise ValueError(f"label {stroke.label} of {len(self.labels)}")
-        self.strokes.append(stroke)
-        self.undone.clear()
-        return True
-
-    def _move(self, source: list[Stroke], target: list[Stroke]) -> bool:
-        if not source:
-            return False
-        target.append(source.pop())
-        return True
-
     def _relabel(self, value: Any) -> bool:
         if not isinstance(value, list) or not 2 <= len(value) <= MAX_LABELS:
             raise ValueError(f"there are 2 to {MAX_LABELS} labels")
         labels = [Label.parse(each) for each in value]
-        used = max((s.label for s in [*self.strokes, *self.undone]), default=-1)
-        if used >= len(labels):
-            raise ValueError(f"{self.labels[used].name!r} has strokes: it cannot be removed")
+        if self.last_label >= len(labels):
+            name = self.labels[self.last_label].name
+            raise ValueError(f"{name!r} has strokes: it cannot be removed")
         before, self.labels = self.labels, labels
         return labels != before
+
+    @property
+    def last_label(self) -> int:
+        """The last label with strokes, or -1."""
+        return max((stroke.label for stroke in [*self.strokes, *self.undone]), default=-1)
 
     def replace_strokes(self, strokes: list[Stroke]) -> None:
         """Take other strokes for those that there are, without a history."""
@@ -216,7 +213,7 @@ class Document:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"is damaged ({error!r})") from error
-        most = max((s.label for s in [*document.strokes, *document.undone]), default=0)
-        if not max(2, most + 1) <= len(document.labels) <= MAX_LABELS:
-            raise ValueError(f"has {len(document.labels)} labels and strokes of label {most}")
+        count, most = len(document.labels), document.last_label
+        if not max(2, most + 1) <= count <= MAX_LABELS:
+            raise ValueError(f"has {count} labels and strokes of label {most}")
         return document

@@ -43,13 +43,8 @@ class ChangedElsewhere(Exception):  # noqa: N818 - it is no error
 class ImageFolder:
     """Images below a folder, or one image, and the state beside them.
 
-    Parameters
-    ----------
-    target : Path, optional
-        An image, or a folder of them; without it there are uploads alone, in the working
-        directory.
-    scores : Path, optional
-        A network's output: a file, or a folder with one of the same name for each image.
+    Without a target there are uploads alone, in the working directory. `scores` is a network's
+    output: a file, or a folder with one of the same name for each image.
     """
 
     def __init__(self, target: Path | None, scores: Path | None = None) -> None:
@@ -157,10 +152,7 @@ class ImageFolder:
     def save(self, name: str, state: dict[str, Any], known: Stamp | None) -> Stamp | None:
         """Write a document's JSON, whole or not at all; return its stamp.
 
-        Raises
-        ------
-        ChangedElsewhere
-            Where the file is not the one of the stamp `known`: another server has written it.
+        `ChangedElsewhere` says that the file is not the one of the stamp `known`.
         """
         with FileLock(self._own(self.state / ".lock"), timeout=LONGEST_LOCK):
             now = self.stamp(name)

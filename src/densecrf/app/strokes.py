@@ -110,10 +110,7 @@ def rasterise(strokes: Iterable[Stroke], shape: tuple[int, ...]) -> Raster:
 class Canvas:
     """The raster of a list of strokes that mostly grows: it draws new ones alone, for any thread.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (H, W), or (depth, H, W).
+    Its shape is (H, W), or (depth, H, W).
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:

@@ -20,13 +20,11 @@ def _run() -> None:
     try:
         from densecrf.cli.app import app
     except ImportError as error:
-        if error.name in ("typer", "rich", "PIL"):
-            print(
-                f'The command line needs {error.name}: pip install "densecrf[cli]"',
-                file=sys.stderr,
-            )
-            raise SystemExit(2) from error
-        raise
+        if error.name not in ("typer", "rich", "PIL"):
+            raise
+        remedy = 'pip install "densecrf[cli]"'
+        print(f"The command line needs {error.name}: {remedy}", file=sys.stderr)
+        raise SystemExit(2) from error
     # A shell can start a program without them (>&-); then there is no reader.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123

@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from densecrf import large
+from densecrf.cli import options as o
 from densecrf.cli.batch import BatchOutcome
 from densecrf.cli.inputs import Sources
-from densecrf.cli.options import (
-    ModelOptions,
-    SolveOptions,
-    input_option,
-    output_option,
-    solver_option,
-)
 from densecrf.cli.outputs import check_outputs, done_before, label_file, run_settings
 from densecrf.cli.reports import ERRORS, collecting_warnings, describe, progress_bar, require
 from densecrf.io import write_json
@@ -35,7 +29,7 @@ SIDE = 2048  # of a tile
 
 Tile = Annotated[
     int | None,
-    output_option(
+    o.output_option(
         help="Cut the image into tiles with this side, for images larger than memory. Default: "
         f"{SIDE} from {LARGE >> 20} megapixels on. The bound is for the whole image.",
         min=64,
@@ -43,7 +37,7 @@ Tile = Annotated[
 ]
 Scheduler = Annotated[
     str | None,
-    solver_option(
+    o.solver_option(
         help="Address of a Dask scheduler, such as tcp://host:8786; its workers do the work.",
         metavar="ADDRESS",
     ),
@@ -51,7 +45,7 @@ Scheduler = Annotated[
 
 FillMissing = Annotated[
     bool,
-    input_option(
+    o.input_option(
         "--fill-missing",
         help="Read missing chunks of a Zarr, HDF5 or sparse GeoTIFF as its fill value, instead of "
         "failing.",
@@ -89,8 +83,8 @@ def segment_large(
     image: str,
     sources: Sources,
     out: Path,
-    model: ModelOptions,
-    solver: SolveOptions,
+    model: o.ModelOptions,
+    solver: o.SolveOptions,
     *,
     tile: int | None,
     scheduler: str | None,
