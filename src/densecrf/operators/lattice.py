@@ -144,7 +144,7 @@ class LatticeFilter(Filter):
         ones = np.ones(self.n, np.float32)
         columns = ones if columns is None else columns
         rows = ones if rows is None else rows
-        return self._sibling(self._lattice.scaled(columns, rows, 0), columns, rows)
+        return self._weighing(self._lattice.scaled(columns, rows, 0), columns, rows)
 
     def row_sums(self) -> Doubles:
         """Return the mass in double precision."""
@@ -155,26 +155,30 @@ class LatticeFilter(Filter):
     def rescaled(self, scale: FloatArray) -> "LatticeFilter":
         """Return a filter on this lattice, whose weights change."""
         self._lattice.weigh(scale, scale, 0)
-        return self._sibling(self._lattice, scale, scale)
+        return self._weighing(self._lattice, scale, scale)
 
-    def _sibling(self, lattice: Any, columns: FloatArray, rows: FloatArray) -> "LatticeFilter":
+    def _weighing(self, lattice: Any, columns: FloatArray, rows: FloatArray) -> "LatticeFilter":
+        columns = columns if self._columns is None else self._columns * columns
+        rows = rows if self._rows is None else self._rows * rows
+        return self._with(_lattice=lattice, _columns=columns, _rows=rows)
+
+    def _with(self, **changes: Any) -> "LatticeFilter":
+        """Return a copy with other attributes, which computes its own mass."""
         out = object.__new__(LatticeFilter)
-        out.n, out.symmetric, out._features = self.n, self.symmetric, self._features
-        out._lattice = lattice
-        out._columns = columns if self._columns is None else self._columns * columns
-        out._rows = rows if self._rows is None else self._rows * rows
+        vars(out).update({**vars(self), **changes})
+        vars(out).pop("mass", None)
         return out
 
     def restricted(self, pixels: PixelArray) -> "LatticeFilter":
         """Return the filter among some pixels alone, on the lattice points between them."""
-        out = object.__new__(LatticeFilter)
-        out.n, out.symmetric = len(pixels), self.symmetric
-        out._lattice = self._lattice.restricted(np.ascontiguousarray(pixels, np.int32), 0)
         whole = self._features
-        out._features = lambda: whole()[pixels]
-        out._columns = None if self._columns is None else self._columns[pixels]
-        out._rows = None if self._rows is None else self._rows[pixels]
-        return out
+        return self._with(
+            n=len(pixels),
+            _lattice=self._lattice.restricted(np.ascontiguousarray(pixels, np.int32), 0),
+            _features=lambda: whole()[pixels],
+            _columns=None if self._columns is None else self._columns[pixels],
+            _rows=None if self._rows is None else self._rows[pixels],
+        )
 
     def apply_planes(
         self, planes: FloatArray, out: FloatArray | None = None, threads: int = 0
@@ -192,11 +196,7 @@ class LatticeFilter(Filter):
 
     def symmetrised(self) -> "LatticeFilter":
         """Return the filter with both orders of the blurs averaged, on the same lattice."""
-        out = object.__new__(LatticeFilter)
-        out.__dict__.update(self.__dict__)
-        out.__dict__.pop("mass", None)
-        out.symmetric = True
-        return out
+        return self._with(symmetric=True)
 
     def ordered_planes(
         self, scores: FloatArray, levels: Levels, out: FloatArray | None = None, threads: int = 0

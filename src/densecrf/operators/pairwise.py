@@ -53,13 +53,6 @@ class Pairwise:
     planes, their values for all labels are held at once (in no more memory than the planes take),
     and what is done with the sum is done pixel by pixel, without writing it down.
 
-    Attributes
-    ----------
-    parts : list of (float, Filter)
-        The weights and the normalised filters.
-    lattice_sum : object or None
-        The core's sum of the lattices, where all parts are lattices of one kind.
-
     Parameters
     ----------
     filters : sequence of (float, Filter)
@@ -83,7 +76,7 @@ class Pairwise:
         self._known_diagonal = diagonal_double
         normalized = normalization == "symmetric"
         self.parts = [(w, base.normalized() if normalized else base) for w, base in filters]
-        self.lattice_sum: Any = None
+        self.lattice_sum: Any = None  # the core's, where all parts are lattices of one kind
         lattices = [part for _, part in self.parts if isinstance(part, LatticeFilter)]
         if len(lattices) == len(self.parts) and len({part.symmetric for part in lattices}) == 1:
             natives = tuple(part.native for part in lattices)
@@ -273,20 +266,10 @@ Plain = npt.NDArray[Any]
 
 
 class PairwiseOnThreads:
-    """The matrix K as an operator of problems, by a number of threads.
+    """The matrix K as an operator of problems, by a number of threads (0: all).
 
-    See `densecrf.backend.Operator`.
-
-    Parameters
-    ----------
-    build : callable
-        Returns the matrix; called on first use, and as often as it is used.
-    n : int
-        Number of pixels.
-    threads : int
-        0 for all.
-    is_built : callable, optional
-        Whether `build` has nothing left to construct.
+    See `densecrf.backend.Operator`. `build` returns the matrix; it is called whenever the matrix is
+    used, and constructs it unless `is_built`.
     """
 
     exact_estimates = True

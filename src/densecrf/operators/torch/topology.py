@@ -31,35 +31,17 @@ SEGMENT = 128  # entries that one program of the splat sums
 
 @dataclass(frozen=True)
 class Topology:
-    """Which vertices touch which; independent of weights, so rescaled lattices share it.
+    """Which vertices touch which; independent of weights, so rescaled lattices share it."""
 
-    Attributes
-    ----------
-    pixels, dimension, vertices : int
-        Sizes n, d and V.
-    corner : Tensor
-        (n, d+1) int32, the vertices of each pixel's simplex, by remainder.
-    rank : Tensor
-        (n, d+1) int8, the order of the axes inside the simplex.
-    row_begin : Tensor
-        (V+1,) int32, where a vertex's entries begin.
-    entry_pixel : Tensor
-        (n (d+1),) int32, the pixels that touch a vertex, ascending.
-    segment_vertex : Tensor
-        (⌈n (d+1) / SEGMENT⌉,) int32, vertex of the first entry of each segment of entries.
-    neighbour : Tensor
-        (d+1, 2, V) int32, vertices one step along +axis and -axis; -1 where there is none.
-    """
-
-    pixels: int
-    dimension: int
-    vertices: int
-    corner: Tensor
-    rank: Tensor
-    row_begin: Tensor
-    entry_pixel: Tensor
-    segment_vertex: Tensor
-    neighbour: Tensor
+    pixels: int  # n
+    dimension: int  # d
+    vertices: int  # V
+    corner: Tensor  # (n, d+1) int32, the vertices of each pixel's simplex, by remainder
+    rank: Tensor  # (n, d+1) int8, the order of the axes inside the simplex
+    row_begin: Tensor  # (V+1,) int32, where a vertex's entries begin
+    entry_pixel: Tensor  # (n (d+1),) int32, the pixels that touch a vertex, ascending
+    segment_vertex: Tensor  # int32, the vertex of the first entry of each SEGMENT entries
+    neighbour: Tensor  # (d+1, 2, V) int32, one step along +axis and -axis; -1 for none
 
 
 class Simplices(NamedTuple):

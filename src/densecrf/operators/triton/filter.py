@@ -71,30 +71,21 @@ class Wanted(NamedTuple):
 class Units:
     """Units that are worked on at once.
 
-    Attributes
-    ----------
-    table : Tensor
-        (count, FIELDS) int32: first pixel and pixels, first vertex and vertices, first segment and
-        segments of the item; the unit's first row among all rows of pixels (where indicators are
-        filtered: the first pixel of its labelling) and of vertices; the
-        item; its levels' low, scale and top as float32; the labels, -1 where there is none.
-    count, lanes, labels : int
-        Units, room for labels in each, and the most labels of one.
-    pixels, vertices, segments : int
-        The most that an item has.
-    rows, work : int
-        Rows of pixels, and of vertices and segments, of all units.
+    The table, (count, FIELDS) int32, has first pixel and pixels, first vertex and vertices, first
+    segment and segments of the item; the unit's first row among all rows of pixels (where
+    indicators are filtered: the first pixel of its labelling) and of vertices; the item; its
+    levels' low, scale and top as float32; the labels, -1 where there is none.
     """
 
     table: Tensor
     count: int
-    lanes: int
-    labels: int
-    pixels: int
+    lanes: int  # room for labels in each
+    labels: int  # the most labels of one
+    pixels: int  # the most that an item has, as the next two
     vertices: int
     segments: int
-    rows: int
-    work: int
+    rows: int  # of pixels, of all units
+    work: int  # rows of vertices and segments, of all units
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -150,20 +141,9 @@ def in_groups(
 ) -> list[Units]:
     """Return the units of what is wanted, as many at once as the lattice's workspace has room for.
 
-    They are kept, since making and sending their tables takes time.
-
-    Parameters
-    ----------
-    lattice : Lattice
-        The lattice.
-    wanted : sequence of Wanted
-        The labels of each item, distinct.
-    ramps : int
-        The most ramps; 0 for the plain filter.
-    size : int
-        Bytes of a number.
-    slots : int, optional
-        Arrays of vertex rows, if others than the lattice's.
+    They are kept, since making and sending their tables takes time. There are at most so many
+    `ramps` (0: the plain filter), numbers of `size` bytes, and `slots` of vertex rows, if others
+    than the lattice's.
     """
     kept: dict[Any, list[Units]] = vars(lattice).setdefault("_units", {})
     asked = [(each.item, tuple(each.names), each.levels, each.plane) for each in wanted]
@@ -465,22 +445,9 @@ def overlaps(
 
     K is S' B S with splat S and blur B, the product of the axes' symmetric blurs: both of its
     halves are applied to S 1_i, and the inner product of the two is the form's value. Nothing is
-    read at the pixels. With `scales`, their factor is left out.
-
-    Parameters
-    ----------
-    lattice : Lattice
-        The lattice.
-    labels : Tensor
-        (planes, n) int64.
-    units : Units
-        Planes and labels.
-    work, parts : Tensor
-        Scratch memory: `OVERLAP_SLOTS` slots, and `empty_overlaps`.
-    sums : Tensor
-        (units,) float64, what is written.
-    scales : Scales, optional
-        Factors of the pixels.
+    read at the pixels. With `scales`, their factor is left out. `labels` are (planes, n) int64,
+    `sums` (units,) float64; scratch memory are `work`, of `OVERLAP_SLOTS` slots, and `parts`, see
+    `empty_overlaps`.
     """
     _splat(lattice, labels, units, 0, work, scales)
     left, right = _blur_halves(lattice, units, work)

@@ -1,7 +1,7 @@
 """Triton kernels of the lattice filters (launched by `densecrf.operators.triton.filter`).
 
 Work comes in units: up to LANES labels of one item's pixels, with rows of their own, listed in a
-table (`densecrf.operators.triton.units`). Numbers of labels, levels, kernels and pixels are
+table (`densecrf.operators.triton.filter.Units`). Numbers of labels, levels, kernels and pixels are
 arguments, so that few variants of each kernel serve all problems.
 
 Values are rows, one per vertex: channel h·LANES + l is ramp h of label l (the plain filter has one
@@ -25,7 +25,7 @@ floats).
 import triton
 import triton.language as tl
 
-# Columns of the table of units: see `densecrf.operators.triton.units`.
+# Columns of the table of units: see `densecrf.operators.triton.filter.Units`.
 PIXEL = tl.constexpr(0)
 PIXELS = tl.constexpr(1)
 VERTEX = tl.constexpr(2)

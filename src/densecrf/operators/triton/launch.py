@@ -113,20 +113,9 @@ def launch(
     constants: Mapping[str, Any],
     warps: int = 4,
 ) -> None:
-    """Launch `kernel` on the current CUDA stream of the current device.
+    """Launch `kernel`, which specialises on no integer, on the current stream and device.
 
-    Parameters
-    ----------
-    kernel : triton.JITFunction
-        A kernel that specialises on no integer argument.
-    grid : sequence of int
-        Programs along one to three axes.
-    arguments : sequence
-        Tensors and numbers, in the order of the kernel's signature; the first is a tensor.
-    constants : mapping
-        The kernel's compile-time constants, in the order of its signature, after `arguments`.
-    warps : int
-        Warps of a program.
+    Arguments, the first of which is a tensor, and constants are in the order of its signature.
     """
     launch_each(kernel, grid, arguments, ((),), constants, warps)
 
@@ -209,14 +198,11 @@ def launched() -> set[tuple[Any, ...]]:
 
 
 class Plan(NamedTuple):
-    """Launches, the places of the varying tensors among their arguments, and what came of it.
-
-    `kept` are the tensors that do not vary.
-    """
+    """Launches that are repeated on other tensors."""
 
     launches: list[Launch]
-    places: list[list[tuple[list[Any], int]]]
-    kept: list[Tensor]
+    places: list[list[tuple[list[Any], int]]]  # of the varying tensors among the arguments
+    kept: list[Tensor]  # those that do not vary
     answer: Any
 
 
@@ -234,15 +220,10 @@ class Plans:
     ) -> Any:
         """Do ``work()``, by its plan from the second time on, and return its answer.
 
-        Parameters
-        ----------
-        key : hashable
-            The kind of work: all that it depends on but `tensors`.
-        tensors : sequence of Tensor
-            What it reads and writes that is not the same every time; contiguous.
-        work : callable
-            Works on `tensors` by launching kernels, and does nothing else. Its scratch memory is
-            kept. It may return some of it, which the next work of this kind writes to again.
+        The kind of work, all that it depends on but `tensors`, is the key. `tensors`, contiguous,
+        are what it reads and writes that is not the same every time. It launches kernels and does
+        nothing else. Its scratch memory is kept; it may return some of it, which the next work of
+        this kind writes to again.
         """
         if any(t.data_ptr() % 16 for t in tensors):
             return work()

@@ -40,32 +40,17 @@ if TYPE_CHECKING:
 
 
 class Overlaps(NamedTuple):
-    """Masses of agreeing pairs of labellings.
+    """Masses of agreeing pairs of labellings, in parts where there are many labels."""
 
-    Attributes
-    ----------
-    sums : list of Tensor
-        (units,) float64 each; what is wanted is in parts, where there are many labels.
-    owners : list of int
-        Of each unit, its place in what was wanted.
-    factors : list of float
-        What each sum is to be multiplied by.
-    """
-
-    sums: list[Tensor]
-    owners: list[int]
-    factors: list[float]
+    sums: list[Tensor]  # (units,) float64 each
+    owners: list[int]  # of each unit, its place in what was wanted
+    factors: list[float]  # of each sum
 
 
 class RepeatedFilter:
-    """What the solvers ask of a lattice over and over, each kind planned the first time.
+    """The solvers' filter calls of a lattice, each kind planned the first time.
 
-    Parameters
-    ----------
-    lattice : Lattice
-        One for which Triton's kernels do the work.
-    scales : Scales, optional
-        Factors of the pixels, for overlaps in double precision.
+    With `scales`, factors of the pixels, overlaps are in double precision.
     """
 
     def __init__(self, lattice: Lattice, scales: Scales | None = None) -> None:
@@ -93,21 +78,10 @@ class RepeatedFilter:
         factor: float,
         totals: Tensor,
     ) -> Tensor:
-        """Filter the order of (labels, n) scores, `factor` times, without what rounding adds.
+        """Return `factor` times the ordered filter of (labels, n) scores + offsets, balanced.
 
-        Parameters
-        ----------
-        scores : Tensor
-            (labels, n).
-        offsets : Tensor, optional
-            What is added to them.
-        wanted : sequence of Wanted
-            The labels to filter; the result is zero for the others.
-        factor : float
-            A factor of the result.
-        totals : Tensor
-            Sums of the lattice's mass over each item, float64; rows come out balanced, see
-            `densecrf.operators.torch.pixelwise.balanced`.
+        Labels that are not wanted come out zero. `totals` are the sums of the lattice's mass over
+        each item, float64; see `densecrf.operators.torch.pixelwise.balanced`.
         """
         scores = scores.contiguous()
         offsets = None if offsets is None else offsets.contiguous()
@@ -198,10 +172,7 @@ class RepeatedFilter:
 class DoubleFilter:
     r"""The matrix :math:`\sum_c w_c g_c k_c g_c` on planes (labels, n) of float64.
 
-    Parameters
-    ----------
-    terms : sequence of (float, Tensor, Lattice)
-        The weight of each kernel, its normalising factors (n,), and its lattice; all in float32.
+    Terms are the weight of each kernel, its normalising factors (n,) and its lattice, in float32.
     """
 
     def __init__(self, terms: Sequence[tuple[float, Tensor, Lattice]]) -> None:
