@@ -253,11 +253,12 @@ def filter_planes(
 def blurred_planes(lattice: Lattice, planes: Tensor) -> Tensor:
     """Splat and blur planes (channels, n); returns them at the vertices, (vertices, channels)."""
     out = torch.empty(lattice.vertices, len(planes), device=planes.device)
+    dtype = torch.float64 if planes.dtype == torch.float64 else torch.float32
     first = 0
     for units in in_groups(lattice, [Wanted(0, range(len(planes)))], 0):
-        rows = units.empty_rows(torch.float32)
+        rows = units.empty_rows(dtype)
         to_rows(planes.contiguous(), None, units, None, rows)
-        work = units.empty_work(lattice.slots, 0, torch.float32)
+        work = units.empty_work(lattice.slots, 0, dtype)
         slot = blur_rows(lattice, rows, units, 0, work)
         by_unit = work[slot].view(units.count, -1, work.shape[2])
         blurred = by_unit[:, : lattice.vertices, : units.lanes].transpose(0, 1)
