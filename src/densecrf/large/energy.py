@@ -17,10 +17,18 @@ import numpy.typing as npt
 
 from densecrf.io.errors import FileFormatError
 from densecrf.large.outputs import image_of
-from densecrf.large.sources import Source, open_source, place, raster_range, read
+from densecrf.large.sources import (
+    Source,
+    coarse,
+    holds_data,
+    open_source,
+    raster_range,
+    resized,
+    valid,
+    with_axes,
+)
 from densecrf.large.store import WorkingFiles
 from densecrf.large.tiles import Box, Tiling, around, flat, inside, lattice_reach, shape_of
-from densecrf.large.views import Coarse, Picked, Resized, Valid, holds_data
 from densecrf.model.compatibility import LabelTree
 from densecrf.model.crf import DenseCRF
 from densecrf.model.kernels import black_and_white, color_range, position_dtype
@@ -216,7 +224,7 @@ class TiledEnergy:
         core = flat(box, outer)
         if self.mask is None:
             return Local(box, outer, np.arange(math.prod(shape_of(outer))), core)
-        held = np.asarray(read("mask", self.mask, outer)).ravel().astype(bool)
+        held = np.asarray(self.mask.read("mask", outer)).ravel().astype(bool)
         pixels = np.flatnonzero(held)
         return Local(box, outer, pixels, np.searchsorted(pixels, core[held[core]]))
 
@@ -254,7 +262,7 @@ class TiledEnergy:
         """Read the image at the model's pixels, (n, channels)."""
         source = cast("Source", self.image)
         bands = slice(0, source.shape[-1])
-        values = read("image", source, (*local.outer, bands))
+        values = source.read("image", (*local.outer, bands))
         self.check_complete("image", source, local, (), (bands,))
         given = values.reshape(-1, values.shape[-1])
         return given if local.whole else given[local.pixels]
@@ -277,7 +285,7 @@ class TiledEnergy:
         lost = [key for key, part in absent if held[inside(part[axes], local.outer)].any()]
         if lost:
             raise FileFormatError(
-                place(source),
+                source.place,
                 f"{name}: chunk {lost[0]} is missing, and {len(lost) - 1} more of those around "
                 f"pixel {tuple(part.start for part in local.box)}; it would be read as the fill "
                 "value. If the copy is incomplete, complete it and call again; if empty chunks "
@@ -304,12 +312,11 @@ class TiledEnergy:
     def values(self, local: Local) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
         """Read what is given of the model's pixels, (labels, n) or (n,), and where it is data."""
         named = (slice(0, self.n_labels),) if self.content == "scores" else ()
-        values = read("probabilities", self.scores, (*named, *local.outer))
+        values = self.scores.read("probabilities", (*named, *local.outer))
         self.check_complete("probabilities", self.scores, local, named, ())
         values = values.reshape(*values.shape[: len(named)], -1)
         values = values if local.whole else values[..., local.pixels]
-        nodata = getattr(self.scores, "nodata", None)
-        return values, holds_data(values, nodata, tuple(range(len(named))))
+        return values, holds_data(values, self.scores.nodata, tuple(range(len(named))))
 
     def energies(self, values: npt.NDArray[Any]) -> FloatArray:
         """Return the energies of some pixels, as they are among all of the image."""
@@ -359,20 +366,19 @@ def plan(
     """Return the run of `densecrf.large.refine`, whose parameters these are, and its numbers."""
     picture = open_source("image", image, native=specification.image_range is not None)
     known = open_source("probabilities", probs)
-    picture, scores, content = _read(picture, known, specification)
+    picture, scores, content, enlarged = _read(picture, known, specification)
     grid = picture.shape[:-1]
     held = None if mask is None else _mask(mask, grid)
-    nodata = getattr(picture, "nodata", None)
-    if nodata is not None:
-        held = Valid(picture, nodata, held)
+    if picture.nodata is not None:
+        held = valid(picture, held)
     # or refused, when it is scanned
     opaque = specification.channel_axis is None and picture.shape[-1] == 4
     channels = 3 if opaque else picture.shape[-1]
     if specification.kind is None:
-        specification = replace(specification, kind=getattr(known, "kind", None))
+        specification = replace(specification, kind=known.kind)
     found = None
     if kernels is None and specification.model.grain is not None:
-        found = _measured(picture, scores, content, channels, specification)
+        found = _measured(picture, scores, content, channels, enlarged, specification)
     parameters = specification.parameters(grid, found)
     job = TiledEnergy(
         folder,
@@ -459,8 +465,8 @@ def check_memory(job: TiledEnergy, memory: float | None, whose: str) -> None:
 
 def _read(
     image: Source, scores: Source, specification: Specification
-) -> tuple[Source, Source, Content]:
-    """Return the image with channels last, the scores with labels first, and what they are."""
+) -> tuple[Source, Source, Content, float]:
+    """Return the image, channels last, the scores, labels first, their content and enlargement."""
     layout = layout_of(
         image.shape,
         scores.shape,
@@ -469,25 +475,31 @@ def _read(
         axis=specification.axis,
         channel_axis=specification.channel_axis,
         adds_up=lambda axes, total: all(
-            sums_to_one(part, total=total) for part in _parts(Picked(scores, axes))
+            sums_to_one(part, total=total) for part in _parts(with_axes(scores, axes))
         ),
         fractions=lambda: any((part != np.rint(part)).any() for part in _parts(scores)),
     )
     axes, grid = layout.picture.axes, layout.picture.grid
-    picture = Picked(image, (*axes, *([None] if len(axes) == len(grid) else [])))
-    known: Source = Picked(scores, layout.axes)
+    picture = with_axes(image, (*axes, *([None] if len(axes) == len(grid) else [])))
+    known, enlarged = with_axes(scores, layout.axes), math.inf
     if layout.resized:
-        known = Resized(known, (known.shape[0], *grid))
-    return picture, known, layout.content
+        enlarged = enlargement(known.shape[1:], grid)
+        known = resized(known, (known.shape[0], *grid))
+    return picture, known, layout.content, enlarged
 
 
 def _measured(
-    image: Source, scores: Source, content: Content, channels: int, specification: Specification
+    image: Source,
+    scores: Source,
+    content: Content,
+    channels: int,
+    enlarged: float,
+    specification: Specification,
 ) -> Measured | None:
     """Measure the resolution of the scores on the windows that `refine` looks at."""
     grid = image.shape[:-1]
     boxes = windows(grid)
-    colors = [read("image", image, (*box, slice(0, channels))) for box in boxes]
+    colors = [image.read("image", (*box, slice(0, channels))) for box in boxes]
     values = np.concatenate([part.reshape(-1, channels) for part in colors]).T
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     black, white = (
@@ -500,7 +512,6 @@ def _measured(
     if content == "labels":
         unaries = [np.zeros((2, *part.shape[:-1]), np.float32) for part in colors]
         return measure_parts(zip(unaries, scaled, strict=True), grid, 0.0)
-    enlarged = enlargement(scores.source.shape[1:], grid) if isinstance(scores, Resized) else np.inf
     try:
         unaries = _unaries(scores, content, specification, boxes)
     except ArgumentError:  # said where all of it is read
@@ -513,9 +524,8 @@ def _unaries(
 ) -> list[FloatArray]:
     """Return the energies of some windows, 0 where there are no data."""
     named = (slice(0, scores.shape[0]),) if content == "scores" else ()
-    given = [read("probabilities", scores, (*named, *box)) for box in boxes]
-    nodata, axis = getattr(scores, "nodata", None), tuple(range(len(named)))
-    known = [holds_data(part, nodata, axis) for part in given]
+    given = [scores.read("probabilities", (*named, *box)) for box in boxes]
+    known = [holds_data(part, scores.nodata, tuple(range(len(named)))) for part in given]
     seen = np.concatenate([p[..., held] for p, held in zip(given, known, strict=True)], axis=-1)
     whole = Reading.of(content, seen)
     options = {
@@ -538,7 +548,7 @@ def _parts(source: Source) -> Iterator[Any]:
     sides = source.shape
     tile = [SCANNED] * (len(sides) - 1)
     for box in Tiling.of(sides[1:], tile).tiles(0):
-        yield read("probabilities", source, (slice(0, sides[0]), *box))
+        yield source.read("probabilities", (slice(0, sides[0]), *box))
 
 
 def label_count(scores: Source, content: str, n_labels: int | None) -> int | None:
@@ -555,11 +565,11 @@ def label_count(scores: Source, content: str, n_labels: int | None) -> int | Non
 def _mask(mask: Any, grid: tuple[int, ...]) -> Source:
     held = open_source("mask", mask)
     if len(held.shape) == len(grid) + 1 and held.shape[-1] == 1:
-        held = Picked(held, tuple(range(len(grid))))
+        held = with_axes(held, tuple(range(len(grid))))
     if held.shape == grid:
         return held
-    if Coarse.fits(held.shape, grid):
-        return Coarse(held, grid)
+    if (fine := coarse(held, grid)) is not None:
+        return fine
     remedy = (
         f"shape {held.shape} for a grid of {grid} pixels; give one of the same size, or reduced"
     )

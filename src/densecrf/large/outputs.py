@@ -146,7 +146,7 @@ class _RasterLabels:
             for each, side in zip((rows, columns), self.shape, strict=True)
         )
         steps = tuple(slice(None, None, each.step) for each in (rows, columns))
-        return self._source.read(box)[steps]
+        return self._source.read("out", box)[steps]
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> npt.NDArray[Any]:
         return np.asarray(self[:, :], dtype)

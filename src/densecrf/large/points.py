@@ -22,7 +22,7 @@ from densecrf.large.energy import Kernel, Local, TiledEnergy, label_count, scrat
 from densecrf.large.outputs import checked_output
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress, TiledRun
-from densecrf.large.sources import Source, open_source, place, read
+from densecrf.large.sources import Source, open_source
 from densecrf.large.tiles import REACH, Box, Tiling
 from densecrf.model.parameters import Parameters
 from densecrf.model.reading import KINDS
@@ -65,9 +65,7 @@ class _Cloud(TiledEnergy):
     def features(self, local: Local) -> list[npt.NDArray[np.float64]]:
         """Return the features of each kernel."""
         source = cast("Source", self.points)
-        points = read("points", source, (*local.outer, slice(0, source.shape[1]))).astype(
-            np.float64
-        )
+        points = source.read("points", (*local.outer, slice(0, source.shape[1]))).astype(np.float64)
         check_finite("points", points)
         colors = None
         if any(kernel.colors is not None for kernel in self.kernels):
@@ -82,7 +80,7 @@ class _Cloud(TiledEnergy):
 
     def _colors(self, local: Local) -> npt.NDArray[np.float64]:
         source = cast("Source", self.image)
-        values = read("features", source, (*local.outer, slice(0, source.shape[1]))).astype(
+        values = source.read("features", (*local.outer, slice(0, source.shape[1]))).astype(
             np.float64
         )
         check_finite("features", values)
@@ -213,14 +211,14 @@ def _check_complete(name: str, source: Source) -> None:
     absent = source.absent(tuple(slice(0, side) for side in source.shape))
     if absent:
         remedy = f"{name}: chunk {absent[0][0]} is missing, and {len(absent) - 1} more"
-        raise FileFormatError(place(source), f"{remedy}; complete the copy, or write them")
+        raise FileFormatError(source.place, f"{remedy}; complete the copy, or write them")
 
 
 def _longest(points: Source) -> int:
     """Return the longest axis of the cloud."""
     low, high = [], []
     for box in Tiling.of(points.shape[:1], (2_000_000,)).tiles(0):
-        part = points.read((*box, slice(0, points.shape[1])))
+        part = points.read("points", (*box, slice(0, points.shape[1])))
         check_finite("points", part)
         low.append(part.min(0))
         high.append(part.max(0))
@@ -233,7 +231,7 @@ def _sorted(job: _Cloud) -> tuple[_Cloud, Any]:
     points = cast("Source", job.points)
     n = points.shape[0]
     along = slice(job.along, job.along + 1)
-    x = points.read((slice(0, n), along))[:, 0].astype(np.float64)
+    x = points.read("points", (slice(0, n), along))[:, 0].astype(np.float64)
     order = np.argsort(x, kind="stable")
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
@@ -256,12 +254,11 @@ def _copy(source: Source, axis: int, place: npt.NDArray[np.int64], path: Path) -
         shape = source.shape
         out = np.lib.format.open_memmap(file.name, "w+", source.dtype, shape)
         for (rows,) in Tiling.of((len(place),), (2_000_000,)).tiles(0):
-            if axis == 0:
-                out[place[rows]] = source.read((rows, *(slice(0, side) for side in shape[1:])))
-            else:
-                out[..., place[rows]] = source.read(
-                    (*(slice(0, side) for side in shape[:-1]), rows)
-                )
+            box = [slice(0, side) for side in shape]
+            box[axis] = rows
+            at: list[Any] = [slice(None)] * len(shape)
+            at[axis] = place[rows]
+            out[tuple(at)] = source.read(path.stem, tuple(box))
         out.flush()
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from densecrf.large import visits
 from densecrf.large.energy import TiledEnergy, check_memory
 from densecrf.large.result import LargeResult, label_dtype
-from densecrf.large.sources import Source, raster_range, read
+from densecrf.large.sources import Source, raster_range
 from densecrf.large.tiles import Box
 from densecrf.large.visits import REACHES, Before, Round
 from densecrf.model.kernels import black_and_white, check_opaque
@@ -40,7 +40,6 @@ MEAN_FIELD = 5  # iterations of mf5
 MOST_ITERATIONS = 500  # of lp
 MOST_TILES, TASKS = 32, 16  # of a task at most; of a worker's thread in a round at least
 FIRST = 12  # most iterations of the first round
-FALLS = 0.5  # what is left of an energy's error after a round
 EXCESS_FALLS = 0.2  # and of a bound's: 0.2 to 0.4 were seen; a certificate costs half a round
 SAFE = 0.7  # share of the asked gap at which a round aims, for what its neighbours change
 MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
@@ -80,8 +79,10 @@ class Schedule:
         self._since = 0  # when this method's turn began
         self._cells: float | None = None  # of the last round
         self._excess = 0.0  # of a round's last bound
-        self._missing = 0.0  # what estimates of energies lack
-        self._labelled, self._bound = math.inf, -math.inf
+        self.best = self.newest = ""  # where the best labels are, and those of the last round
+        self._lowest = self._estimate = math.inf  # their energies, the latter an estimate
+        self._missing = [0.0, 0.0]  # what estimates lacked in the last even and odd turn
+        self._bound = self._start = -math.inf  # at the end of the last round, and at its start
         self._bounds: list[float] = []  # of the last round
         self._undecided: Any = None  # how undecided each label is
         self._turns = rounding.Pace()
@@ -89,7 +90,17 @@ class Schedule:
     @property
     def energy(self) -> float:
         """The best energy so far."""
-        return min(self._constant, self._labelled)
+        return min(self._constant, self._lowest, self._estimate)
+
+    @property
+    def labels(self) -> str:
+        """Where the labels of the least energy are."""
+        return self.newest if self._estimate < self._lowest else self.best
+
+    @property
+    def stages(self) -> set[str]:
+        """Where labels are that are still needed."""
+        return {self.best, self.newest} - {""}
 
     @property
     def cells(self) -> float:
@@ -103,21 +114,31 @@ class Schedule:
         update = self.smooth and self.done > self._since
         inner = max(1, min(self.limit - self.done, self._needed()))
         roundings = ((0, 0.0), *self._level_sets())
-        return Round(self.cells, inner, self.smooth, update, roundings)
+        return Round(self.cells, inner, self.smooth, update, roundings, labels=self.newest)
 
     def pilot(self) -> Round:
         """Return what the first tile of all does: as many iterations as it takes."""
         return self.plan()._replace(near=SAFE * self.gap)
 
     def _needed(self) -> int:
-        """Return in how many iterations the bound, rising as it did, would be near enough."""
+        """Return in how many iterations the bound, rising as it did, would be near enough.
+
+        Not more than take it to a tenth of the asked gap, halving the gap each.
+        """
+        if not self._bounds:
+            return FIRST
+        asked = self.gap * max(1.0, abs(self.energy))
+        most = self.inner
+        if asked > 0:
+            left = max(1.0, (self.energy - self._bound) / asked)
+            most = min(most, math.ceil(math.log2(10 * left)))
         if self.smooth or len(self._bounds) < 3:
-            return self.inner if self._bounds else FIRST
+            return most
         last, rises = self._bound, np.diff(self._bounds[-3:])
-        wanted = self.energy - SAFE * self.gap * max(1.0, abs(self.energy))
+        wanted = self.energy - SAFE * asked
         slower = min(max(rises[1] / rises[0], 0.1), 0.95) if rises[0] > 0 else 0.95
         rise, count = float(rises[1]), 0
-        while last < wanted and count < self.inner:
+        while last < wanted and count < most:
             rise, count = slower * rise, count + 1
             last += rise
         return count
@@ -136,10 +157,11 @@ class Schedule:
             self.smooth = self._alone = True
             self._since = self.done
 
-    def take(self, plan: Round, records: list[dict[str, Any]]) -> bool:
-        """Take a round's records in; return whether its labels are the best so far."""
+    def take(self, plan: Round, records: Records) -> None:
+        """Take a round's records in."""
         shares = [each["bounds"] for each in records if each["bounds"]]
         bounds = [sum(each) for each in zip(*shares, strict=True)]
+        self._start = bounds[0] if self.trace and not plan.update else -math.inf
         if plan.cells == self._cells and not plan.update:
             before = self.trace[-1]
             self._excess = max(0.0, before["bound"] - bounds[0])
@@ -148,22 +170,28 @@ class Schedule:
             self._excess = 0.0
         self._cells, self._bounds = plan.cells, bounds
         self._undecided = np.sum([each["undecided"] for each in records if "undecided" in each], 0)
-        energy = sum(each["energy"] for each in records) + self._missing
-        self._missing *= FALLS
-        better = bool(energy < self._labelled)
-        self._labelled = min(energy, self._labelled)
+        if plan.labels:
+            self.evaluated(sum(each["labelled"] for each in records))
+        self.newest = f"labels-{len(self.trace)}"
+        missing = self._missing[len(self.trace) % 2]
+        self._estimate = sum(each["energy"] for each in records) + missing
         self.done += len(bounds)
         self._bound = bounds[-1] - EXCESS_FALLS * self._excess
         self.trace.append({"iterations": self.done, "energy": self.energy, "bound": bounds[-1]})
-        slow = [self._turns.slow(self.energy, bound) for bound in bounds][-1]
+        # The later bounds may be too high.
+        slow = [self._turns.slow(self.energy, bounds[0]) for _ in bounds][-1]
         if slow and not self._alone:
             self.smooth, self._since = not self.smooth, self.done
             self._turns = rounding.Pace()
-        return better
 
     def changes(self, plan: Round) -> bool:
         """Return whether the method of multipliers has just ended: its last bound may be best."""
         return plan.smooth and not self.smooth
+
+    def started_within(self, gap: float) -> bool:
+        """Return whether the last round started from potentials that prove the asked gap."""
+        energy = min(self._constant, self._lowest)
+        return energy - self._start <= gap * max(1.0, abs(energy))
 
     def promises(self, gap: float) -> bool:
         """Return whether the whole image's gap is likely to be within the asked one."""
@@ -171,9 +199,18 @@ class Schedule:
 
     def correct(self, energy: float, bound: float) -> None:
         """Take in what the certificate found."""
-        self._missing = max(self._missing, energy - self.energy)
         self._excess = max(0.0, self.trace[-1]["bound"] - bound)
-        self._labelled, self._bound = energy, bound
+        self._bound = bound
+        if self.labels == self.newest:
+            self.evaluated(energy)
+
+    def evaluated(self, energy: float) -> None:
+        """Take in the energy of the newest labels, which are the best ones or are given up."""
+        turn = (len(self.trace) - 1) % 2
+        self._missing[turn] = max(0.0, energy - self._estimate + self._missing[turn])
+        if energy < self._lowest:
+            self.best, self._lowest = self.newest, energy
+        self.newest, self._estimate = "", math.inf
 
 
 class TiledRun:
@@ -181,7 +218,7 @@ class TiledRun:
 
     def __init__(self, job: TiledEnergy, client: Any, progress: Progress | None) -> None:
         self.job, self.client, self.progress = job, client, progress
-        self.labels: str | None = None  # the stage of the best ones
+        self.labels = ""  # the stage of the best ones
         self.constant: int | None = None  # the only label, where that is better
         self.whole: Any = None  # the labels, where one tile holds the image
 
@@ -323,25 +360,33 @@ class TiledRun:
         while True:
             name, plan = f"iterates-{turn}", pace.plan() if turn else self._first(pace)
             records = self.stage(name, visits.iterate, turn, (turn, before, plan))
-            self._keep(turn, pace.take(plan, records))
+            kept = pace.stages
+            pace.take(plan, records)
             if self.job.n_labels > 2 and sum(each.get("mass", 0.0) for each in records) > (
                 DOMINANT * self.gain
             ):
                 pace.smooth_alone()
             last = pace.done >= limit
-            if last or pace.promises(gap) or pace.changes(plan):
-                now = _before(name, records, plan.cells, plan.cells)
-                result = self._certified(turn, now, bound, pace.done)
+            point, self.labels = None, pace.labels
+            if pace.started_within(gap):
+                point, self.labels = before, pace.best
+            elif last or pace.promises(gap) or pace.changes(plan):
+                point = _before(name, records, plan.cells, plan.cells)
+            if point is not None:
+                result = self._certified(turn, point, bound, pace.done)
                 bound = result.lower_bound or bound
                 proven = result.gap or 0.0
                 result.trace = pace.trace
                 result.converged = proven <= gap
                 if result.converged or last:
-                    result.proven_share = self._proven(turn, result)
+                    result.proven_share = self._proven(turn, point, result)
                     reason = "within" if result.converged else "at the last iteration, above"
                     result.message = f"gap {proven:.2e} is {reason} the asked {gap:g}"
                     return result
-                pace.correct(result.energy, bound)
+                if point is not before:
+                    pace.correct(result.energy, bound)
+                self._forget(visits.certificate_stage(turn, point))
+            self._forget(f"iterates-{turn - 1}", *kept - pace.stages)
             before = _before(name, records, plan.cells, pace.cells)
             turn += 1
 
@@ -377,15 +422,6 @@ class TiledRun:
         result.converged, result.message = True, "the method's last iteration"
         return result
 
-    def _keep(self, turn: int, better: bool) -> None:
-        """Keep the round's labels where they are better; remove what only earlier rounds read."""
-        self._forget(f"iterates-{turn - 1}", f"certificate-{turn - 1}")
-        if better:
-            old, self.labels = self.labels, f"labels-{turn}"
-            self._forget(*([old] if old else []))
-        else:
-            self._forget(f"labels-{turn}")
-
     def _forget(self, *stages: str) -> None:
         for each in stages:
             self.job.store.forget(each)
@@ -397,7 +433,10 @@ class TiledRun:
         job, bounded = self.job, known is not None
         extents = [[0.0, high] for high in before.highest()] if bounded else None
         records = self.stage(
-            f"certificate-{turn}", visits.certificate, turn, (turn, before, self.labels, extents)
+            visits.certificate_stage(turn, before),
+            visits.certificate,
+            turn,
+            (turn, before, self.labels, extents),
         )
         whole = reduce(add, map(_share, records))
         label, constant = int(self.constants.argmin()), float(self.constants.min())
@@ -427,12 +466,12 @@ class TiledRun:
             ],
         )
 
-    def _proven(self, turn: int, result: LargeResult) -> float:
+    def _proven(self, turn: int, before: Before, result: LargeResult) -> float:
         """Return the share of the pixels whose other labels are all ruled out."""
         count = 0
         for box, record in zip(self.job.tiling.tiles(turn), result.tiles, strict=True):
             if record.get("apart", 0.0) > self.slack:
-                apart = self.job.store.read(f"certificate-{turn}", box)
+                apart = self.job.store.read(visits.certificate_stage(turn, before), box)
                 count += int((apart > self.slack).sum())
         return count / float(self.pixels)
 
@@ -452,12 +491,12 @@ class TiledRun:
         if self.whole is not None:
             return self.whole[box]
         if self.constant is None:
-            labels = visits.labels_of(self.job, cast("str", self.labels), box)
+            labels = self.job.store.read(self.labels, box)[0]
         else:
             labels = np.full([part.stop - part.start for part in box], self.constant)
         labels = labels.astype(self.dtype)
         if self.job.mask is not None:
-            held = read("mask", self.job.mask, box).reshape(labels.shape).astype(bool)
+            held = self.job.mask.read("mask", box).reshape(labels.shape).astype(bool)
             labels[~held] = np.iinfo(labels.dtype).max
         return labels
 

@@ -1,6 +1,7 @@
 """Inputs: anything with a shape, a dtype and slices, read window by window.
 
-A source can be sent to a worker, where it opens its file again: data never travel with tasks.
+A source can be sent to a worker, where it opens its file again: data never travel with tasks. Views
+of a source have its axes in another order, or are resized.
 
 Chunks that a store lacks are read as a fill value by its format, without a word. They were left out
 because they hold nothing else, or never written, or lost on the way; the store does not tell which.
@@ -10,10 +11,12 @@ import asyncio
 import hashlib
 import os
 import warnings
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,341 +26,89 @@ from densecrf.io.errors import FileFormatError
 from densecrf.io.images import read_image, read_labels, white_of
 from densecrf.io.opening import kind_of_file
 from densecrf.io.unaries import read_known
-from densecrf.large.tiles import Box, Tiling, common
+from densecrf.large.tiles import Box, Tiling, common, shape_of
+from densecrf.model.reading import picked
+from densecrf.model.resample import resize_window
 from densecrf.validation import ArgumentError
+
+__all__ = [
+    "Source",
+    "coarse",
+    "file_of",
+    "holds_data",
+    "needs",
+    "open_raster",
+    "open_source",
+    "raster_range",
+    "resized",
+    "valid",
+    "whole",
+    "with_axes",
+]
 
 PHOTOS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 ARCHIVES = (".npz", ".unary", ".c_unary")
 TIFF = (".tif", ".tiff")
 
-__all__ = [
-    "Source",
-    "needs",
-    "open_raster",
-    "open_source",
-    "place",
-    "raster_range",
-    "read",
-    "whole",
-]
-
-
+Array = npt.NDArray[Any]
 #: The names of missing chunks, and the part of a window that each holds.
 Absent = list[tuple[str, Box]]
 
 
-class Source(Protocol):
-    """An array that is read window by window."""
+@dataclass(frozen=True, eq=False)
+class Source:
+    """An array that is read window by window.
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-        ...
+    Attributes
+    ----------
+    place : str
+        Its path, or what kind of array it is.
+    shape, dtype
+        As of an array.
+    identity : str
+        What tells it from other inputs, as far as that can be known cheaply.
+    window : callable
+        Returns a window of it.
+    lacking : callable, optional
+        Returns the chunks of a window that are missing, and the part of it that each holds.
+    portable : bool
+        Whether a worker can open it.
+    nodata : float, optional
+        What pixels without data hold.
+    kind : str, optional
+        What an archive says that it holds.
+    raster : bool
+        Whether it is one that rasterio reads.
+    origin : Source, optional
+        What a view is of.
+    """
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Its dtype."""
-        ...
+    place: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    identity: str
+    window: Callable[[Box], Array]
+    lacking: Callable[[Box], Absent] | None = None
+    portable: bool = True
+    nodata: float | None = None
+    kind: str | None = None
+    raster: bool = False
+    origin: "Source | None" = None
 
-    @property
-    def identity(self) -> str:
-        """What tells it from other inputs, as far as that can be known cheaply."""
-        ...
-
-    @property
-    def portable(self) -> bool:
-        """Whether a worker can open it."""
-        ...
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        """Return a window."""
-        ...
+    def read(self, name: str, box: Box) -> Array:
+        """Return a window; what cannot be read is named."""
+        try:
+            return self.window(box)
+        except (MemoryError, ImportError, ArgumentError):
+            raise
+        except Exception as error:  # each library has its own
+            where = ", ".join(f"{part.start}:{part.stop}" for part in box)
+            reason = f"cannot be read at [{where}]: {str(error) or type(error).__name__}"
+            raise OSError(f"{name}: {self.place} {reason}") from error
 
     def absent(self, box: Box) -> Absent:
         """Return the chunks of a window that are missing, and the part of it that each holds."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Array:
-    """An array in memory, or one that reads itself: Zarr, Dask, xarray, HDF5."""
-
-    array: Any
-    portable: bool
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(int(side) for side in self.array.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        own: np.dtype[Any] = np.dtype(self.array.dtype)
-        return own
-
-    @property
-    def identity(self) -> str:
-        name = f"{type(self.array).__name__} {self.shape} {self.dtype}"
-        if isinstance(self.array, np.ndarray):
-            digest = hashlib.blake2b(digest_size=16)
-            for row in self.array:
-                digest.update(np.ascontiguousarray(row).tobytes())
-            return f"{name} {digest.hexdigest()}"
-        return f"{name} {getattr(self.array, 'name', '')}"
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        return np.asarray(self.array[box])
-
-    def absent(self, box: Box) -> Absent:
-        return _absent_in_array(self.array, box)
-
-
-@dataclass(frozen=True)
-class _Memmap:
-    """A ``.npy`` file or another one that numpy.memmap reads, opened for each window."""
-
-    path: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    offset: int
-    order: Literal["C", "F"] = "C"
-    portable: bool = field(default=True, init=False)
-
-    @property
-    def identity(self) -> str:
-        return _stamp(self.path)
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        array: Any = np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order)
-        return np.array(array[box])
-
-    def absent(self, box: Box) -> Absent:  # noqa: ARG002
-        return []
-
-
-@dataclass(frozen=True)
-class _Whole:
-    """A file of a format that has no windows: a photograph, an archive of arrays."""
-
-    path: str
-    role: str
-    native: bool = False
-    portable: bool = field(default=True, init=False)
-
-    @property
-    def kind(self) -> str | None:
-        """What an archive says that it holds."""
-        return read_known(self.path)[1] if self.path.lower().endswith(ARCHIVES) else None
-
-    @property
-    def identity(self) -> str:
-        return f"{_stamp(self.path)} {self.native}"
-
-    def _values(self) -> npt.NDArray[Any]:
-        return _read_whole(self.path, self.role, self.native, _stamp(self.path))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._values().shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._values().dtype
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        return np.array(self._values()[box])
-
-    def absent(self, box: Box) -> Absent:  # noqa: ARG002
-        return []
-
-
-@lru_cache(maxsize=2)
-def _read_whole(path: str, role: str, native: bool, stamp: str) -> npt.NDArray[Any]:
-    """Read a file by the readers of images in memory; `stamp` tells a changed file from before."""
-    del stamp
-    if path.lower().endswith(ARCHIVES):
-        return read_known(path)[0]
-    if role == "image":
-        return read_image(path, native=native)
-    return read_labels(path)
-
-
-@dataclass(frozen=True)
-class _Zarr:
-    """A Zarr array in a folder; of an OME-Zarr image its full resolution."""
-
-    path: str
-    portable: bool = field(default=True, init=False)
-
-    def _open(self) -> Any:
-        zarr = needs("zarr", self.path)
-        opened = zarr.open(self.path, mode="r")
-        if hasattr(opened, "shape"):
-            return opened
-        image = opened.attrs.get("multiscales") or opened.attrs.get("ome", {}).get("multiscales")
-        if not image:
-            raise FileFormatError(self.path, "is a group; give one of its arrays")
-        return opened[image[0]["datasets"][0]["path"]]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(int(side) for side in self._open().shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        own: np.dtype[Any] = np.dtype(self._open().dtype)
-        return own
-
-    @property
-    def identity(self) -> str:
-        return f"{Path(self.path).resolve()} {self.shape} {self.dtype}"
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        return np.asarray(self._open()[box])
-
-    def absent(self, box: Box) -> Absent:
-        return _absent_in_array(self._open(), box)
-
-
-@dataclass(frozen=True)
-class _Raster:
-    """A raster that rasterio reads, (height, width, bands), or without the last where it is one."""
-
-    path: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    nodata: float | None
-    bands: tuple[int, ...]
-    portable: bool = field(default=True, init=False)
-
-    @staticmethod
-    def of(path: str, role: str) -> "_Raster":
-        try:
-            with open_raster(path) as raster:
-                bands = [
-                    i
-                    for i, meaning in enumerate(raster.colorinterp, 1)
-                    if role != "image" or meaning.name != "alpha"
-                ]
-                several = [len(bands)] if len(bands) > 1 else []
-                sides = (raster.height, raster.width, *several)
-                dtype = np.dtype(raster.dtypes[0])
-                return _Raster(path, sides, dtype, raster.nodata, tuple(bands))
-        except needs("rasterio", path).errors.RasterioError as error:
-            raise FileFormatError(path, f"cannot be read ({error})") from error
-
-    @property
-    def identity(self) -> str:
-        return _stamp(self.path)
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        rows, columns, *bands = box
-        window = ((rows.start, rows.stop), (columns.start, columns.stop))
-        chosen = list(self.bands[bands[0]]) if bands else self.bands[0]
-        with open_raster(self.path) as raster:
-            values = np.asarray(raster.read(chosen, window=window))
-        return np.moveaxis(values, 0, -1) if bands else values
-
-    def absent(self, box: Box) -> Absent:
-        with open_raster(self.path) as raster:
-            found = _absent_in_raster(raster, (*box, slice(0, 1))[:3])
-        return [(name, part[: len(box)]) for name, part in found]
-
-
-@dataclass(frozen=True)
-class _Volume:
-    """A NIfTI file."""
-
-    path: str
-    portable: bool = field(default=True, init=False)
-
-    def _open(self) -> Any:
-        return needs("nibabel", self.path).load(self.path).dataobj
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(int(side) for side in self._open().shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        own: np.dtype[Any] = np.dtype(self._open().dtype)
-        return own
-
-    @property
-    def identity(self) -> str:
-        return _stamp(self.path)
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        return np.asarray(self._open()[box])
-
-    def absent(self, box: Box) -> Absent:  # noqa: ARG002
-        return []
-
-
-@dataclass(frozen=True)
-class _Dataset:
-    """A data set of an HDF5 file, ``file.h5:name``."""
-
-    path: str
-    name: str
-    portable: bool = field(default=True, init=False)
-
-    def _read(self, use: Any) -> Any:
-        with needs("h5py", self.path).File(self.path, "r") as file:
-            if self.name not in file:
-                raise FileFormatError(self.path, f"has no data set {self.name!r}")
-            return use(file[self.name])
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self._read(lambda data: data.shape))
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        own: np.dtype[Any] = np.dtype(self._read(lambda data: data.dtype))
-        return own
-
-    @property
-    def identity(self) -> str:
-        return f"{_stamp(self.path)} {self.name}"
-
-    def read(self, box: Box) -> npt.NDArray[Any]:
-        return np.asarray(self._read(lambda data: data[box]))
-
-    def absent(self, box: Box) -> Absent:
-        found: Absent = self._read(lambda data: _absent_in_hdf5(data, box))
-        return found
-
-
-def place(source: Any) -> str:
-    """Return the path of a source, or what kind of array it is."""
-    while hasattr(source, "source"):
-        source = source.source
-    return str(getattr(source, "path", "") or type(source.array).__name__)
-
-
-def read(name: str, source: Source, box: Box) -> npt.NDArray[Any]:
-    """Return a window; what cannot be read is named."""
-    try:
-        return source.read(box)
-    except (MemoryError, ImportError, ArgumentError):
-        raise
-    except Exception as error:  # each library has its own
-        window = ", ".join(f"{part.start}:{part.stop}" for part in box)
-        reason = f"cannot be read at [{window}]: {str(error) or type(error).__name__}"
-        raise OSError(f"{name}: {place(source)} {reason}") from error
-
-
-def whole(name: str, source: Any, *, native: bool = True) -> npt.NDArray[Any]:
-    """Read all of what a view shows, in the order of its own axes; `native` as by `open_source`."""
-    while hasattr(source, "source"):
-        source = source.source
-    if name == "image" and isinstance(source, _Raster) and source.path.lower().endswith(TIFF):
-        try:
-            return read_image(source.path, native=native)
-        except FileFormatError as error:
-            if not error.too_many_pixels:
-                raise
-    return read(name, source, tuple(slice(0, side) for side in source.shape))
+        return [] if self.lacking is None else self.lacking(box)
 
 
 def open_source(name: str, given: Any, *, native: bool = True) -> Source:
@@ -377,54 +128,168 @@ def open_source(name: str, given: Any, *, native: bool = True) -> Source:
         return _from_path(name, os.fspath(given), native)
     if isinstance(given, np.memmap) and isinstance(given.filename, (str, os.PathLike)):
         if given.flags.c_contiguous and type(given.base) is not np.memmap:
-            return _Memmap(os.fspath(given.filename), given.dtype, given.shape, int(given.offset))
-        return _Array(given, portable=False)
+            path = os.fspath(given.filename)
+            return _mapped(path, given.dtype, given.shape, int(given.offset), "C")
+        return _of_array(given, portable=False)
     if all(hasattr(given, each) for each in ("shape", "dtype", "__getitem__")):
         by_itself = type(given).__module__.split(".")[0] in ("zarr", "dask", "xarray")
-        return _Array(given, portable=by_itself)
+        return _of_array(given, portable=by_itself)
     if isinstance(given, (list, tuple)):
-        return _Array(np.asarray(given), portable=False)
+        return _of_array(np.asarray(given), portable=False)
     raise ArgumentError(name, ..., f"{type(given).__name__} is no path and has no shape")
-
-
-def file_of(path: str) -> str:
-    """Return the file of a path, which may name a data set in it."""
-    file, colon, _ = path.partition(".h5:")
-    return f"{file}.h5" if colon else path
 
 
 def _from_path(name: str, path: str, native: bool) -> Source:
     file, colon, inner = path.partition(".h5:")
     if colon:
-        return _checked(_Dataset(f"{file}.h5", inner), f"{file}.h5")
+        return _in_file(f"{file}.h5", partial(_use_dataset, f"{file}.h5", inner), inner)
     if not Path(path).exists():
         raise FileNotFoundError(2, f"{name}: no such file", path)
     lower = path.rstrip("/").lower()
     if Path(path).is_dir():
-        return _checked(_Zarr(path), path)
+        return _in_file(path, partial(_use_zarr, path))
     kind = kind_of_file(path)
     if kind is not None:  # opening a pipe would wait for ever
         raise FileFormatError(path, f"is {kind}, not a file")
     if lower.endswith(".npy"):
         shape, fortran, dtype, offset = map_npy(path)
-        return _Memmap(path, dtype, shape, offset, "F" if fortran else "C")
+        return _mapped(path, dtype, shape, offset, "F" if fortran else "C")
     if lower.endswith((*PHOTOS, *ARCHIVES)):
-        return _checked(_Whole(path, name, native), path)
+        archive = lower.endswith(ARCHIVES)
+        found = _in_file(path, partial(_use_whole, path, name, native, _stamp(path)), str(native))
+        return replace(found, kind=read_known(path)[1] if archive else None)
     if lower.endswith((".nii", ".nii.gz")):
-        return _checked(_Volume(path), path)
-    return _Raster.of(path, name)
+        return _in_file(path, partial(_use_volume, path))
+    return _raster(path, name)
 
 
-def _checked(source: Source, path: str) -> Source:
-    """Return a source whose shape can be read; each library has its own errors otherwise."""
+# --- formats --------------------------------------------------------------------------------------
+
+
+def _of_array(array: Any, *, portable: bool) -> Source:
+    """Return an array in memory, or one that reads itself: Zarr, Dask, xarray, HDF5."""
+    place, dtype = type(array).__name__, np.dtype(array.dtype)
+    shape = tuple(int(side) for side in array.shape)
+    if isinstance(array, np.ndarray):
+        digest = hashlib.blake2b(digest_size=16)
+        for row in array:
+            digest.update(np.ascontiguousarray(row).tobytes())
+        known = digest.hexdigest()
+    else:
+        known = getattr(array, "name", "")
+    window, lacking = partial(_slice, array), partial(_absent_in_array, array)
+    return Source(
+        place, shape, dtype, f"{place} {shape} {dtype} {known}", window, lacking, portable
+    )
+
+
+def _slice(array: Any, box: Box) -> Array:
+    return np.asarray(array[box])
+
+
+def _mapped(path: str, *mapping: Any) -> Source:
+    """Return a file that numpy.memmap reads; it is opened for each window."""
+    dtype, shape, _, _ = mapping
+    return Source(path, shape, dtype, _stamp(path), partial(_map, path, *mapping))
+
+
+def _map(path: str, dtype: Any, shape: Any, offset: int, order: Any, box: Box) -> Array:
+    array: Any = np.memmap(path, dtype, "r", offset, shape, order)
+    return np.array(array[box])
+
+
+def _in_file(path: str, use: Callable[[Callable[[Any], Any]], Any], what: str = "") -> Source:
+    """Return an array in a file, which `use` opens and passes to a function."""
     try:
-        if source.shape and source.dtype.kind in "fiub":
-            return source
+        sides, dtype = use(lambda array: (array.shape, np.dtype(array.dtype)))
     except (MemoryError, ImportError, ArgumentError):
         raise
-    except Exception as error:
+    except Exception as error:  # each library has its own
         raise FileFormatError(path, f"cannot be read ({error})") from error
-    raise FileFormatError(path, f"holds values of type {source.dtype}; numbers are needed")
+    shape = tuple(int(side) for side in sides)
+    if not shape or dtype.kind not in "fiub":
+        raise FileFormatError(path, f"holds values of type {dtype}; numbers are needed")
+    folder = Path(path).is_dir()
+    identity = f"{Path(path).resolve()} {shape} {dtype}" if folder else f"{_stamp(path)} {what}"
+    window, lacking = partial(_use_window, use), partial(_use_absent, use)
+    return Source(path, shape, dtype, identity, window, lacking)
+
+
+def _use_window(use: Any, box: Box) -> Array:
+    return np.asarray(use(lambda array: array[box]))
+
+
+def _use_absent(use: Any, box: Box) -> Absent:
+    found: Absent = use(lambda array: _absent_in_array(array, box))
+    return found
+
+
+def _use_zarr(path: str, function: Callable[[Any], Any]) -> Any:
+    """Use a Zarr array in a folder; of an OME-Zarr image its full resolution."""
+    opened = needs("zarr", path).open(path, mode="r")
+    if not hasattr(opened, "shape"):
+        image = opened.attrs.get("multiscales") or opened.attrs.get("ome", {}).get("multiscales")
+        if not image:
+            raise FileFormatError(path, "is a group; give one of its arrays")
+        opened = opened[image[0]["datasets"][0]["path"]]
+    return function(opened)
+
+
+def _use_volume(path: str, function: Callable[[Any], Any]) -> Any:
+    """Use a NIfTI file."""
+    return function(needs("nibabel", path).load(path).dataobj)
+
+
+def _use_dataset(path: str, name: str, function: Callable[[Any], Any]) -> Any:
+    """Use a data set of an HDF5 file."""
+    with needs("h5py", path).File(path, "r") as file:
+        if name not in file:
+            raise FileFormatError(path, f"has no data set {name!r}")
+        return function(file[name])
+
+
+def _use_whole(
+    path: str, role: str, native: bool, stamp: str, function: Callable[[Any], Any]
+) -> Any:
+    """Use a file of a format that has no windows: a photograph, an archive of arrays."""
+    return function(_read_whole(path, role, native, stamp))
+
+
+@lru_cache(maxsize=2)
+def _read_whole(path: str, role: str, native: bool, stamp: str) -> Array:
+    """Read a file by the readers of images in memory; `stamp` tells a changed file from before."""
+    del stamp
+    if path.lower().endswith(ARCHIVES):
+        values = read_known(path)[0]
+    else:
+        values = read_image(path, native=native) if role == "image" else read_labels(path)
+    values.setflags(write=False)
+    return values
+
+
+def _raster(path: str, role: str) -> Source:
+    """Return a raster, (height, width, bands), or without the last where it is one."""
+    try:
+        with open_raster(path) as raster:
+            bands = tuple(
+                i
+                for i, meaning in enumerate(raster.colorinterp, 1)
+                if role != "image" or meaning.name != "alpha"
+            )
+            shape = (raster.height, raster.width, *([len(bands)] if len(bands) > 1 else []))
+            dtype, nodata = np.dtype(raster.dtypes[0]), raster.nodata
+    except needs("rasterio", path).errors.RasterioError as error:
+        raise FileFormatError(path, f"cannot be read ({error})") from error
+    window, lacking = partial(_raster_window, path, bands), partial(_absent_in_raster, path)
+    return Source(path, shape, dtype, _stamp(path), window, lacking, nodata=nodata, raster=True)
+
+
+def _raster_window(path: str, bands: tuple[int, ...], box: Box) -> Array:
+    rows, columns, *some = box
+    window = ((rows.start, rows.stop), (columns.start, columns.stop))
+    with open_raster(path) as raster:
+        values = np.asarray(raster.read(list(bands[some[0]]) if some else bands[0], window=window))
+    return np.moveaxis(values, 0, -1) if some else values
 
 
 def open_raster(path: Any, mode: str = "r", **profile: Any) -> Any:
@@ -435,19 +300,8 @@ def open_raster(path: Any, mode: str = "r", **profile: Any) -> Any:
         return rasterio.open(path, mode, **profile)
 
 
-def raster_range(source: Any, values: npt.NDArray[Any]) -> tuple[float, float] | None:
-    """Return black and white of a raster of 16 bits with these values, as of other photographs."""
-    while hasattr(source, "source"):
-        source = source.source
-    if not isinstance(source, _Raster) or values.dtype != np.uint16:
-        return None
-    return 0.0, float(white_of(source.path, values))
-
-
 def needs(module: str, path: str) -> Any:
     """Import the optional library that reads a file."""
-    from importlib import import_module
-
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -457,10 +311,159 @@ def needs(module: str, path: str) -> Any:
         ) from error
 
 
+def file_of(path: str) -> str:
+    """Return the file of a path, which may name a data set in it."""
+    file, colon, _ = path.partition(".h5:")
+    return f"{file}.h5" if colon else path
+
+
 def _stamp(path: str) -> str:
     """Return the path with the size and the time of the last change."""
     found = Path(path).stat()
     return f"{Path(path).resolve()} {found.st_size} {found.st_mtime_ns}"
+
+
+def whole(name: str, source: Source, *, native: bool = True) -> Array:
+    """Read all of what a view shows, in the order of its own axes; `native` as by `open_source`."""
+    while source.origin is not None:
+        source = source.origin
+    if name == "image" and source.raster and source.place.lower().endswith(TIFF):
+        try:
+            return read_image(source.place, native=native)
+        except FileFormatError as error:
+            if not error.too_many_pixels:
+                raise
+    return source.read(name, tuple(slice(0, side) for side in source.shape))
+
+
+def raster_range(source: Source, values: Array) -> tuple[float, float] | None:
+    """Return black and white of a raster of 16 bits with these values, as of other photographs."""
+    if not source.raster or values.dtype != np.uint16:
+        return None
+    return 0.0, float(white_of(source.place, values))
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+def with_axes(source: Source, axes: tuple[int | None, ...]) -> Source:
+    """Return a source with some axes in another order, without the others, which are of one.
+
+    An axis None is a new one, of one.
+    """
+    return replace(
+        source,
+        shape=tuple(1 if axis is None else source.shape[axis] for axis in axes),
+        identity=f"{source.identity} {axes}",
+        window=partial(_window_of_axes, source, axes),
+        lacking=partial(_absent_of_axes, source, axes),
+        origin=source,
+    )
+
+
+def _window_of_axes(source: Source, axes: tuple[int | None, ...], box: Box) -> Array:
+    own = tuple(axis for axis in axes if axis is not None)
+    return picked(source.window(_box_of_axes(source, axes, box)), own).reshape(shape_of(box))
+
+
+def _absent_of_axes(source: Source, axes: tuple[int | None, ...], box: Box) -> Absent:
+    return [
+        (name, tuple(slice(0, 1) if axis is None else part[axis] for axis in axes))
+        for name, part in source.absent(_box_of_axes(source, axes, box))
+    ]
+
+
+def _box_of_axes(source: Source, axes: tuple[int | None, ...], box: Box) -> Box:
+    theirs = [slice(0, 1)] * len(source.shape)
+    for part, axis in zip(box, axes, strict=True):
+        if axis is not None:
+            theirs[axis] = part
+    return tuple(theirs)
+
+
+def resized(source: Source, shape: tuple[int, ...]) -> Source:
+    """Return scores (labels, *grid) of a lower resolution at the size of a plane image."""
+    return replace(
+        source,
+        shape=shape,
+        dtype=np.dtype(np.float64 if source.dtype == np.float64 else np.float32),
+        identity=f"{source.identity} {shape}",
+        window=partial(_window_resized, source, shape),
+        lacking=partial(_absent_resized, source),
+        nodata=None,
+        origin=source,
+    )
+
+
+def _window_resized(source: Source, shape: tuple[int, ...], box: Box) -> Array:
+    labels, *places = box
+    return resize_window(
+        lambda part: source.window((labels, *part)), source.shape[1:], shape[1:], tuple(places)
+    )
+
+
+def _absent_resized(source: Source, box: Box) -> Absent:
+    """Return the missing chunks, each as all of the window: where it counts is not known."""
+    every = (box[0], *(slice(0, side) for side in source.shape[1:]))
+    return [(name, box) for name, _ in source.absent(every)]
+
+
+def coarse(mask: Source, shape: tuple[int, ...]) -> Source | None:
+    """Return a mask of a reduced grid, each of whose pixels stands for a block, on the whole grid.
+
+    None where the grid is not another one, reduced by one factor of 2 at least: along some of its
+    axes or along all, rounded up or down.
+    """
+    reduced = mask.shape
+    if len(reduced) != len(shape) or not all(reduced):
+        return None
+    sides = [each for each in zip(shape, reduced, strict=True) if each[0] != each[1]]
+    least = max((side / (small + 1) for side, small in sides), default=1.0)
+    most = min((side / max(small - 1, 1e-9) for side, small in sides), default=1.0)
+    if least >= most or any(2 * small > side + 1 for side, small in sides):
+        return None
+    window = partial(_window_of_coarse, mask, shape)
+    return replace(mask, shape=shape, window=window, lacking=None, origin=mask)
+
+
+def _window_of_coarse(source: Source, shape: tuple[int, ...], box: Box) -> Array:
+    places = [
+        (2 * np.arange(part.start, part.stop) + 1) * small // (2 * side)  # of pixels' centres
+        for part, side, small in zip(box, shape, source.shape, strict=True)
+    ]
+    window = tuple(slice(int(each[0]), int(each[-1]) + 1) for each in places)
+    return source.window(window)[np.ix_(*(each - each[0] for each in places))]
+
+
+def valid(image: Source, mask: Source | None) -> Source:
+    """Return which pixels of an image (*grid, channels) hold data, and are inside a mask."""
+    return replace(
+        image,
+        shape=image.shape[:-1],
+        dtype=np.dtype(bool),
+        identity=f"{image.identity} {'' if mask is None else mask.identity}",
+        window=partial(_window_of_valid, image, mask),
+        lacking=None,
+        portable=image.portable and (mask is None or mask.portable),
+        origin=image,
+    )
+
+
+def _window_of_valid(image: Source, mask: Source | None, box: Box) -> Array:
+    held = holds_data(image.window((*box, slice(0, image.shape[-1]))), image.nodata, -1)
+    if mask is not None:
+        held &= np.asarray(mask.window(box)).reshape(held.shape).astype(bool)
+    return held
+
+
+def holds_data(
+    values: Array, nodata: float | None, axis: int | tuple[int, ...]
+) -> npt.NDArray[np.bool_]:
+    """Return which pixels hold data: not all of their channels along an axis are nodata."""
+    if nodata is None:
+        return np.ones(np.delete(values.shape, axis), bool)
+    empty = np.isnan(values) if np.isnan(nodata) else values == nodata
+    return ~np.asarray(empty.all(axis))
 
 
 # --- missing chunks ------------------------------------------------------------------------------
@@ -486,7 +489,9 @@ def _zarr_within(array: Any) -> Any:
 
 
 def _absent_in_array(array: Any, box: Box) -> Absent:
-    """Return the chunks (of sharded arrays, shards) of a window that a Zarr array lacks."""
+    """Return the chunks (of sharded arrays, shards) of a window that an array lacks."""
+    if type(array).__module__.startswith("h5py"):
+        return _absent_in_hdf5(array, box)
     array = _zarr_within(array)
     if array is None:
         return []
@@ -525,19 +530,19 @@ def _absent_in_hdf5(dataset: Any, box: Box) -> Absent:
     return found
 
 
-def _absent_in_raster(raster: Any, box: Box) -> Absent:
-    """Return the blocks of a window (rows, columns, bands) that a sparse GeoTIFF lacks."""
-    if raster.driver != "GTiff":
-        return []
+def _absent_in_raster(path: str, box: Box) -> Absent:
+    """Return the blocks of a window (rows, columns[, bands]) that a sparse GeoTIFF lacks."""
+    rows, columns, bands = (*box, slice(0, 1))[:3]
     found = []
-    for band in range(box[2].start, box[2].stop):
-        sides = (*raster.block_shapes[band], 1)
-        shape = (raster.height, raster.width, raster.count)
-        rows, columns = box[:2]
-        for (y, x, _), part in _touched(sides, (rows, columns, slice(band, band + 1)), shape):
-            offset = raster.get_tag_item(f"BLOCK_OFFSET_{x}_{y}", "TIFF", bidx=band + 1)
-            if offset is None:
-                found.append((f"{y}/{x} of band {band + 1}", part))
+    with open_raster(path) as raster:
+        if raster.driver != "GTiff":
+            return []
+        shape = (raster.height, raster.width)
+        for band in range(bands.start, bands.stop):
+            for (y, x), part in _touched(raster.block_shapes[band], (rows, columns), shape):
+                if raster.get_tag_item(f"BLOCK_OFFSET_{x}_{y}", "TIFF", bidx=band + 1) is None:
+                    where = (*part, slice(band, band + 1))[: len(box)]
+                    found.append((f"{y}/{x} of band {band + 1}", where))
     return found
 
 

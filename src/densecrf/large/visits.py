@@ -25,7 +25,6 @@ from densecrf.backend import Gradient
 from densecrf.large.energy import Local, TiledEnergy
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, whole
-from densecrf.large.tiles import Box
 from densecrf.model.label_prior import share_sums
 from densecrf.model.specification import KEYWORDS, Specification
 from densecrf.native import core as native_core
@@ -47,6 +46,7 @@ __all__ = [
     "Before",
     "Round",
     "certificate",
+    "certificate_stage",
     "iterate",
     "labels_of",
     "masses",
@@ -293,6 +293,8 @@ class Round(NamedTuple):
         much.
     near : float
         Relative gap of a tile with its margin at which its first iterations end, or 0.
+    labels : str
+        Where labels are stored whose energy is to be evaluated, or "".
     """
 
     cells: float = 1.0
@@ -301,6 +303,7 @@ class Round(NamedTuple):
     update: bool = False
     roundings: tuple[tuple[int, float], ...] = ()
     near: float = 0.0
+    labels: str = ""
 
 
 def iterate(
@@ -314,7 +317,7 @@ def iterate(
     several = job.method == "mf5" and plan.inner > 1
     local = job.local(job.tiling.tiles(turn)[task], REACHES if several else 1)
     stage, core = f"iterates-{turn}", local.core
-    record: dict[str, Any] = {"bounds": [], "energy": 0.0}
+    record: dict[str, Any] = {"bounds": [], "energy": 0.0, "labelled": 0.0}
     y, z = (np.zeros((rows, 0), np.float32) for rows in stored_rows(job))
     labels = np.zeros((1, 0), np.int64)
     if len(core):
@@ -338,6 +341,9 @@ def iterate(
             best, _ = icm(problem, best, SWEEPS)
             labels = best[None, core]
             record["energy"] = energy_share(problem, best, core, np.float32).energy
+            if plan.labels:
+                known = labels_of(job, plan.labels, local)
+                record["labelled"] = energy_share(problem, known, core, np.float32).energy
             record["bounds"] = tile.bounds
             record["undecided"] = (y * (1 - y))[:, core].sum(1, dtype=np.float64).tolist()
         else:
@@ -421,6 +427,11 @@ def _linear_program(
     return y, (dual.scores + problem.costs.nodes(y - previous))[:, tile.core]
 
 
+def certificate_stage(turn: int, before: Before) -> str:
+    """Return the stage of the certificate of iterates, by the tiles of a turn."""
+    return f"certificate-{turn}-of-{before.stage}"
+
+
 def certificate(
     job: TiledEnergy,
     turn: int,
@@ -435,12 +446,11 @@ def certificate(
     stored potentials. What another label costs each pixel more at least is stored.
     """
     local = job.local(job.tiling.tiles(turn)[task])
-    stage, share = f"certificate-{turn}", Share(0.0, 0.0)
+    stage, share = certificate_stage(turn, before), Share(0.0, 0.0)
     apart = np.zeros(0)
     if len(local.core):
         problem = problem_of(job.crf(local), job.threads)
-        x = local.gather(labels_of(job, labels, local.outer)[None])[0].astype(np.int64)
-        share = energy_share(problem, x, local.core)
+        share = energy_share(problem, labels_of(job, labels, local), local.core)
         if extents is not None:
             y, z = _state(job, local, before)
             known = in_whole_cells(np.array(extents, np.float32), before.cells)
@@ -509,9 +519,9 @@ def solve_whole(job: TiledEnergy, asked: dict[str, Any]) -> LargeResult:
     return result
 
 
-def labels_of(job: TiledEnergy, stage: str, box: Box) -> npt.NDArray[Any]:
-    """Read a stage's labels."""
-    return np.asarray(job.store.read(stage, box)[0])
+def labels_of(job: TiledEnergy, stage: str, local: Local) -> IntArray:
+    """Read a stage's labels of tile and margin."""
+    return np.asarray(local.gather(job.store.read(stage, local.outer))[0], np.int64)
 
 
 def stored_rows(job: TiledEnergy) -> tuple[int, int]:
