@@ -27,7 +27,7 @@ from densecrf.io.arrays import read_npz
 from densecrf.io.errors import FileFormatError
 from densecrf.io.images import read_image, read_labels
 from densecrf.io.palettes import PALETTES, Palette, get_palette
-from densecrf.io.unaries import Kind, Scores, read_scores
+from densecrf.io.unaries import SCORE_SUFFIXES, Kind, Scores, read_scores
 from densecrf.validation import mention
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ PathLike = str | os.PathLike[str]
 Axis = Literal["first", "last"]
 
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff")
-_SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
 _SCORE_FOLDERS: dict[str, Kind] = {
     "logits": "logits",
     "probs": "probabilities",
@@ -188,10 +187,7 @@ class Dataset:
         folder = Path(path)
         listing = _files(folder)
         meta = _read_meta(folder, classes)
-        if (folder / "images").is_dir():
-            items = _folder_items(folder, meta, kind)
-        else:
-            items = _bundle_items(folder, listing, meta, kind)
+        items = _items(folder, listing, meta, kind)
         if not items:
             raise FileFormatError(folder, "holds no images (neither images/NAME.png nor NAME.npz)")
         return cls(folder, meta.name, meta.palette, items, meta.splits)
@@ -244,14 +240,19 @@ def _by_stem(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def _folder_items(folder: Path, meta: _Meta, kind: Kind | None) -> dict[str, Item]:
-    images = _by_stem(folder / "images", _IMAGE_SUFFIXES)
-    scores_in, kind = _score_folder(folder, kind)
-    scores = _by_stem(scores_in, _SCORE_SUFFIXES) if scores_in else {}
+def _items(folder: Path, listing: list[Path], meta: _Meta, kind: Kind | None) -> dict[str, Item]:
+    """Return the items of ``images/``, or of one ``NAME.npz`` each."""
     labels_in = folder / "labels"
     labels = _by_stem(labels_in, _IMAGE_SUFFIXES)
-    # Names that only a split lists stay items, so that loading them names the missing file.
-    listed = [name for names in meta.splits.values() for name in names] if images else []
+    if (folder / "images").is_dir():
+        images = _by_stem(folder / "images", _IMAGE_SUFFIXES)
+        scores_in, kind = _score_folder(folder, kind)
+        scores = _by_stem(scores_in, SCORE_SUFFIXES) if scores_in else {}
+        # Names that only a split lists stay items, so that loading them names the missing file.
+        listed = [name for names in meta.splits.values() for name in names] if images else []
+    else:
+        images = scores = {path.stem: path for path in listing if path.suffix == ".npz"}
+        scores_in, listed = folder, []
     return {
         name: Item(
             name,
@@ -283,26 +284,6 @@ def _score_folder(folder: Path, kind: Kind | None) -> tuple[Path | None, Kind | 
     for meaning, scores_in in present.items():
         return scores_in, meaning
     return None, None
-
-
-def _bundle_items(
-    folder: Path, listing: list[Path], meta: _Meta, kind: Kind | None
-) -> dict[str, Item]:
-    labels_in = folder / "labels"
-    labels = _by_stem(labels_in, _IMAGE_SUFFIXES)
-    return {
-        path.stem: Item(
-            path.stem,
-            meta.palette,
-            path,
-            labels.get(path.stem, labels_in / f"{path.stem}.png") if labels_in.is_dir() else None,
-            path,
-            kind,
-            meta.axis,
-        )
-        for path in listing
-        if path.suffix == ".npz"
-    }
 
 
 def _read_meta(folder: Path, classes: str | Palette | Sequence[str] | None) -> _Meta:

@@ -146,13 +146,10 @@ def read_scores(
         array, name = _one_array(path, kind, max_bytes)
         stored, reason = KEYS[name], f"the array is named {name!r}"
     else:
-        remedy = ""
+        known, remedy = ", ".join(SCORE_SUFFIXES), ""
         if os.fspath(path).lower().endswith((".nii", ".nii.gz", ".h5", ".zarr", ".tif", ".tiff")):
-            remedy = (
-                "; densecrf.large.refine and densecrf segment --tile read it, with pip install "
-            )
-            remedy += "'densecrf[large]'"
-        known = ", ".join(SCORE_SUFFIXES)
+            remedy = "; densecrf.large.refine and densecrf segment --tile read it, with pip install"
+            remedy += " 'densecrf[large]'"
         raise FileFormatError(path, f"suffix {suffix!r} is not one of {known}{remedy}")
     if shape is not None and array.ndim == len(shape) + 2 and array.shape[0] == 1:
         array = array[0]
@@ -367,16 +364,13 @@ def _header(path: PathLike, data: bytes, fields: int, byteorder: str) -> list[in
         raise FileFormatError(path, f"header {counts} has a count of zero: damaged")
     # A sensible count read backwards is a multiple of 2**24 or 2**16, beyond any image.
     if min(counts[:3]) >= 2**16:
-        raise FileFormatError(path, _other_order(counts, byteorder))
+        other = "little" if byteorder == "big" else "big"
+        raise FileFormatError(
+            path,
+            f"header {counts} makes no sense as {byteorder}-endian; "
+            f"if the file is {other}-endian, say byteorder={other!r}",
+        )
     return counts
-
-
-def _other_order(counts: list[int], byteorder: str) -> str:
-    other = "little" if byteorder == "big" else "big"
-    return (
-        f"header {counts} makes no sense as {byteorder}-endian; "
-        f"if the file is {other}-endian, say byteorder={other!r}"
-    )
 
 
 def _expect_bytes(path: PathLike, data: bytes, expected: int, what: str, byteorder: str) -> None:

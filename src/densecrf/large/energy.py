@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -613,14 +614,10 @@ def settings_of(job: TiledEnergy, model: Parameters, gap: float) -> dict[str, An
             None if model.prior is None else asdict(model.prior),
             job.normalization,
         ],
-        "unaries": {key: _plain(value) for key, value in job.settings.items()},
+        "unaries": {key: np.asarray(value).tolist() for key, value in job.settings.items()},
         "image_range": job.image_range,
         "method": [job.method, job.inner, gap],
     }
-
-
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def scratch_of(out: Path | None, scratch: Any) -> Path:
@@ -628,8 +625,6 @@ def scratch_of(out: Path | None, scratch: Any) -> Path:
     if scratch is not None:
         return Path(os.fspath(scratch))
     if out is None:
-        from tempfile import mkdtemp
-
         return Path(mkdtemp(prefix="densecrf-"))
     image = image_of(out)
     if image is not None:  # not among the files of a store

@@ -36,12 +36,7 @@ Block = Callable[[Box], npt.NDArray[Any]]
 def checked_output(out: Any, *inputs: Any) -> Path | None:
     """Return where labels go, or refuse a place whose content would be lost.
 
-    Parameters
-    ----------
-    out : path-like or None
-        What the user gave.
-    *inputs
-        What is read, paths and arrays: none of it may lie at `out`, in it or around it.
+    None of the inputs, paths and arrays, may lie at `out`, in it or around it.
     """
     if out is None:
         return None
@@ -87,38 +82,24 @@ def _is_ours(path: Path) -> bool:
 
 
 def write_output(path: Path, tiling: Tiling, block: Block, dtype: Any, like: str | None) -> None:
-    """Write a labelling.
+    """Write the labels that `block` gives, one block of the tiling after the other.
 
-    Parameters
-    ----------
-    path : Path
-        One of `SUFFIXES`.
-    tiling : Tiling
-        Its blocks are written one after the other.
-    block : callable
-        Gives the labels of a block.
-    dtype : dtype
-        Of the labels.
-    like : str or None
-        A raster whose place on Earth the labels have.
+    They have the place on Earth of the raster `like`, where there is one.
     """
-    suffix = path.suffix.lower()
     whole = tuple(slice(0, side) for side in tiling.shape)
     blocks = ((box, block(box).astype(dtype)) for box in tiling.blocks(whole))
-    if (image := image_of(path)) is not None:
-        with _aside(path) as folder:
-            array = write_labels(folder, image, path.name, tiling, dtype, OURS)
-            for box, values in blocks:
-                array[box] = values
-        list_label(image, path.name)
-    elif suffix == ".npy":
+    image, suffix = image_of(path), path.suffix.lower()
+    if suffix == ".npy":
         _write_npy(path, tiling.shape, dtype, blocks)
-    elif suffix == ".zarr":
-        _write_zarr(path, tiling, dtype, blocks)
     elif suffix in (".tif", ".tiff"):
         _write_raster(path, tiling, dtype, blocks, like)
     else:
-        raise ArgumentError("out", str(path), f"give a name that ends in {', '.join(SUFFIXES)}")
+        with _aside(path) as folder:
+            array = _new_zarr(folder, tiling, dtype, image, path.name)
+            for box, values in blocks:
+                array[box] = values
+        if image is not None:
+            list_label(image, path.name)
 
 
 def open_output(path: Path) -> Any:
@@ -169,22 +150,6 @@ def _write_npy(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], blocks:
         for box, values in blocks:
             array[box] = values
         array.flush()
-
-
-def _write_zarr(path: Path, tiling: Tiling, dtype: np.dtype[Any], blocks: Blocks) -> None:
-    zarr = needs("zarr", str(path))
-    with _aside(path) as folder:
-        array = zarr.open_array(
-            str(folder),
-            mode="w",
-            shape=tiling.shape,
-            dtype=dtype,
-            chunks=tiling.block,
-            fill_value=np.iinfo(dtype).max,
-            attributes={OURS: True},
-        )
-        for box, values in blocks:
-            array[box] = values
 
 
 def _write_raster(
@@ -259,51 +224,34 @@ def check_image(image: Path) -> None:
     _multiscales(image, group)
 
 
-def write_labels(
-    folder: Path, image: Path, name: str, tiling: Tiling, dtype: Any, ours: str
+def _new_zarr(
+    folder: Path, tiling: Tiling, dtype: np.dtype[Any], image: Path | None, name: str
 ) -> Any:
-    """Make the group of a labelling in a folder; return its array, to be filled.
-
-    Parameters
-    ----------
-    folder : Path
-        Where, for now.
-    image : Path
-        The image, whose axes and scale the labels have.
-    name : str
-        Of the labels.
-    tiling : Tiling
-        Its blocks are the chunks.
-    dtype : dtype
-        Of the labels.
-    ours : str
-        An attribute that tells that this was written here.
-    """
-    zarr = needs("zarr", str(image))
+    """Return a Zarr array to be filled: alone, or in a group with axes and scale of an image."""
+    zarr = needs("zarr", str(folder))
+    made = {
+        "shape": tiling.shape,
+        "dtype": dtype,
+        "chunks": tiling.block,
+        "fill_value": np.iinfo(dtype).max,
+    }
+    if image is None:
+        return zarr.open_array(str(folder), mode="w", attributes={OURS: True}, **made)
     of_image = zarr.open_group(str(image), mode="r")
     version, multiscales = _multiscales(image, of_image)
     axes, scale = _space(multiscales, len(tiling.shape))
     transformations = [{"type": "scale", "scale": scale}]
-    own = {
-        "name": name,
-        "axes": axes,
-        "datasets": [{"path": ARRAY, "coordinateTransformations": transformations}],
-    }
-    label = {"source": {"image": "../../"}}
+    datasets = [{"path": ARRAY, "coordinateTransformations": transformations}]
+    own: dict[str, Any] = {"name": name, "axes": axes, "datasets": datasets}
+    label: dict[str, Any] = {"source": {"image": "../../"}}
     group = zarr.open_group(str(folder), mode="w", zarr_format=of_image.metadata.zarr_format)
     if version == "0.4":
-        own["version"] = label["version"] = version  # type: ignore[assignment]
-        group.attrs.update({"multiscales": [own], "image-label": label, ours: True})
+        own["version"] = label["version"] = version
+        group.attrs.update({"multiscales": [own], "image-label": label, OURS: True})
     else:
         known = {"version": version, "multiscales": [own], "image-label": label}
-        group.attrs.update({"ome": known, ours: True})
-    return group.create_array(
-        ARRAY,
-        shape=tiling.shape,
-        dtype=dtype,
-        chunks=tiling.block,
-        fill_value=np.iinfo(dtype).max,
-    )
+        group.attrs.update({"ome": known, OURS: True})
+    return group.create_array(ARRAY, **made)
 
 
 def list_label(image: Path, name: str) -> None:

@@ -13,7 +13,7 @@ from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.store import DamagedFileError
 from densecrf.model.parameters import Parameters
-from densecrf.model.specification import Specification
+from densecrf.model.specification import KEYWORDS, Specification
 from densecrf.solvers.registry import LP_GAP
 from densecrf.validation import check_gap, check_integer, check_threads, warn
 
@@ -131,26 +131,9 @@ def refine(
     >>> result.labels[0], result.gap < 0.01
     (array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1], dtype=uint8), True)
     """
-    started = time.perf_counter()
+    given, started = locals(), time.perf_counter()
+    specification = Specification(**{name: given[name] for name in KEYWORDS})
     path = checked_output(out, image, probs, mask)
-    specification = Specification(
-        model=model,
-        strength=strength,
-        sigma=sigma,
-        weight=weight,
-        sigma_xy=sigma_xy,
-        sigma_color=sigma_color,
-        bilateral_weight=bilateral_weight,
-        confidence=confidence,
-        scale_sigmas=scale_sigmas,
-        kind=kind,
-        axis=axis,
-        channel_axis=channel_axis,
-        n_labels=n_labels,
-        void=void,
-        clip=clip,
-        image_range=image_range,
-    )
     job, parameters = plan(
         image,
         probs,
@@ -172,16 +155,16 @@ def refine(
     run.check_client()
     # What `densecrf.refine` has no words for is declared here, tile by tile.
     own = job.mask is not None or kernels is not None or normalization != "symmetric"
-    given = (parameters, wanted, max_iterations, None if own else specification)
+    asked = (parameters, wanted, max_iterations, None if own else specification)
     with job.store.locked():
         job.store.begin(settings_of(job, parameters, wanted))
         try:
-            result = run.solve(*given)
+            result = run.solve(*asked)
         except DamagedFileError as error:
             warn("out", f"{error}; the run starts again")
             job.store.clear()
             run = TiledRun(job, client, progress)
-            result = run.solve(*given)
+            result = run.solve(*asked)
         _write(run, result, path, image)
         job.store.remove()
     result.seconds = time.perf_counter() - started

@@ -191,7 +191,7 @@ class Schedule:
     def started_within(self, gap: float) -> bool:
         """Return whether the last round started from potentials that prove the asked gap."""
         energy = min(self._constant, self._lowest)
-        return energy - self._start <= gap * max(1.0, abs(energy))
+        return self._start >= energy - gap * max(1.0, abs(energy))
 
     def promises(self, gap: float) -> bool:
         """Return whether the whole image's gap is likely to be within the asked one."""
