@@ -360,7 +360,7 @@ class TiledRun:
         while True:
             name, plan = f"iterates-{turn}", pace.plan() if turn else self._first(pace)
             records = self.stage(name, visits.iterate, turn, (turn, before, plan))
-            kept = pace.stages
+            kept = {*pace.stages, f"labels-{turn}"}
             pace.take(plan, records)
             if self.job.n_labels > 2 and sum(each.get("mass", 0.0) for each in records) > (
                 DOMINANT * self.gain
