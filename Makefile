@@ -101,6 +101,7 @@ lint: $(VENV)/.native $(VENV)/.extra-dev $(VENV)/.extra-test $(VENV)/.torch
 	$(BIN)/proselint check --config proselint.json README.md CONTRIBUTING.md docs
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
+	$(PY) tools/check_workflows.py
 
 format: $(VENV)/.extra-dev
 	$(BIN)/ruff check --fix .

@@ -4,6 +4,7 @@
     python tools/release.py versions --set 0.2.0
     python tools/release.py build              # dist/: sdist, a wheel per Python, the shim
     python tools/release.py check              # metadata, platform tags, empty environments
+    python tools/release.py pythons            # the Pythons that there are
 
 Needs the extra ``release``. ``build`` finds every Python from 3.10 on that can compile extensions;
 one abi3 wheel serves 3.12 and later.
@@ -12,6 +13,7 @@ one abi3 wheel serves 3.12 and later.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -77,8 +79,13 @@ def check_versions() -> None:
         "packages/pydensecrf/pyproject.toml", "dependencies"
     ):
         raise SystemExit(f"packages/pydensecrf must depend on densecrf>={minor}")
-    if f"## {version}" not in text_of("CHANGELOG.md"):
-        raise SystemExit(f"CHANGELOG.md has no section '## {version}'")
+    released = re.search(
+        rf"^## {re.escape(version)} - (\S+)$", text_of("CHANGELOG.md"), re.MULTILINE
+    )
+    if released is None:
+        raise SystemExit(f"CHANGELOG.md has no section '## {version} - DATE'")
+    if f"date-released: {released[1]}\n" not in text_of("CITATION.cff"):
+        raise SystemExit(f"CITATION.cff must have date-released: {released[1]}, as CHANGELOG.md")
     print(f"version {version} and its pins agree in {len(STATED)} files")
 
 
@@ -106,6 +113,11 @@ def interpreters() -> list[str]:
                 found.append(path)
                 break
     return found
+
+
+def pythons() -> None:
+    """Print the interpreters, one per line."""
+    print(*interpreters(), sep="\n")
 
 
 def build() -> None:
@@ -145,6 +157,15 @@ def check() -> None:
         uv(*install, "--no-index", "--find-links", DIST, "densecrf-pydensecrf")
         run(own, "-I", ROOT / "tools" / "check_import_name.py")
     write_sbom(own)
+    write_recipe()
+
+
+def write_recipe() -> None:
+    """Write conda-forge's recipe with the checksum of the sdist."""
+    (sdist,) = DIST.glob("densecrf-*.tar.gz")
+    digest = hashlib.sha256(sdist.read_bytes()).hexdigest()
+    recipe = re.sub(r"sha256: \w+", f"sha256: {digest}", text_of("packages/conda/recipe.yaml"))
+    (DIST / "recipe.yaml").write_text(recipe, "utf-8")
 
 
 def write_sbom(python: Path) -> None:
@@ -164,13 +185,13 @@ def write_sbom(python: Path) -> None:
 def main() -> None:
     """Run the steps."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("steps", nargs="+", choices=("versions", "build", "check"))
+    parser.add_argument("steps", nargs="+", choices=("versions", "build", "check", "pythons"))
     parser.add_argument("--set", metavar="VERSION", help="write this version first")
     arguments = parser.parse_args()
     if arguments.set:
         set_version(arguments.set)
     for step in arguments.steps:
-        {"versions": check_versions, "build": build, "check": check}[step]()
+        {"versions": check_versions, "build": build, "check": check, "pythons": pythons}[step]()
 
 
 if __name__ == "__main__":
