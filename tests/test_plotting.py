@@ -115,8 +115,8 @@ def test_a_figure_shows_itself_once_and_axes_are_those_given():
 
 def test_undecided_pixels_are_hatched_and_named():
     result = solved((6, 7))
-    result.possible = np.ones((6, 7), np.int32)
-    result.possible[2, 3:5] = 2
+    result.margin = np.ones((6, 7), np.float32)
+    result.margin[2, 3:5] = -1
     axes = result.plot().axes[0]
     shown = np.asarray(axes.images[0].get_array())
     assert shown[2, 3:5].tolist() == [[0, 0, 0], [1, 1, 1]]

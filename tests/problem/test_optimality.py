@@ -109,7 +109,7 @@ def test_equal_labellings_are_not_proven():
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3])
 def test_optimal_is_relative_to_the_energy_however_small(scale):
     """A labelling that is 10 % above the bound is not optimal in any unit."""
-    result = replace(small_problem(1).solve("lp"), possible=None, energy=scale)
+    result = replace(small_problem(1).solve("lp"), margin=None, possible=None, energy=scale)
     assert not replace(result, lower_bound=0.9 * scale).optimal
     assert replace(result, lower_bound=(1 - 1e-7) * scale).optimal
 

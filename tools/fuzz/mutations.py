@@ -150,7 +150,9 @@ def _judged(certificate: Certificate, data: bytes) -> list[str]:
     proven = verification.proven.reshape(-1)
     if (optima[:, proven] != result.labels.reshape(-1)[proven]).any():
         found.append("a label was proven that some optimum does not have")
-    if verification.disagreements(result.energy, result.lower_bound, result.possible):
+    if verification.disagreements(
+        result.energy, result.lower_bound, result.possible, result.margin
+    ):
         return found
     if abs(result.energy - own) > within + verification.tolerance:
         found.append(f"energy stated as {result.energy!r}: it is {own!r}")

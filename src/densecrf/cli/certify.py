@@ -125,7 +125,8 @@ def _verify(
         crf = load(given, model).crf
         result = Result.load(path)
         found = result.verify(crf)
-        differ = found.disagreements(result.energy, result.lower_bound, result.possible)
+        stated_proofs = (result.possible, result.margin)
+        differ = found.disagreements(result.energy, result.lower_bound, *stated_proofs)
         if labels is not None:
             differ += _other_labels(crf, labels, result, model)
     print_notes(given.image.name, collected)

@@ -30,17 +30,19 @@ __all__ = ["read_result", "write_result"]
 
 FORMAT, VERSION = "densecrf.Result", 1
 HEAD = "densecrf"  # the member with the JSON, as bytes
+PROOFS = ("possible", "margin")  # arrays that a result may have
 KNOWN_ENERGIES = ("energy", "current_energy")  # JSON has no infinity: None is one
 
 
 def write_result(path: str | os.PathLike[str], result: Result) -> None:
     """Write a result to a file, whole or not at all."""
     arrays = {"labels": result.labels, "marginals": result.marginals}
-    if result.possible is not None:
-        arrays["possible"] = result.possible
+    for name in PROOFS:
+        if getattr(result, name) is not None:
+            arrays[name] = getattr(result, name)
     named = {key: value for key, value in result.info.items() if isinstance(value, np.ndarray)}
     head = {"format": FORMAT, "version": VERSION, **result.to_dict(), "arrays": list(named)}
-    head["possible"] = result.possible is not None
+    head |= {name: name in arrays for name in PROOFS}
     for key in named:
         del head["info"][key]
     arrays |= {f"info.{key}": value for key, value in named.items()}
@@ -131,8 +133,8 @@ def _no_number(name: str) -> float:
 
 def _result(path: str | os.PathLike[str], head: dict[str, Any]) -> Result:
     names = [f"info.{key}" for key in head["arrays"]]
-    known = bool(head.get("possible", False))
-    arrays = read_npz(path, ["labels", "marginals", *names, *(["possible"] if known else [])])
+    proofs = [name for name in PROOFS if head.get(name, False)]
+    arrays = read_npz(path, ["labels", "marginals", *names, *proofs])
     labels, marginals = _grid(arrays["labels"], arrays["marginals"])
     info = {**head["info"], **{name[5:]: np.array(arrays[name]) for name in names}}
     constant = head["best_constant"]
@@ -150,7 +152,8 @@ def _result(path: str | os.PathLike[str], head: dict[str, Any]) -> Result:
         iterations=int(head["iterations"]),
         best_constant=(int(constant["label"]), _energy(constant["energy"])),
         trace=_trace(head["trace"]),
-        possible=_possible(arrays["possible"], marginals) if known else None,
+        possible=_possible(arrays["possible"], marginals) if "possible" in proofs else None,
+        margin=_margin(arrays["margin"], labels) if "margin" in proofs else None,
         info=info,
         dual=_dual_from_file(path, head["dual"]) if head.get("dual") else None,
         declared=dict(head["declared"]) if head.get("declared") else None,
@@ -175,6 +178,12 @@ def _possible(counts: NDArray[Any], marginals: NDArray[np.float32]) -> NDArray[n
     if counts.min() < 1 or counts.max() > len(marginals):
         raise ValueError(f"possible from {counts.min()} to {counts.max()}, of {len(marginals)}")
     return np.array(counts, np.int32)
+
+
+def _margin(values: NDArray[Any], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+    if values.dtype.kind != "f" or values.shape != labels.shape or not np.isfinite(values).all():
+        raise ValueError(f"margin of shape {values.shape}, type {values.dtype}, or not finite")
+    return np.array(values, np.float32)
 
 
 def _energy(value: float | None) -> float:

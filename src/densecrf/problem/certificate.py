@@ -27,7 +27,7 @@ import numpy.typing as npt
 from densecrf.backend import Array
 from densecrf.operators.levels import Doubles
 from densecrf.solvers.result import relative_gap, share_proven
-from densecrf.validation import IntArray, check_gap, check_integer
+from densecrf.validation import FloatArray, IntArray, check_gap, check_integer
 
 if TYPE_CHECKING:
     from densecrf.model.crf import DenseCRF
@@ -47,6 +47,7 @@ __all__ = [
     "Tangent",
     "certify",
     "lower_bound",
+    "rounded_down",
 ]
 
 UNIT = 2.0**-53  # of rounding, in double precision
@@ -363,12 +364,39 @@ class Costs(Generic[Array]):
         for rows in self._rows:
             yield ~(self._reduced(problem, rows, self._least) > slack)
 
+    def margin(self, problem: "Problem[Array]", known: Share, labels: Array) -> FloatArray:
+        r"""Return what other labels than a labelling's cost at least more than it, (n,).
+
+        Every labelling that differs from `labels`, of energy `known`, at pixel a has at least this
+        much more energy: :math:`\min_{i \ne x_a} c_{ai} - \min_j c_{aj}` less `Share.slack`. Where
+        it is positive, every optimal labelling has the pixel's label.
+        """
+        xp = problem.steps.xp
+        every = (row for rows in self._rows for row in rows)
+        others = (xp.where(labels == label, inf, row) for label, row in enumerate(every))
+        reduced = self._reduced(problem, reduce(xp.minimum, others), self._least)
+        return rounded_down(problem.steps.to_numpy(reduced) - known.with_bound(self._share).slack)
+
     @staticmethod
     def _reduced(problem: "Problem[Array]", rows: Array, least: Array) -> Array:
         """Return no more than the reduced costs of some labels."""
         costs = problem.steps.double(rows)
         reduced: Array = costs - (SINGLE * abs(costs) + SMALLEST) - least
         return reduced
+
+
+def rounded_down(values: Doubles) -> FloatArray:
+    """Return the largest finite numbers of single precision that are not above `values`.
+
+    Examples
+    --------
+    >>> rounded_down(np.array([0.5, 1e-50, 1e50]))
+    array([5.0000000e-01, 0.0000000e+00, 3.4028235e+38], dtype=float32)
+    """
+    most = float(np.finfo(np.float32).max)
+    values = np.clip(values, -most, most)
+    singles = values.astype(np.float32)
+    return np.where(singles > values, np.nextafter(singles, np.float32(-most)), singles)
 
 
 def _combination(
@@ -541,6 +569,7 @@ def certify(
             energy=energy,
             lower_bound=None if result.lower_bound is None else bound,
             possible=None,
+            margin=None,
         ),
     )
 

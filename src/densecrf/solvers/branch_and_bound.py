@@ -199,6 +199,7 @@ class _Search:
         if not converged:
             message += f", {open_nodes} of them open: the smallest gap within the limits"
         possible = self.costs.possible_labels(self.problem, self._incumbent)
+        margin = self.costs.margin(self.problem, self._incumbent, self.labels)
         return replace(
             self.root,
             labels=self.labels.reshape(self.crf.shape),
@@ -208,6 +209,7 @@ class _Search:
             message=message,
             seconds=self.limits.seconds(),
             possible=possible.reshape(self.crf.shape),
+            margin=margin.reshape(self.crf.shape),
             info={**self.root.info, "nodes": self.nodes, "open": open_nodes},
             dual=None,
         )

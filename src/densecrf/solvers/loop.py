@@ -13,14 +13,15 @@ import numpy.typing as npt
 
 from densecrf.backend import Array
 from densecrf.deadline import Calls, Limits, OutOfTime, check_deadline, deadline, now
-from densecrf.problem.certificate import Costs, Dual, Mixture, Share
+from densecrf.problem.certificate import Costs, Dual, Mixture, Share, rounded_down
 from densecrf.problem.problem import Problem
 from densecrf.solvers.result import Trace, relative_gap
+from densecrf.validation import FloatArray
 
 __all__ = ["ROUNDING", "Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
 
-PROVABLE = 1e-4  # gap from which on single pixels can be proven
+PROVABLE = 1e-4  # gap from which on single labels can be ruled out
 ROUNDING = 2.0**-24  # gap of what rounding the unaries to float32 changes: no smaller one is asked
 DOUBLE = 3.0  # what a filter call of a bound in double precision takes, in iterations (1.9 to 3.2)
 SINGLE = 1e-6  # gap that estimates in single precision cannot tell from 0
@@ -93,9 +94,11 @@ class Outcome(Generic[Array]):
     info: dict[str, Any] = field(default_factory=dict)
     #: The best constant labelling's label and energy, where there was time for it.
     best_constant: tuple[int, float] = (0, float("inf"))
-    #: The dual point whose bound is proven, and how many labels it leaves at each pixel.
+    #: The dual point whose bound is proven, how many labels it leaves at each pixel, and how much
+    #: other labels cost there at least.
     dual: "Dual[Array] | None" = None
     possible: npt.NDArray[np.int32] | None = None
+    margin: FloatArray | None = None
     _proven: float = -float("inf")
     _costs: Costs[Array] | None = None
     _duals: "tuple[Dual[Array], ...]" = ()
@@ -231,9 +234,15 @@ class Outcome(Generic[Array]):
         costs, self._costs = self._costs, None
         if self.dual is None or gap is None:
             return
-        if gap <= PROVABLE and (costs is not None or calls.another()):
+        known = self._share(problem)
+        if costs is not None or calls.another():
             costs = costs or Costs(problem, self.dual, calls.another)
-            self.possible = costs.possible_labels(problem, self._share(problem))
+            self.margin = costs.margin(problem, known, self.labels)
+            if gap <= PROVABLE or self.margin.max() > 0:
+                self.possible = costs.possible_labels(problem, known)
+        else:
+            gap_left = known.energy + known.energy_rounding - self._proven
+            self.margin = rounded_down(np.full(problem.n, -gap_left))
         if self.interrupted or limits.gap is None:
             return
         if gap <= max(limits.gap, ROUNDING):

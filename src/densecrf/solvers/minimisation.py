@@ -290,6 +290,7 @@ def _packed(
         best_constant=outcome.best_constant,
         trace=outcome.trace,
         possible=None if possible is None else possible.reshape(crf.shape),
+        margin=None if outcome.margin is None else outcome.margin.reshape(crf.shape),
         info=outcome.info,
         crf=crf,
     )

@@ -125,6 +125,10 @@ class Result:
     possible : ndarray of int, (*spatial), or None
         How many labels an optimal labelling can have at each pixel, as far as is proven. None where
         the method has no certificate.
+    margin : ndarray, (*spatial), or None
+        No labelling that changes the label of this pixel has less than this much more energy than
+        `labels`, proven: what other labels cost there at least, less the gap left. Negative where
+        nothing is proven. None where the method has no certificate.
     dual : Dual or None
         The dual point that proves the bound, of ``keep_dual=True``.
     declared : dict or None
@@ -145,6 +149,7 @@ class Result:
     best_constant: tuple[int, float]
     trace: Trace
     possible: npt.NDArray[np.int32] | None = None
+    margin: npt.NDArray[np.float32] | None = None
     info: dict[str, Any] = field(default_factory=dict)
     crf: "DenseCRF | None" = field(default=None, repr=False)
     dual: "HostDual | None" = field(default=None, repr=False)
@@ -167,16 +172,21 @@ class Result:
 
     @property
     def proven(self) -> npt.NDArray[np.bool_]:
-        """The pixels, (*spatial), whose label is the same in every optimal labelling, proven."""
+        """The pixels, (*spatial), whose label is the same in every optimal labelling, proven.
+
+        Their `margin` is positive.
+        """
+        if self.margin is not None:
+            return np.asarray(self.margin > 0)
         if self.possible is None:
             return np.zeros(self.labels.shape, bool)
         return np.asarray(self.possible == 1)
 
     @property
     def undecided(self) -> npt.NDArray[np.bool_] | None:
-        """The pixels that are not `proven`; None where none is."""
+        """The pixels that are not `proven`; None where most are not, for a wide gap."""
         proven = self.proven
-        return ~proven if proven.any() else None
+        return ~proven if proven.mean() > 0.5 else None
 
     @property
     def optimal(self) -> bool:
@@ -343,7 +353,7 @@ class Result:
             lines.append(
                 f"  certificate  within {100 * self.gap:.3g} % of the global optimum, proven"
             )
-            if self.proven.any():
+            if self.undecided is not None:
                 verdict = "optimal; " if self.optimal else ""
                 lines.append(
                     f"  pixels       {verdict}{share_proven(self.proven)} of the pixels are "

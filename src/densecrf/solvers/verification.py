@@ -65,6 +65,9 @@ class Verification:
     undeniable : ndarray of int, (*spatial)
         How many labels the dual potentials rule out at no pixel, whatever the tolerance: a result
         that states fewer states more than its potentials prove.
+    margin : ndarray, (*spatial)
+        How much other labels cost more at least, as `Result.margin`, with the tolerance added: a
+        result that states more states more than its potentials prove.
     """
 
     energy: float
@@ -72,6 +75,7 @@ class Verification:
     tolerance: float
     possible: npt.NDArray[np.int32]
     undeniable: npt.NDArray[np.int32]
+    margin: Doubles
 
     @property
     def gap(self) -> float:
@@ -88,6 +92,7 @@ class Verification:
         energy: float,
         lower_bound: float | None,
         possible: npt.NDArray[np.int32] | None = None,
+        margin: npt.NDArray[np.float32] | None = None,
     ) -> list[str]:
         """Return which of the numbers that a result states are not these, in words."""
         stated = (("energy", energy, self.energy), ("lower bound", lower_bound, self.lower_bound))
@@ -98,6 +103,8 @@ class Verification:
         ]
         if possible is not None and (fewer := int((possible < self.undeniable).sum())):
             found.append(f"at {fewer} pixels more labels are stated as ruled out than are")
+        if margin is not None and (larger := int((margin > self.margin).sum())):
+            found.append(f"at {larger} pixels a larger margin is stated than is proven")
         return found
 
 
@@ -182,7 +189,9 @@ def verify(
         (~(reduced * (1 - 8 * UNIT) > slack)).sum(0, dtype=np.int32).reshape(crf.shape)
         for slack in (above + 2 * tolerance, above - 4 * tolerance)
     )
-    return Verification(energy, bound, tolerance, possible, undeniable)
+    reduced[x, np.arange(crf.n)] = np.inf
+    margin = (reduced.min(0) - (above - 4 * tolerance)).reshape(crf.shape)
+    return Verification(energy, bound, tolerance, possible, undeniable, margin)
 
 
 def _refusal(reason: str) -> ArgumentError:
