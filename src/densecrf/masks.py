@@ -1,0 +1,741 @@
+r"""Many masks of one image: refined one by one, or against each other, with a certificate each.
+
+A mask is a problem of two labels: for each pixel the log-odds that it belongs to the mask, and the
+image's pairwise terms, which all masks share. Errors of masks are near their borders. So a hard
+mask is evidence that grows with the distance d from its border,
+
+.. math:: m = \pm\bigl(m_0 + m_1 (d / R)^2\bigr), \qquad d \le R,
+
+and pixels further away than R, the *border*, keep their label. Without these, the optimum of a
+mask that is held with a small confidence everywhere is often the empty mask: a border costs more
+than all pixels inside gain.
+
+Only the pixels near a border are solved for; the others send their messages once. Bounds and
+energies are those of the whole image (`densecrf.problem.remainder`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from densecrf.io.coco import box_of, decode, encode
+from densecrf.model.hard_labels import FORBIDDEN
+from densecrf.model.kernels import color_range, without_alpha
+from densecrf.model.parameters import Parameters
+from densecrf.model.presets import get_parameters
+from densecrf.model.unaries import negative_log_softmax
+from densecrf.native import core
+from densecrf.operators.pairwise import Pairwise
+from densecrf.parallel import run
+from densecrf.problem.remainder import Remainder
+from densecrf.solvers.changes import Changes, compare
+from densecrf.solvers.loop import Limits
+from densecrf.solvers.minimisation import minimise
+from densecrf.solvers.registry import LP_GAP
+from densecrf.solvers.result import relative_gap
+from densecrf.validation import (
+    ArgumentError,
+    FloatArray,
+    IntArray,
+    as_image,
+    as_real_array,
+    check_choice,
+    check_finite,
+    check_fits,
+    check_fraction,
+    check_integer,
+    check_positive,
+    check_threads,
+    mention,
+    warn,
+    with_near_names,
+)
+
+__all__ = ["KINDS", "MASKS", "RefinedMask", "RefinedMasks", "refine_masks"]
+
+#: What `masks` can hold, where it does not show.
+KINDS = ("masks", "probabilities", "logits", "xyxy", "xywh", "coco")
+
+#: The model of masks: kernels of a short reach.
+MASKS = Parameters(1, 2, 20, 4, 10, confidence=None, about="ours, for masks: near their borders")
+
+BORDER = 6.0  # pixels by which a mask's border may be wrong
+NEAR, FAR = 0.1, 2.5  # nats of evidence at the border, and what is added at its full distance
+CLIP = 12.0  # nats: the most that a probability or logit says
+REACH = 3.0  # standard deviations of the kernels around a mask that is held with a probability
+LEAK = 0.1  # share of the asked gap that pairs with the outside of a window may cost
+KEPT = 0.5  # of a mask's pixels, below which it is warned about; grown by the inverse, too
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class RefinedMask:
+    """One mask, and how good it is.
+
+    Attributes
+    ----------
+    mask : ndarray of bool, (H, W)
+        The refined mask.
+    energy : float
+        Its energy.
+    lower_bound : float
+        No mask has an energy below this.
+    iterations : int
+        Iterations made.
+    changes : Changes
+        What changed; label 1 is the mask.
+    warning : str
+        Why not to trust it; empty where there is no reason.
+    """
+
+    mask: Bools
+    energy: float
+    lower_bound: float
+    iterations: int
+    changes: Changes
+    warning: str = ""
+
+    @property
+    def gap(self) -> float:
+        """(energy - lower_bound) / max(1, abs(energy)): how far from optimal, at most."""
+        return relative_gap(self.energy, self.lower_bound) or 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its numbers, ready for JSON."""
+        return {
+            "energy": self.energy,
+            "lower_bound": self.lower_bound,
+            "gap": self.gap,
+            "iterations": self.iterations,
+            "changed": self.changes.changed,
+            "warning": self.warning,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class RefinedMasks(Sequence[RefinedMask]):
+    """What `refine_masks` returns: a sequence of `RefinedMask`, and all masks as they came in.
+
+    Attributes
+    ----------
+    masks : object
+        The refined masks in the format of the input.
+    results : tuple of RefinedMask
+        Each mask by itself.
+    """
+
+    masks: Any
+    results: tuple[RefinedMask, ...]
+
+    def __len__(self) -> int:
+        """Return how many masks there are."""
+        return len(self.results)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return one of the masks with its numbers."""
+        return self.results[index]
+
+    @property
+    def arrays(self) -> Bools:
+        """All masks, (n, H, W)."""
+        return np.stack([each.mask for each in self.results])
+
+    @property
+    def gap(self) -> list[float]:
+        """How far each is from optimal, at most."""
+        return [each.gap for each in self.results]
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"<RefinedMasks: {len(self)}, largest gap {max(self.gap, default=0.0):.3g}>"
+
+
+@with_near_names
+def refine_masks(
+    image: Any,
+    masks: Any,
+    *,
+    kind: str | None = None,
+    scores: Any = None,
+    exclusive: bool = False,
+    model: str | Parameters = MASKS,
+    strength: float = 1.0,
+    border: float = BORDER,
+    confidence: float | None = None,
+    channel_axis: int | None = None,
+    image_range: tuple[float, float] | None = None,
+    gap: float | None = None,
+    time_limit: float | None = None,
+    max_iterations: int | None = None,
+    threads: int | None = None,
+) -> RefinedMasks:
+    """Refine masks of one image: those of a detector, of discovery, of a promptable segmenter.
+
+    Parameters
+    ----------
+    image : array_like, (H, W) or (H, W, channels)
+        The image, colours from 0 to 255, or from 0 to 1 where it holds floating-point numbers.
+    masks : array_like or sequence
+        One mask (H, W) or several (n, H, W): true or false, 0 and 1 or 255, probabilities, logits;
+        COCO's annotations or segmentations (run lengths, polygons), one for each mask; or boxes
+        (n, 4), with `kind`. Masks may overlap.
+    kind : {"masks", "probabilities", "logits", "xyxy", "xywh", "coco"}, optional
+        What `masks` holds, where it does not show: boxes by two corners or by a corner and their
+        size.
+    scores : array_like, (n,), optional
+        From 0 to 1, of each mask: what its evidence is multiplied by. By default the ``score`` of
+        COCO's results, or 1.
+    exclusive : bool
+        Whether a pixel belongs to one mask at most: all masks are solved as labels of one problem.
+        By default each is a problem of its own.
+    model : str, path-like or Parameters
+        The kernels: ours for masks by default, a preset's name, a file, or the object.
+    strength : float
+        What the pairwise weights are multiplied by.
+    border : float
+        By how many pixels the border of a hard mask may be wrong; pixels further away keep their
+        label. Not used where a confidence is given, here or by the model.
+    confidence : float, optional
+        Probability that a pixel of a hard mask is right, the same for all pixels. CutLER's is 0.73,
+        with which the empty mask is often optimal.
+    channel_axis : int, optional
+        The channel axis of `image`, the last by default.
+    image_range : (float, float), optional
+        The values of `image` that mean black and white.
+    gap : float, optional
+        Relative gap at which a mask is done, 1e-3 by default.
+    time_limit : float, optional
+        Seconds for all masks, after which the best so far are returned.
+    max_iterations : int, optional
+        Most iterations for each mask.
+    threads : int, optional
+        Most threads: masks are solved at the same time. The result does not depend on their number.
+
+    Returns
+    -------
+    RefinedMasks
+        With ``masks`` in the format of the input (boxes are those of the refined masks), and for
+        each mask its gap, changes and warning. Probabilities become 0 and 1, logits change their
+        sign where the mask changes. A mask with holes comes back as run lengths where polygons
+        came in.
+
+    Examples
+    --------
+    >>> image = np.zeros((40, 60, 3), np.uint8)
+    >>> image[10:30, 20:40] = 200
+    >>> mask = np.zeros((40, 60), bool)
+    >>> mask[7:27, 18:38] = True  # a square, displaced
+    >>> found = refine_masks(image, [mask])
+    >>> bool((found.masks[0] == (image[..., 0] > 0)).all()), found.gap[0] < 1e-3
+    (True, True)
+    """
+    parameters = get_parameters(model)
+    if confidence is None:
+        confidence = parameters.confidence
+    else:
+        check_fraction("confidence", confidence)
+    check_positive("border", border)
+    limits = Limits.checked(LP_GAP if gap is None else gap, time_limit, max_iterations, None)
+    workers = check_threads(threads)
+    pixels = _image(image, channel_axis)
+    given = _read(masks, pixels.shape[:2], kind, scores)
+    pixels, largest = color_range(pixels, image_range)
+    shape = pixels.shape[:2]
+    crf = (
+        parameters.sized(shape)
+        .scaled(strength)
+        .crf(np.zeros((2, *shape), np.float32), pixels, largest=largest)
+    )
+    reach = REACH * max(float(np.max(parameters.sigma_xy)), float(np.max(parameters.sigma)))
+    evidence = partial(_evidence, given, border, confidence)
+    work = _Work(crf.pairwise, shape, reach, limits)
+    several = given.count > 1
+    if exclusive:
+        results = work.together([evidence(i) for i in range(given.count)], workers)
+    else:
+        tasks = run(
+            lambda i: work.alone(evidence(i), 1 if several else workers),
+            ((i,) for i in range(given.count)),
+            workers=min(workers or core().available_threads(), given.count) if several else None,
+            ordered=True,
+            name="refine_masks",
+        )
+        results = [each.result() for each in tasks]
+    for i, each in enumerate(results):
+        if each.warning:
+            warn("masks", f"mask {i} {each.warning}")
+    return RefinedMasks(given.restored([each.mask for each in results]), tuple(results))
+
+
+# --- what comes in --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """Masks as they were given: hard ones, or log-odds."""
+
+    count: int
+    hard: Callable[[int], Bools] | None
+    odds: Callable[[int], FloatArray] | None
+    restored: Callable[[list[Bools]], Any]
+    scores: npt.NDArray[np.float64]
+    boxes: npt.NDArray[np.float64] | None = field(default=None)
+
+
+def _image(image: Any, channel_axis: int | None) -> npt.NDArray[Any]:
+    """Return the image, (H, W) or (H, W, channels)."""
+    array = as_image("image", image)
+    if array.ndim == 3 and channel_axis is None and array.shape[2] > 4 >= array.shape[0]:
+        remedy = f"shape {array.shape} has its channels first; say {mention('channel_axis', 0)}"
+        raise ArgumentError("image", ..., remedy)
+    if array.ndim == 3 and channel_axis is not None:
+        check_integer("channel_axis", channel_axis, at_least=-3, at_most=2)
+        array = np.moveaxis(array, channel_axis, -1)
+    if array.ndim not in (2, 3) or array.size == 0:
+        remedy = f"shape {array.shape}; give (height, width) or (height, width, channels)"
+        raise ArgumentError("image", ..., remedy)
+    return array if channel_axis is not None else without_alpha(array, array.shape[:2])
+
+
+def _read(masks: Any, shape: tuple[int, int], kind: str | None, scores: Any) -> _Given:
+    if kind is not None:
+        check_choice("kind", kind, KINDS)
+    if kind == "coco" or (kind is None and _is_coco(masks, shape)):
+        return _read_coco(masks, shape, scores)
+    array = as_real_array("masks", masks)
+    if kind in ("xyxy", "xywh"):
+        return _read_boxes(array, shape, kind, scores)
+    if array.shape[-2:] != shape or array.ndim not in (2, 3):
+        remedy = f"shape {array.shape} for an image of {shape}; give (n, {shape[0]}, {shape[1]})"
+        if array.ndim == 2 and array.shape[1] == 4:
+            remedy += f", or say {mention('kind', 'xyxy')} where these are boxes"
+        raise ArgumentError("masks", ..., remedy)
+    check_fits("masks", array.shape)
+    low, high = check_finite("masks", array)
+    kind = _kind_of(array, low, high) if kind is None else kind
+    if kind == "masks" and not ((array == 0) | (array == high)).all():
+        remedy = f"values from {low:g} to {high:g} that are not 0 and one more; say what they are, "
+        raise ArgumentError("masks", ..., f"{remedy}for example {mention('kind', 'logits')}")
+    if kind == "probabilities" and not 0 <= low <= high <= 1:
+        remedy = f"values from {low:g} to {high:g}; probabilities are from 0 to 1. For logits say "
+        raise ArgumentError("masks", ..., remedy + mention("kind", "logits"))
+    planes = array.reshape(-1, *shape)
+    on = array.dtype.type(high if high > 0 else 1)
+
+    def restored(found: list[Bools]) -> Any:
+        out = np.empty_like(planes)
+        for i, mask in enumerate(found):
+            if kind == "logits":
+                size = np.maximum(np.abs(planes[i]), np.finfo(np.float16).tiny)
+                out[i] = np.where(mask, size, -size)
+            else:
+                out[i] = np.where(mask, on if kind == "masks" else 1, 0)
+        return out.reshape(array.shape)
+
+    hard: Callable[[int], Bools] | None = None
+    odds: Callable[[int], FloatArray] | None = None
+    if kind == "masks":
+        hard = partial(_hard, planes)
+    else:
+        odds = partial(_log_odds, planes, kind == "logits")
+    return _Given(len(planes), hard, odds, restored, _scores(scores, len(planes)))
+
+
+def _hard(planes: npt.NDArray[Any], i: int) -> Bools:
+    return np.asarray(planes[i] != 0)
+
+
+def _log_odds(planes: npt.NDArray[Any], logits: bool, i: int) -> FloatArray:
+    """Return one plane of logits or probabilities as log-odds."""
+    plane = planes[i].astype(np.float64)
+    if not logits:
+        with np.errstate(divide="ignore"):
+            plane = np.log(plane) - np.log1p(-plane)
+    return np.asarray(np.clip(plane, -CLIP, CLIP), np.float32)
+
+
+def _kind_of(array: npt.NDArray[Any], low: float, high: float) -> str:
+    """Return what an array of masks holds."""
+    if array.dtype.kind in "bui" or (low == 0 and ((array == 0) | (array == high)).all()):
+        return "masks"
+    if low >= 0 and high <= 1:
+        return "probabilities"
+    if low < 0:
+        return "logits"
+    remedy = f"values from {low:g} to {high:g} are no probabilities; if they are logits, say "
+    raise ArgumentError("masks", ..., remedy + mention("kind", "logits"))
+
+
+def _scores(scores: Any, count: int) -> npt.NDArray[np.float64]:
+    if scores is None:
+        return np.ones(count)
+    array = as_real_array("scores", scores)
+    if array.shape != (count,):
+        raise ArgumentError(
+            "scores", ..., f"shape {array.shape} for {count} masks; give ({count},)"
+        )
+    low, high = check_finite("scores", array)
+    if array.size and not 0 < low <= high <= 1:
+        raise ArgumentError("scores", ..., f"from {low:g} to {high:g}; give 0 < score <= 1")
+    return array.astype(np.float64)
+
+
+def _is_coco(masks: Any, shape: tuple[int, int]) -> bool:
+    """Whether these are annotations, run lengths or polygons, not an array in nested lists."""
+    if not isinstance(masks, (list, tuple)) or not masks:
+        return False
+    first = masks[0]
+    if isinstance(first, dict):
+        return True
+    if not (isinstance(first, (list, tuple)) and first and isinstance(first[0], (list, tuple))):
+        return False
+    try:
+        return tuple(np.shape(masks)[-2:]) != tuple(shape)
+    except ValueError:  # polygons of several lengths
+        return True
+
+
+def _read_coco(masks: Any, shape: tuple[int, int], scores: Any) -> _Given:
+    """Return the masks of annotations or segmentations; boxes where an annotation has no more."""
+    hard: list[Bools] = []
+    boxed: list[Any] = []
+    for i, each in enumerate(masks):
+        annotated = isinstance(each, dict) and "counts" not in each
+        segmentation = each.get("segmentation") if annotated else each
+        box = None
+        try:
+            if annotated and not segmentation and "bbox" in each:
+                box = _corners(as_real_array("bbox", each["bbox"]).reshape(1, -1), "xywh")[0]
+                mask = _box_mask(box, shape)
+            elif segmentation is None:
+                raise ArgumentError("segmentation", None, "there is none, and no bbox")
+            else:
+                mask = decode(segmentation, shape)
+        except ArgumentError as error:
+            raise ArgumentError(f"masks[{i}]", ..., str(error)) from error
+        hard.append(mask)
+        boxed.append(np.full(4, np.nan) if box is None else box)
+    if scores is None and all(isinstance(each, dict) and "score" in each for each in masks):
+        scores = np.clip([float(each["score"]) for each in masks], 1e-3, 1.0)
+    weights = _scores(scores, len(hard))
+
+    def restored(found: list[Bools]) -> Any:
+        out = [_annotation(each, mask) for each, mask in zip(masks, found, strict=True)]
+        return type(masks)(out)
+
+    return _Given(len(hard), hard.__getitem__, None, restored, weights, np.reshape(boxed, (-1, 4)))
+
+
+def _annotation(given: Any, mask: Bools) -> Any:
+    """Return an annotation or a segmentation with another mask."""
+    if not isinstance(given, dict) or "counts" in given:
+        return encode(mask, given)
+    out = dict(given)
+    if given.get("segmentation"):
+        out["segmentation"] = encode(mask, given["segmentation"])
+    else:
+        out["segmentation"] = encode(mask, {"counts": ""})
+    if "area" in given:
+        out["area"] = int(mask.sum())
+    if "bbox" in given:
+        out["bbox"] = box_of(mask)
+    return out
+
+
+def _read_boxes(array: npt.NDArray[Any], shape: tuple[int, int], kind: str, scores: Any) -> _Given:
+    if array.ndim != 2 or array.shape[1] not in (4, 5):
+        remedy = f"shape {array.shape}; give (n, 4), or (n, 5) with the scores"
+        raise ArgumentError("masks", ..., remedy)
+    check_finite("masks", array)
+    if scores is None and array.shape[1] == 5:
+        scores = array[:, 4]
+    corners = _corners(array[:, :4], kind)
+    inside = [_box_mask(box, shape) for box in corners]
+    for box, mask in zip(array[:, :4], inside, strict=True):
+        if not mask.any():
+            remedy = f"box {box.tolist()} holds no pixel of an image of {shape}; "
+            raise ArgumentError("masks", ..., remedy + f"give it as {kind}, in pixels")
+
+    def restored(found: list[Bools]) -> Any:
+        boxes = np.array([box_of(mask) for mask in found], np.float64).reshape(-1, 4)
+        if kind == "xyxy":
+            boxes[:, 2:] += boxes[:, :2]
+        return np.concatenate([boxes, array[:, 4:]], 1).astype(array.dtype)
+
+    return _Given(
+        len(array), inside.__getitem__, None, restored, _scores(scores, len(array)), corners
+    )
+
+
+def _corners(boxes: npt.NDArray[Any], kind: str) -> npt.NDArray[np.float64]:
+    """Return boxes as x0, y0, x1, y1."""
+    if boxes.shape[1:] != (4,):
+        raise ArgumentError("bbox", boxes.tolist(), "give x, y, width, height")
+    check_finite("bbox", boxes)
+    out = boxes.astype(np.float64)
+    if kind == "xywh":
+        out[:, 2:] += out[:, :2]
+    return out
+
+
+def _box_mask(box: npt.NDArray[np.float64], shape: tuple[int, int]) -> Bools:
+    """Return the pixels whose centre lies in a box."""
+    rows, columns = np.arange(shape[0]) + 0.5, np.arange(shape[1]) + 0.5
+    inside_rows = (rows >= box[1]) & (rows < box[3])
+    inside_columns = (columns >= box[0]) & (columns < box[2])
+    return np.asarray(inside_rows[:, None] & inside_columns)
+
+
+# --- evidence -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """Log-odds of a mask: in a box of the image, and everywhere outside it.
+
+    Attributes
+    ----------
+    box : tuple of slice
+        Rows and columns.
+    odds : ndarray, (rows, columns)
+        Log-odds; infinite where the label is held.
+    outside : ndarray, (H, W), or float
+        Those outside the box, all negative.
+    """
+
+    box: tuple[slice, slice]
+    odds: FloatArray
+    outside: Any
+
+
+def _evidence(given: _Given, border: float, confidence: float | None, i: int) -> _Evidence:
+    """Return the log-odds of a mask."""
+    weight = np.float32(given.scores[i])
+    if given.odds is not None:
+        odds = weight * given.odds(i)
+        return _Evidence(_around(odds > 0, 0), odds, odds)
+    assert given.hard is not None
+    mask = given.hard(i)
+    if confidence is not None:
+        margin = weight * np.float32(np.log(confidence / (1 - confidence)))
+        odds = np.where(mask, margin, -margin).astype(np.float32)
+        return _Evidence(_around(mask, 0), odds, odds)
+    boxed = given.boxes is not None and not np.isnan(given.boxes[i]).any()
+    box = _around(mask, int(np.ceil(border)) + 1)
+    part = mask[box]
+    if boxed:
+        return _Evidence(box, weight * _of_box(part, border), -np.inf)
+    reach = int(np.ceil(border)) + 1
+    distance = _distance(part, reach) + _distance(~part, reach) - 0.5
+    size = NEAR + FAR * (distance / border) ** 2
+    odds = np.where(part, weight * size, -weight * size)
+    odds[distance > border] = np.where(part[distance > border], np.inf, -np.inf)
+    return _Evidence(box, odds.astype(np.float32), -np.inf)
+
+
+def _of_box(part: Bools, border: float) -> FloatArray:
+    """Return the log-odds of pixels by a box: none at its sides, and more towards its centre."""
+    depth = _distance(part, max(part.shape))
+    share = depth / max(depth.max(initial=0.0), 1.0)
+    odds = (NEAR + FAR) * (2 * share - 0.5)
+    away = _distance(~part, int(np.ceil(border)) + 1) > border
+    return np.where(part, odds, np.where(away, -np.inf, -NEAR - FAR)).astype(np.float32)
+
+
+def _around(mask: Bools, more: int) -> tuple[slice, slice]:
+    """Return the box of a mask, some pixels larger; an empty one where there is none."""
+    x, y, width, height = box_of(mask)
+    return (
+        slice(max(0, y - more), min(mask.shape[0], y + height + more if height else 0)),
+        slice(max(0, x - more), min(mask.shape[1], x + width + more if width else 0)),
+    )
+
+
+def _distance(mask: Bools, most: int) -> FloatArray:
+    """Return the distance of a mask's pixels from the nearest pixel outside, up to `most` + 1.
+
+    0 outside. Beyond the array everything is as its edge is.
+
+    Examples
+    --------
+    >>> _distance(np.array([[False, True, True, True]]), 2)
+    array([[0., 1., 2., 3.]], dtype=float32)
+    """
+    along = np.where(mask, np.float32(most + 1), np.float32(0))
+    steps = np.arange(mask.shape[1], dtype=np.float32)
+    left = np.maximum.accumulate(np.where(mask, -np.inf, steps), 1)
+    right = np.minimum.accumulate(np.where(mask, np.inf, steps)[:, ::-1], 1)[:, ::-1]
+    along = np.minimum(along, np.minimum(steps - left, right - steps)) ** 2
+    out = along.copy()
+    for step in range(1, min(most, len(mask) - 1) + 1):
+        np.minimum(out[step:], along[:-step] + step * step, out=out[step:])
+        np.minimum(out[:-step], along[step:] + step * step, out=out[:-step])
+    return np.asarray(np.minimum(np.sqrt(out), most + 1), np.float32)
+
+
+# --- solving --------------------------------------------------------------------------------------
+
+
+class _Work:
+    """The problems of an image's masks, on the one matrix K that they share."""
+
+    def __init__(
+        self, pairwise: Pairwise, shape: tuple[int, int], reach: float, limits: Limits
+    ) -> None:
+        self._pairwise, self._shape, self._limits = pairwise, shape, limits
+        self._reach = reach
+        pairwise.mass_double  # noqa: B018 - once, before threads share it
+
+    def alone(self, evidence: _Evidence, threads: int) -> RefinedMask:
+        """Solve one mask's problem of two labels."""
+        return self._solved([evidence], threads)[0]
+
+    def together(self, evidence: list[_Evidence], threads: int) -> list[RefinedMask]:
+        """Solve all masks as labels of one problem."""
+        return self._solved(evidence, threads) if evidence else []
+
+    def _solved(self, evidence: list[_Evidence], threads: int) -> list[RefinedMask]:
+        box = _union([each.box for each in evidence])
+        held = all(np.ndim(each.outside) == 0 for each in evidence)
+        reach = 0 if held else int(np.ceil(self._reach))
+        while True:
+            window = _grown(box, reach, self._shape)
+            found = self._in_window(evidence, window, held, threads)
+            whole = window == _grown(box, max(self._shape), self._shape)
+            leak, energy = found[0], found[1]
+            small = LEAK * (self._limits.gap or 0.0) * max(1.0, abs(energy))
+            if held or whole or leak <= small:
+                return self._packed(evidence, window, *found[1:])
+            reach *= 2
+
+    def _in_window(
+        self, evidence: list[_Evidence], window: tuple[slice, slice], held: bool, threads: int
+    ) -> tuple[float, float, float, int, IntArray, FloatArray]:
+        """Return leak, energy, bound, iterations, labels and unaries of a window."""
+        unary, outside = self._unary(evidence, window, held)
+        pixels = np.arange(self._shape[0] * self._shape[1]).reshape(self._shape)[window].ravel()
+        if not pixels.size:
+            return 0.0, outside, outside, 0, np.zeros(0, np.int64), unary
+        rest = Remainder(
+            self._pairwise,
+            unary,
+            pixels,
+            settled_outside=held,
+            constant=outside,
+            threads=threads,
+        )
+        labels, energy, bound, iterations = np.zeros(0, np.int64), 0.0, 0.0, 0
+        if rest.left.size:
+            outcome = minimise(rest.problem(threads), "lp", replace(self._limits))
+            if outcome.interrupted:
+                raise KeyboardInterrupt
+            labels, energy, iterations = outcome.labels, outcome.energy, outcome.iterations
+            bound = -np.inf if outcome.lower_bound is None else outcome.lower_bound
+        whole = rest.completed(labels)
+        energy = rest.whole_energy(labels, energy)
+        bound = min(rest.whole_bound(bound), energy)
+        return rest.leaking(whole), energy, bound, iterations, whole, unary
+
+    def _unary(
+        self, evidence: list[_Evidence], window: tuple[slice, slice], held: bool
+    ) -> tuple[FloatArray, float]:
+        """Return the window's unary energies, and the sum of the least outside."""
+        odds = np.stack([_within(each, window) for each in evidence])
+        scores = np.concatenate([np.zeros((1, *odds.shape[1:]), np.float32), odds])
+        unary = negative_log_softmax(np.clip(scores, -FORBIDDEN, FORBIDDEN))
+        if held:
+            return unary.reshape(len(unary), -1), 0.0
+        every = np.stack([each.outside for each in evidence])
+        least = np.log1p(np.exp(every.astype(np.float64)).sum(0))  # of label 0
+        return unary.reshape(len(unary), -1), float(least.sum() - least[window].sum())
+
+    def _packed(
+        self,
+        evidence: list[_Evidence],
+        window: tuple[slice, slice],
+        energy: float,
+        bound: float,
+        iterations: int,
+        labels: IntArray,
+        unary: FloatArray,
+    ) -> list[RefinedMask]:
+        """Return each mask with its numbers."""
+        results = []
+        pixels = self._shape[0] * self._shape[1]
+        for i in range(len(evidence)):
+            mask = np.zeros(self._shape, bool)
+            mask[window] = (labels == i + 1).reshape(mask[window].shape)
+            own = np.stack([np.delete(unary, i + 1, 0).min(0), unary[i + 1]])
+            changes = _changes(own, labels == i + 1, pixels)
+            results.append(
+                RefinedMask(mask, energy, bound, iterations, changes, _suspicion(changes))
+            )
+        return results
+
+
+def _changes(unary: FloatArray, mask: Bools, pixels: int) -> Changes:
+    """Return what changed, counting all pixels of the image."""
+    if not unary.size:
+        return Changes(pixels, 0, (pixels, 0), (pixels, 0), pixels, 0, (pixels, 0), (0, 0))
+    here = compare(unary, mask.astype(np.int64))
+    more = pixels - here.pixels
+    return replace(
+        here,
+        pixels=pixels,
+        area_before=(here.area_before[0] + more, here.area_before[1]),
+        area_after=(here.area_after[0] + more, here.area_after[1]),
+    )
+
+
+def _suspicion(changes: Changes) -> str:
+    """Return how a mask departs suspiciously from its input, and what to do."""
+    before, after = changes.area_before[1], changes.area_after[1]
+    if before and not KEPT * before <= after <= before / KEPT:
+        return (
+            f"has {after:,} pixels of {before:,}: a border costs more than the evidence inside "
+            f"gains, or the reverse; lower {mention('strength')}, or give {mention('border')} in "
+            f"the place of {mention('confidence')}"
+        )
+    return ""
+
+
+def _union(boxes: list[tuple[slice, slice]]) -> tuple[slice, slice]:
+    """Return the box around some boxes, of which empty ones do not count."""
+    full = [box for box in boxes if box[0].stop > box[0].start]
+    if not full:
+        return slice(0, 0), slice(0, 0)
+    rows, columns = ([box[axis] for box in full] for axis in (0, 1))
+    return (
+        slice(min(s.start for s in rows), max(s.stop for s in rows)),
+        slice(min(s.start for s in columns), max(s.stop for s in columns)),
+    )
+
+
+def _grown(box: tuple[slice, slice], more: int, shape: tuple[int, int]) -> tuple[slice, slice]:
+    """Return a box some pixels larger, within the image; an empty one stays empty."""
+    if box[0].stop == box[0].start:
+        return box
+    rows, columns = (
+        slice(max(0, s.start - more), min(length, s.stop + more))
+        for s, length in zip(box, shape, strict=True)
+    )
+    return rows, columns
+
+
+def _within(evidence: _Evidence, window: tuple[slice, slice]) -> FloatArray:
+    """Return the log-odds in a window."""
+    if np.ndim(evidence.outside):
+        return np.asarray(evidence.outside[window], np.float32)
+    rows, columns = window
+    out = np.full((rows.stop - rows.start, columns.stop - columns.start), -np.inf, np.float32)
+    own = evidence.box
+    out[
+        own[0].start - rows.start : own[0].stop - rows.start,
+        own[1].start - columns.start : own[1].stop - columns.start,
+    ] = evidence.odds
+    return out
