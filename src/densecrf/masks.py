@@ -31,9 +31,12 @@ from densecrf.model.unaries import negative_log_softmax
 from densecrf.native import core
 from densecrf.operators.pairwise import Pairwise
 from densecrf.parallel import run
+from densecrf.problem.certificate import Potentials
+from densecrf.problem.problem import Problem
 from densecrf.problem.remainder import Remainder
 from densecrf.solvers.changes import Changes, compare
-from densecrf.solvers.loop import Limits
+from densecrf.solvers.loop import Limits, Outcome, Step, drive
+from densecrf.solvers.lp import lp_finish, resumed
 from densecrf.solvers.minimisation import minimise
 from densecrf.solvers.registry import LP_GAP
 from densecrf.solvers.result import relative_gap
@@ -68,6 +71,8 @@ NEAR, FAR = 0.1, 2.5  # nats of evidence at the border, and what is added at its
 CLIP = 12.0  # nats: the most that a probability or logit says
 REACH = 3.0  # standard deviations of the kernels around a mask that is held with a probability
 LEAK = 0.1  # share of the asked gap that pairs with the outside of a window may cost
+MOST_STEPS = 1000  # iterations of a stage
+STAGES = (5e-5, 5e-6)  # gaps at which labels are proven, before the asked one
 KEPT = 0.5  # of a mask's pixels, below which it is warned about; grown by the inverse, too
 
 Bools = npt.NDArray[np.bool_]
@@ -86,7 +91,7 @@ class RefinedMask:
     lower_bound : float
         No mask has an energy below this.
     iterations : int
-        Iterations made.
+        Iterations made, in filterings of all pixels that were solved for.
     changes : Changes
         What changed; label 1 is the mask.
     warning : str
@@ -212,7 +217,8 @@ def refine_masks(
     time_limit : float, optional
         Seconds for all masks, after which the best so far are returned.
     max_iterations : int, optional
-        Most iterations for each mask.
+        Most iterations for each mask; those on the pixels that are left when others are proven
+        count by their share.
     threads : int, optional
         Most threads: masks are solved at the same time. The result does not depend on their number.
 
@@ -621,7 +627,8 @@ class _Work:
         pixels = np.arange(self._shape[0] * self._shape[1]).reshape(self._shape)[window].ravel()
         if not pixels.size:
             return 0.0, outside, outside, 0, np.zeros(0, np.int64), unary
-        rest = Remainder(
+        rest = partial(
+            Remainder,
             self._pairwise,
             unary,
             pixels,
@@ -629,17 +636,56 @@ class _Work:
             constant=outside,
             threads=threads,
         )
-        labels, energy, bound, iterations = np.zeros(0, np.int64), 0.0, 0.0, 0
-        if rest.left.size:
-            outcome = minimise(rest.problem(threads), "lp", replace(self._limits))
-            if outcome.interrupted:
-                raise KeyboardInterrupt
-            labels, energy, iterations = outcome.labels, outcome.energy, outcome.iterations
-            bound = -np.inf if outcome.lower_bound is None else outcome.lower_bound
-        whole = rest.completed(labels)
-        energy = rest.whole_energy(labels, energy)
-        bound = min(rest.whole_bound(bound), energy)
-        return rest.leaking(whole), energy, bound, iterations, whole, unary
+        return (*self._stages(rest, threads), unary)
+
+    def _stages(
+        self, rest_of: Callable[..., Remainder], threads: int
+    ) -> tuple[float, float, float, int, IntArray]:
+        """Solve to coarse gaps first: each proves labels, and the next is left with fewer pixels.
+
+        Returns leak, energy, bound, iterations and labels.
+        """
+        asked = self._limits.gap or 0.0
+        best, bound, iterations, first = (np.inf, 0.0, np.zeros(0, np.int64)), -np.inf, 0.0, 0
+        known = before = None
+        for stage in [*(gap for gap in STAGES if gap > asked), asked]:
+            rest = rest_of(known=known)
+            first = first or rest.left.size
+            share = rest.left.size / max(1, first)  # of the pixels that an iteration filters
+            labels, energy, lower, possible = np.zeros(0, np.int64), 0.0, 0.0, np.zeros(0)
+            if rest.left.size:
+                limits = self._limits_of(stage, rest, best[0], iterations, share)
+                outcome = _iterate(rest.problem(threads), limits, before)
+                if outcome.interrupted:
+                    raise KeyboardInterrupt
+                labels, energy, possible = outcome.labels, outcome.energy, outcome.possible
+                lower = -np.inf if outcome.lower_bound is None else outcome.lower_bound
+                iterations += share * outcome.iterations
+            whole = rest.completed(labels)
+            energy = rest.whole_energy(labels, energy)
+            if energy < best[0]:
+                best = energy, rest.leaking(whole), whole
+            bound = max(bound, rest.whole_bound(lower))
+            if best[0] - bound <= asked * max(1.0, abs(best[0])) or possible is None:
+                break
+            known = rest.labels.copy()
+            proven = rest.left[possible == 1]
+            known[proven] = whole[proven]
+            before = _reduced(outcome, possible > 1)
+        energy, leak, whole = best
+        return leak, energy, min(bound, energy), int(np.ceil(iterations)), whole
+
+    def _limits_of(
+        self, stage: float, rest: Remainder, energy: float, made: float, share: float
+    ) -> Limits:
+        """Return when a stage ends: at its gap, which is relative to the image's energy."""
+        gap, most = stage, self._limits.max_iterations
+        if np.isfinite(energy):
+            own = max(1.0, abs(energy - rest.constant))
+            gap = min(0.5, stage * max(1.0, abs(energy)) / own)
+        if most is not None:
+            most = int(min(MOST_STEPS, max(0.0, most - made) / share))
+        return replace(self._limits, gap=gap, max_iterations=most)
 
     def _unary(
         self, evidence: list[_Evidence], window: tuple[slice, slice], held: bool
@@ -676,6 +722,34 @@ class _Work:
                 RefinedMask(mask, energy, bound, iterations, changes, _suspicion(changes))
             )
         return results
+
+
+#: Marginals and potentials, (labels, n), that a run ended with.
+Before = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+
+
+def _iterate(problem: Problem[Any], limits: Limits, before: Before | None) -> Outcome:
+    """Solve a problem, from where another run ended if there was one."""
+    if before is None:
+        return minimise(problem, "lp", limits)
+    y, levels = before
+    return drive(
+        problem,
+        lambda: Step(y),
+        lambda y: resumed(problem, y, levels),
+        limits,
+        finish=lp_finish,
+    )
+
+
+def _reduced(outcome: Outcome, pixels: Bools) -> Before | None:
+    """Return where a run ended, at some pixels."""
+    dual = outcome.dual
+    if not isinstance(dual, Potentials) or dual.cells is None:
+        return None
+    potentials = dual.scores if dual.offsets is None else dual.scores + dual.offsets
+    levels = np.asarray(dual.cells * potentials[:, pixels], np.float32)
+    return np.ascontiguousarray(outcome.y[:, pixels]), np.ascontiguousarray(levels)
 
 
 def _changes(unary: FloatArray, mask: Bools, pixels: int) -> Changes:

@@ -44,6 +44,8 @@ class Remainder:
         Whether label 0 is settled outside the window.
     constant : float
         The least unary energies of all pixels outside, which are those of label 0.
+    known : ndarray of int, optional
+        Labels of the window's pixels that every optimal labelling has, -1 for the others.
     threads : int
         0 for all.
 
@@ -63,12 +65,15 @@ class Remainder:
         *,
         settled_outside: bool,
         constant: float = 0.0,
+        known: IntArray | None = None,
         threads: int = 0,
     ) -> None:
         self._inside = pairwise.restricted(window)
         mass = pairwise.mass_double[window]
         two = np.partition(unary, 1, 0)
         self.labels: IntArray = np.where(two[1] - two[0] >= (1 + SURE) * mass, unary.argmin(0), -1)
+        if known is not None:
+            self.labels = np.where(known >= 0, known, self.labels)
         self.left = np.flatnonzero(self.labels < 0)
         settled = np.flatnonzero(self.labels >= 0)
         here = self.labels[settled]
@@ -121,5 +126,10 @@ class Remainder:
 
     def whole_bound(self, bound: float) -> float:
         """Return a bound on the image's energies, given one on those of the pixels left."""
-        lost = (self.unary - self._rounded).min(0) if self.left.size else np.zeros(1)
+        lost = (self.unary - self._rounded).min(0)
         return self._constant + bound + float(lost.sum()) - self._rounding
+
+    @property
+    def constant(self) -> float:
+        """What the settled pixels contribute to every energy."""
+        return self._constant

@@ -51,7 +51,7 @@ from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
 
-__all__ = ["Workspace", "lp", "lp_finish", "lp_start", "multipliers", "primal_dual"]
+__all__ = ["Workspace", "lp", "lp_finish", "lp_start", "multipliers", "primal_dual", "resumed"]
 
 CELLS, MOST_CELLS = 4.0, 1000.0  # a unit of potential
 DOMINANT = 200.0  # pairwise mass for each unit of energy that the unaries can gain over a constant
@@ -127,6 +127,15 @@ def lp(
     w = Workspace(problem, y)
     inner = partial(multipliers, w, incumbent, cells, accuracy, least_inner)
     return islice(_alternate(w, incumbent, inner), iterations)
+
+
+def resumed(problem: Problem[Array], y: Array, levels: Array) -> Iterator[Step]:
+    """Yield iterations of `lp` from marginals and potentials in levels, those of another run.
+
+    For a part of a problem that was solved before to some gap.
+    """
+    options = {"cells": CELLS, "accuracy": 0.8, "least_inner": 6}
+    return _alternate(Workspace(problem, y, levels), Incumbent(problem), options)
 
 
 @dataclass
