@@ -64,7 +64,7 @@ __all__ = ["KINDS", "MASKS", "RefinedMask", "RefinedMasks", "refine_masks"]
 KINDS = ("masks", "probabilities", "logits", "xyxy", "xywh", "coco")
 
 #: The model of masks: kernels of a short reach.
-MASKS = Parameters(1, 2, 20, 4, 10, confidence=None, about="ours, for masks: near their borders")
+MASKS = Parameters(1, 2, 20, 4.5, 10, confidence=None, about="ours, for masks: near their borders")
 
 BORDER = 6.0  # pixels by which a mask's border may be wrong
 NEAR, FAR = 0.1, 2.5  # nats of evidence at the border, and what is added at its full distance
