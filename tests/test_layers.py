@@ -25,7 +25,7 @@ LAYERS = (
     ("problem.certificate",),
     ("problem.label_costs", "solvers.verification"),
     ("problem.problem",),
-    ("problem.rounding",),
+    ("problem.rounding", "problem.remainder"),
     ("io", "plotting", "solvers.methods"),
     ("display", "records"),
     ("model.crf",),
@@ -35,7 +35,7 @@ LAYERS = (
     ("torch",),
     ("refinement",),
     ("model.scribbles",),
-    ("drop_in", "large"),
+    ("drop_in", "large", "masks"),
     ("densecrf",),  # the public names, loaded on first use
     ("learning",),
     ("app",),

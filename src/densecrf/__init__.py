@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from densecrf import torch as torch
     from densecrf.learning.adaptation import adapt
     from densecrf.learning.fit import fit
+    from densecrf.masks import RefinedMasks, refine_masks
     from densecrf.model.compatibility import LabelTree
     from densecrf.model.crf import DenseCRF
     from densecrf.model.kernels import Bilateral, Features, Spatial
@@ -37,6 +38,7 @@ __all__ = [
     "Features",
     "LabelTree",
     "Parameters",
+    "RefinedMasks",
     "Result",
     "Spatial",
     "Trace",
@@ -54,6 +56,7 @@ __all__ = [
     "operators",
     "refine",
     "refine_many",
+    "refine_masks",
 ]
 
 # "refine" is not in a module "densecrf.refine": importing it would replace the function.

@@ -22,14 +22,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.extras import check_installed
 from densecrf.io.coco import box_of, decode, encode
-from densecrf.model.hard_labels import FORBIDDEN
+from densecrf.model.crf import DenseCRF
 from densecrf.model.kernels import color_range, without_alpha
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import get_parameters
-from densecrf.model.unaries import negative_log_softmax
+from densecrf.model.unaries import FORBIDDEN, MARGIN, negative_log_softmax
 from densecrf.native import core
-from densecrf.operators.pairwise import Pairwise
 from densecrf.parallel import run
 from densecrf.problem.certificate import Potentials
 from densecrf.problem.problem import Problem
@@ -170,7 +170,7 @@ def refine_masks(
     exclusive: bool = False,
     model: str | Parameters = MASKS,
     strength: float = 1.0,
-    border: float = BORDER,
+    border: float | None = BORDER,
     confidence: float | None = None,
     channel_axis: int | None = None,
     image_range: tuple[float, float] | None = None,
@@ -178,6 +178,7 @@ def refine_masks(
     time_limit: float | None = None,
     max_iterations: int | None = None,
     threads: int | None = None,
+    device: Any = None,
 ) -> RefinedMasks:
     """Refine masks of one image: those of a detector, of discovery, of a promptable segmenter.
 
@@ -203,8 +204,9 @@ def refine_masks(
     strength : float
         What the pairwise weights are multiplied by.
     border : float
-        By how many pixels the border of a hard mask may be wrong; pixels further away keep their
-        label. Not used where a confidence is given, here or by the model.
+        By how many pixels the border of a mask may be wrong; pixels further away keep their label.
+        None: any pixel may change, as with hard masks for which a confidence is given, here or by
+        the model.
     confidence : float, optional
         Probability that a pixel of a hard mask is right, the same for all pixels. CutLER's is 0.73,
         with which the empty mask is often optimal.
@@ -221,6 +223,8 @@ def refine_masks(
         count by their share.
     threads : int, optional
         Most threads: masks are solved at the same time. The result does not depend on their number.
+    device : str or torch.device, optional
+        Where to solve, for example ``"cuda"``, all masks in one batch; needs PyTorch.
 
     Returns
     -------
@@ -245,7 +249,8 @@ def refine_masks(
         confidence = parameters.confidence
     else:
         check_fraction("confidence", confidence)
-    check_positive("border", border)
+    if border is not None:
+        check_positive("border", border)
     limits = Limits.checked(LP_GAP if gap is None else gap, time_limit, max_iterations, None)
     workers = check_threads(threads)
     pixels = _image(image, channel_axis)
@@ -259,9 +264,14 @@ def refine_masks(
     )
     reach = REACH * max(float(np.max(parameters.sigma_xy)), float(np.max(parameters.sigma)))
     evidence = partial(_evidence, given, border, confidence)
-    work = _Work(crf.pairwise, shape, reach, limits)
+    work = _Work(crf, shape, reach, limits)
+    if device is None and given.count:
+        work.prepare()
     several = given.count > 1
-    if exclusive:
+    if device is not None:
+        groups = [range(given.count)] if exclusive else [[i] for i in range(given.count)]
+        results = work.on_device([[evidence(i) for i in each] for each in groups], device)
+    elif exclusive:
         results = work.together([evidence(i) for i in range(given.count)], workers)
     else:
         tasks = run(
@@ -519,28 +529,32 @@ class _Evidence:
     outside: Any
 
 
-def _evidence(given: _Given, border: float, confidence: float | None, i: int) -> _Evidence:
+def _evidence(given: _Given, border: float | None, confidence: float | None, i: int) -> _Evidence:
     """Return the log-odds of a mask."""
     weight = np.float32(given.scores[i])
     if given.odds is not None:
-        odds = weight * given.odds(i)
-        return _Evidence(_around(odds > 0, 0), odds, odds)
-    assert given.hard is not None
-    mask = given.hard(i)
-    if confidence is not None:
-        margin = weight * np.float32(np.log(confidence / (1 - confidence)))
-        odds = np.where(mask, margin, -margin).astype(np.float32)
-        return _Evidence(_around(mask, 0), odds, odds)
-    boxed = given.boxes is not None and not np.isnan(given.boxes[i]).any()
-    box = _around(mask, int(np.ceil(border)) + 1)
-    part = mask[box]
-    if boxed:
-        return _Evidence(box, weight * _of_box(part, border), -np.inf)
+        soft = weight * given.odds(i)
+        mask = soft > 0
+    else:
+        assert given.hard is not None
+        mask = given.hard(i)
+        margin = np.float32(MARGIN if confidence is None else np.log(confidence / (1 - confidence)))
+        soft = np.where(mask, weight * margin, -weight * margin)
+    if border is None or (given.odds is None and confidence is not None):
+        return _Evidence(_around(mask, 0), soft, soft)
     reach = int(np.ceil(border)) + 1
+    box = _around(mask, reach)
+    part = mask[box]
+    if given.boxes is not None and not np.isnan(given.boxes[i]).any():
+        return _Evidence(box, weight * _of_box(part, border), -np.inf)
     distance = _distance(part, reach) + _distance(~part, reach) - 0.5
-    size = NEAR + FAR * (distance / border) ** 2
-    odds = np.where(part, weight * size, -weight * size)
-    odds[distance > border] = np.where(part[distance > border], np.inf, -np.inf)
+    if given.odds is None:
+        size = NEAR + FAR * (distance / border) ** 2
+        odds = np.where(part, weight * size, -weight * size)
+    else:
+        odds = np.clip(soft[box], -NEAR - FAR, NEAR + FAR)
+    far = distance > border
+    odds[far] = np.where(part[far], np.inf, -np.inf)
     return _Evidence(box, odds.astype(np.float32), -np.inf)
 
 
@@ -590,12 +604,12 @@ def _distance(mask: Bools, most: int) -> FloatArray:
 class _Work:
     """The problems of an image's masks, on the one matrix K that they share."""
 
-    def __init__(
-        self, pairwise: Pairwise, shape: tuple[int, int], reach: float, limits: Limits
-    ) -> None:
-        self._pairwise, self._shape, self._limits = pairwise, shape, limits
-        self._reach = reach
-        pairwise.mass_double  # noqa: B018 - once, before threads share it
+    def __init__(self, crf: DenseCRF, shape: tuple[int, int], reach: float, limits: Limits) -> None:
+        self._crf, self._shape, self._reach, self._limits = crf, shape, reach, limits
+
+    def prepare(self) -> None:
+        """Build what threads share: the matrix K and its row sums."""
+        self._crf.pairwise.mass_double  # noqa: B018
 
     def alone(self, evidence: _Evidence, threads: int) -> RefinedMask:
         """Solve one mask's problem of two labels."""
@@ -604,6 +618,24 @@ class _Work:
     def together(self, evidence: list[_Evidence], threads: int) -> list[RefinedMask]:
         """Solve all masks as labels of one problem."""
         return self._solved(evidence, threads) if evidence else []
+
+    def on_device(self, problems: list[list[_Evidence]], device: Any) -> list[RefinedMask]:
+        """Solve several problems of some masks each on a device, whole images at a time."""
+        check_installed(f"device={device!r}", "torch")
+        from densecrf.torch.batches import minimise_each_on
+
+        every = slice(0, self._shape[0]), slice(0, self._shape[1])
+        unaries = [self._unary(each, every)[0] for each in problems]
+        results = []
+        found = minimise_each_on(self._crf, unaries, device, self._limits) if problems else []
+        for evidence, unary, each in zip(problems, unaries, found, strict=True):
+            if each.interrupted:
+                raise KeyboardInterrupt
+            labels = np.asarray(each.labels.cpu(), np.int64)
+            bound = -np.inf if each.lower_bound is None else each.lower_bound
+            numbers = each.energy, bound, each.iterations, labels, unary
+            results += self._packed(evidence, every, *numbers)
+        return results
 
     def _solved(self, evidence: list[_Evidence], threads: int) -> list[RefinedMask]:
         box = _union([each.box for each in evidence])
@@ -623,13 +655,13 @@ class _Work:
         self, evidence: list[_Evidence], window: tuple[slice, slice], held: bool, threads: int
     ) -> tuple[float, float, float, int, IntArray, FloatArray]:
         """Return leak, energy, bound, iterations, labels and unaries of a window."""
-        unary, outside = self._unary(evidence, window, held)
+        unary, outside = self._unary(evidence, window)
         pixels = np.arange(self._shape[0] * self._shape[1]).reshape(self._shape)[window].ravel()
         if not pixels.size:
             return 0.0, outside, outside, 0, np.zeros(0, np.int64), unary
         rest = partial(
             Remainder,
-            self._pairwise,
+            self._crf.pairwise,
             unary,
             pixels,
             settled_outside=held,
@@ -652,7 +684,8 @@ class _Work:
             rest = rest_of(known=known)
             first = first or rest.left.size
             share = rest.left.size / max(1, first)  # of the pixels that an iteration filters
-            labels, energy, lower, possible = np.zeros(0, np.int64), 0.0, 0.0, np.zeros(0)
+            labels, energy, lower = np.zeros(0, np.int64), 0.0, 0.0
+            possible: Any = None
             if rest.left.size:
                 limits = self._limits_of(stage, rest, best[0], iterations, share)
                 outcome = _iterate(rest.problem(threads), limits, before)
@@ -688,13 +721,13 @@ class _Work:
         return replace(self._limits, gap=gap, max_iterations=most)
 
     def _unary(
-        self, evidence: list[_Evidence], window: tuple[slice, slice], held: bool
+        self, evidence: list[_Evidence], window: tuple[slice, slice]
     ) -> tuple[FloatArray, float]:
         """Return the window's unary energies, and the sum of the least outside."""
         odds = np.stack([_within(each, window) for each in evidence])
         scores = np.concatenate([np.zeros((1, *odds.shape[1:]), np.float32), odds])
         unary = negative_log_softmax(np.clip(scores, -FORBIDDEN, FORBIDDEN))
-        if held:
+        if np.ndim(evidence[0].outside) == 0:
             return unary.reshape(len(unary), -1), 0.0
         every = np.stack([each.outside for each in evidence])
         least = np.log1p(np.exp(every.astype(np.float64)).sum(0))  # of label 0
@@ -728,7 +761,7 @@ class _Work:
 Before = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 
-def _iterate(problem: Problem[Any], limits: Limits, before: Before | None) -> Outcome:
+def _iterate(problem: Problem[Any], limits: Limits, before: Before | None) -> Outcome[Any]:
     """Solve a problem, from where another run ended if there was one."""
     if before is None:
         return minimise(problem, "lp", limits)
@@ -742,7 +775,7 @@ def _iterate(problem: Problem[Any], limits: Limits, before: Before | None) -> Ou
     )
 
 
-def _reduced(outcome: Outcome, pixels: Bools) -> Before | None:
+def _reduced(outcome: Outcome[Any], pixels: Bools) -> Before | None:
     """Return where a run ended, at some pixels."""
     dual = outcome.dual
     if not isinstance(dual, Potentials) or dual.cells is None:

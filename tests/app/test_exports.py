@@ -17,11 +17,12 @@ from starlette.testclient import TestClient
 from browser_tab import ORIGIN, PORT, STROKES, TOKEN, Tab, brush, connected, own
 from densecrf import Result
 from densecrf.app import pictures, rooms
-from densecrf.app.exports import coco, run_lengths
+from densecrf.app.exports import coco
 from densecrf.app.server import make_app
 from densecrf.app.store import ImageFolder
 from densecrf.app.strokes import VOID
 from densecrf.io import read_labels
+from densecrf.io.coco import run_lengths
 
 
 @pytest.fixture

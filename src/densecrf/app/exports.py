@@ -18,13 +18,14 @@ from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.live import GAP
 from densecrf.app.strokes import VOID
 from densecrf.io import overlay, write_image, write_labels
+from densecrf.io.coco import box_of, run_lengths
 from densecrf.model.parameters import write_parameters
 from densecrf.solvers.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KINDS", "Export", "coco", "run_lengths"]
+__all__ = ["KINDS", "Export", "coco"]
 
 #: Kinds of exports: the end of the file name, and the media type.
 KINDS = {
@@ -204,8 +205,6 @@ def coco(labels: npt.NDArray[Any], names: list[str], image: str) -> dict[str, An
     annotations: list[dict[str, Any]] = []
     for label in np.unique(labels).tolist():
         mask = labels == label
-        rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-        x, y = int(columns[0]), int(rows[0])
         annotations.append(
             {
                 "id": len(annotations) + 1,
@@ -213,7 +212,7 @@ def coco(labels: npt.NDArray[Any], names: list[str], image: str) -> dict[str, An
                 "category_id": label + 1,
                 "iscrowd": 1,
                 "area": int(mask.sum()),
-                "bbox": [x, y, int(columns[-1]) - x + 1, int(rows[-1]) - y + 1],
+                "bbox": box_of(mask),
                 "segmentation": {"counts": run_lengths(mask), "size": [height, width]},
             }
         )
@@ -223,17 +222,3 @@ def coco(labels: npt.NDArray[Any], names: list[str], image: str) -> dict[str, An
         "categories": [{"id": i + 1, "name": name} for i, name in enumerate(names)],
         "annotations": annotations,
     }
-
-
-def run_lengths(mask: npt.NDArray[np.bool_]) -> list[int]:
-    """Return COCO's run lengths of a mask, column after column, zeros first.
-
-    Examples
-    --------
-    >>> run_lengths(np.array([[True, False], [True, True]]))
-    [0, 2, 1, 1]
-    """
-    flat = mask.ravel(order="F")
-    borders = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    runs = np.diff(np.concatenate([[0], borders, [flat.size]])).tolist()
-    return [0, *runs] if flat[0] else runs

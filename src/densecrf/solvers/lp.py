@@ -129,7 +129,7 @@ def lp(
     return islice(_alternate(w, incumbent, inner), iterations)
 
 
-def resumed(problem: Problem[Array], y: Array, levels: Array) -> Iterator[Step]:
+def resumed(problem: Problem[Array], y: Array, levels: Array) -> Iterator[Step[Array]]:
     """Yield iterations of `lp` from marginals and potentials in levels, those of another run.
 
     For a part of a problem that was solved before to some gap.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -11,18 +11,29 @@ import torch
 
 from densecrf.model.parameters import check_label_count
 from densecrf.operators.torch.features import bilateral, positions
+from densecrf.solvers.minimisation import minimise
 from densecrf.solvers.result import relative_gap
-from densecrf.torch.problem import batch_of
+from densecrf.torch.problem import batch_of, checked_device, computed, problem_on, torch_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
+    from densecrf.model.crf import DenseCRF
     from densecrf.model.label_prior import LabelPrior
-    from densecrf.solvers.loop import Outcome
+    from densecrf.solvers.loop import Limits, Outcome
+    from densecrf.validation import FloatArray
 
-__all__ = ["BatchResult", "batched", "energies", "features_of", "minimise_all", "working_dtype"]
+__all__ = [
+    "BatchResult",
+    "batched",
+    "energies",
+    "features_of",
+    "minimise_all",
+    "minimise_each_on",
+    "working_dtype",
+]
 
 TOGETHER = 1 << 28  # labels times pixels of the items that are solved together, at most
 
@@ -143,6 +154,31 @@ def minimise_all(
             each.interrupted |= stopped
         outcomes += found
     return outcomes
+
+
+def minimise_each_on(
+    crf: DenseCRF, unaries: Sequence[FloatArray], device: Any, limits: Limits
+) -> list[Outcome[Tensor]]:
+    """Minimise by ``"lp"`` the energies of several unaries (labels, n) over a model's kernels.
+
+    They are brought to a device, and solved together by Triton's kernels.
+    """
+    where = checked_device(device)
+
+    def solve(problem: Any, stopped: bool) -> Outcome[Tensor]:
+        most = 0 if stopped else limits.max_iterations
+        return minimise(problem, "lp", replace(limits, max_iterations=most))
+
+    def attempt(workspace: int | None) -> list[Outcome[Tensor]]:
+        shared: Any = problem_on(crf, where, workspace).pairwise
+
+        def problem_of(item: int) -> Any:
+            return torch_problem(torch.from_numpy(unaries[item]).to(where), shared.pairwise)
+
+        return minimise_all(problem_of, [unary.size for unary in unaries], solve)
+
+    with torch.no_grad():
+        return computed(attempt, where, len(unaries[0]), f"{len(unaries)} masks of {crf.n} pixels")
 
 
 def _groups(sizes: Sequence[int]) -> list[list[int]]:
