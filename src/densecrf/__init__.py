@@ -70,6 +70,7 @@ _DEFINED_IN = {
         "model.kernels": ("Bilateral", "Features", "Spatial"),
         "model.parameters": ("Parameters",),
         "problem.certificate": ("certify",),
+        "masks": ("RefinedMasks", "refine_masks"),
         "refinement": ("Failure", "refine", "refine_many"),
         "solvers": ("METHODS",),
         "solvers.branch_and_bound": ("branch_and_bound",),

@@ -36,8 +36,7 @@ from densecrf.problem.problem import Problem
 from densecrf.problem.remainder import Remainder
 from densecrf.solvers.changes import Changes, compare
 from densecrf.solvers.loop import Limits, Outcome, Step, drive
-from densecrf.solvers.lp import lp_finish, resumed
-from densecrf.solvers.minimisation import minimise
+from densecrf.solvers.lp import lp, lp_start, resumed
 from densecrf.solvers.registry import LP_GAP
 from densecrf.solvers.result import relative_gap
 from densecrf.validation import (
@@ -71,6 +70,7 @@ NEAR, FAR = 0.1, 2.5  # nats of evidence at the border, and what is added at its
 CLIP = 12.0  # nats: the most that a probability or logit says
 REACH = 3.0  # standard deviations of the kernels around a mask that is held with a probability
 LEAK = 0.1  # share of the asked gap that pairs with the outside of a window may cost
+ROUND_EVERY = 8  # iterations between two roundings, which cost more than those of few pixels
 MOST_STEPS = 1000  # iterations of a stage
 STAGES = (5e-5, 5e-6)  # gaps at which labels are proven, before the asked one
 KEPT = 0.5  # of a mask's pixels, below which it is warned about; grown by the inverse, too
@@ -608,8 +608,9 @@ class _Work:
         self._crf, self._shape, self._reach, self._limits = crf, shape, reach, limits
 
     def prepare(self) -> None:
-        """Build what threads share: the matrix K and its row sums."""
+        """Build what threads share: the matrix K, its row sums and its diagonal."""
         self._crf.pairwise.mass_double  # noqa: B018
+        self._crf.pairwise.diagonal_double  # noqa: B018
 
     def alone(self, evidence: _Evidence, threads: int) -> RefinedMask:
         """Solve one mask's problem of two labels."""
@@ -659,23 +660,29 @@ class _Work:
         pixels = np.arange(self._shape[0] * self._shape[1]).reshape(self._shape)[window].ravel()
         if not pixels.size:
             return 0.0, outside, outside, 0, np.zeros(0, np.int64), unary
+        some = np.arange(pixels.size)
+        if held:  # pixels of which label 0 is held are as good as outside
+            some = np.flatnonzero(unary[1:].min(0) - unary[0] < FORBIDDEN / 2)
         rest = partial(
             Remainder,
             self._crf.pairwise,
-            unary,
-            pixels,
+            np.ascontiguousarray(unary[:, some]),
+            pixels[some],
             settled_outside=held,
             constant=outside,
             threads=threads,
         )
-        return (*self._stages(rest, threads), unary)
+        numbers, found = self._stages(rest, threads)
+        labels = np.zeros(pixels.size, np.int64)
+        labels[some] = found
+        return (*numbers, labels, unary)
 
     def _stages(
         self, rest_of: Callable[..., Remainder], threads: int
-    ) -> tuple[float, float, float, int, IntArray]:
+    ) -> tuple[tuple[float, float, float, int], IntArray]:
         """Solve to coarse gaps first: each proves labels, and the next is left with fewer pixels.
 
-        Returns leak, energy, bound, iterations and labels.
+        Returns leak, energy, bound and iterations; and labels.
         """
         asked = self._limits.gap or 0.0
         best, bound, iterations, first = (np.inf, 0.0, np.zeros(0, np.int64)), -np.inf, 0.0, 0
@@ -706,7 +713,7 @@ class _Work:
             known[proven] = whole[proven]
             before = _reduced(outcome, possible > 1)
         energy, leak, whole = best
-        return leak, energy, min(bound, energy), int(np.ceil(iterations)), whole
+        return (leak, energy, min(bound, energy), int(np.ceil(iterations))), whole
 
     def _limits_of(
         self, stage: float, rest: Remainder, energy: float, made: float, share: float
@@ -764,15 +771,12 @@ Before = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 def _iterate(problem: Problem[Any], limits: Limits, before: Before | None) -> Outcome[Any]:
     """Solve a problem, from where another run ended if there was one."""
     if before is None:
-        return minimise(problem, "lp", limits)
-    y, levels = before
-    return drive(
-        problem,
-        lambda: Step(y),
-        lambda y: resumed(problem, y, levels),
-        limits,
-        finish=lp_finish,
-    )
+        start: Callable[[], Step[Any]] = partial(lp_start, problem)
+        steps = partial(lp, problem, round_every=ROUND_EVERY)
+    else:
+        y, levels = before
+        start, steps = partial(Step, y), partial(resumed, problem, levels=levels)
+    return drive(problem, start, steps, limits)
 
 
 def _reduced(outcome: Outcome[Any], pixels: Bools) -> Before | None:

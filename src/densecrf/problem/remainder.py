@@ -23,7 +23,7 @@ from densecrf.problem.problem import Problem
 from densecrf.steps.native import NativeSteps
 from densecrf.validation import FloatArray, IntArray
 
-__all__ = ["Remainder"]
+__all__ = ["Remainder", "margins"]
 
 Doubles = npt.NDArray[np.float64]
 SURE = 1e-6  # by which a margin exceeds the mass, relatively, to settle a label
@@ -69,9 +69,10 @@ class Remainder:
         threads: int = 0,
     ) -> None:
         self._inside = pairwise.restricted(window)
+        self._diagonal = pairwise.diagonal_double[window]
         mass = pairwise.mass_double[window]
-        two = np.partition(unary, 1, 0)
-        self.labels: IntArray = np.where(two[1] - two[0] >= (1 + SURE) * mass, unary.argmin(0), -1)
+        margin = margins(unary)
+        self.labels: IntArray = np.where(margin >= (1 + SURE) * mass, unary.argmin(0), -1)
         if known is not None:
             self.labels = np.where(known >= 0, known, self.labels)
         self.left = np.flatnonzero(self.labels < 0)
@@ -105,7 +106,8 @@ class Remainder:
 
     def problem(self, threads: int = 0) -> Problem[npt.NDArray[Any]]:
         """Return the problem of the pixels that are left."""
-        inside = self._inside.restricted(self.left)
+        parts = [(weight, part.restricted(self.left)) for weight, part in self._inside.parts]
+        inside = Pairwise(parts, len(self.left), "none", self._diagonal[self.left])
         operator = PairwiseOnThreads(lambda: inside, inside.n, threads)
         return Problem(self._rounded, operator, NativeSteps(threads))
 
@@ -133,3 +135,17 @@ class Remainder:
     def constant(self) -> float:
         """What the settled pixels contribute to every energy."""
         return self._constant
+
+
+def margins(unary: FloatArray) -> FloatArray:
+    """Return by how much each pixel's best label is better than the next, (n,).
+
+    Examples
+    --------
+    >>> margins(np.array([[1.0, 5.0], [3.0, 1.0]], np.float32))
+    array([2., 4.], dtype=float32)
+    """
+    if len(unary) == 2:
+        return np.asarray(np.abs(unary[0] - unary[1]))
+    two = np.partition(unary, 1, 0)
+    return np.asarray(two[1] - two[0])
