@@ -36,7 +36,7 @@ from densecrf.problem.problem import Problem
 from densecrf.problem.remainder import Remainder
 from densecrf.solvers.changes import Changes, compare
 from densecrf.solvers.loop import Limits, Outcome, Step, drive
-from densecrf.solvers.lp import lp, lp_start, resumed
+from densecrf.solvers.lp import lp, resumed
 from densecrf.solvers.registry import LP_GAP
 from densecrf.solvers.result import relative_gap
 from densecrf.validation import (
@@ -771,7 +771,7 @@ Before = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 def _iterate(problem: Problem[Any], limits: Limits, before: Before | None) -> Outcome[Any]:
     """Solve a problem, from where another run ended if there was one."""
     if before is None:
-        start: Callable[[], Step[Any]] = partial(lp_start, problem)
+        start: Callable[[], Step[Any]] = lambda: Step(problem.unary_marginals())
         steps = partial(lp, problem, round_every=ROUND_EVERY)
     else:
         y, levels = before
