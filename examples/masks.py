@@ -11,7 +11,7 @@ smooth = filters.gaussian(image, 1)
 bright = smooth > filters.threshold_local(smooth, 101)
 found = measure.label(morphology.remove_small_objects(morphology.opening(bright, np.ones((5, 5)))))
 truth = [morphology.convex_hull_image(found == i) for i in range(1, found.max() + 1)]
-truth = np.stack([mask for mask in truth if 700 < mask.sum() < 5000])
+truth = np.stack([mask for mask in truth if mask.sum() > 700 and mask.any(0).sum() < 100])
 
 
 def blocks(mask, side=10):

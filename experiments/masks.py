@@ -22,6 +22,7 @@ from PIL import Image
 
 import densecrf
 from densecrf.masks import MASKS, refine_masks
+from densecrf.model.parameters import NUMBERS
 from densecrf.model.resample import resize_bilinear
 from experiments.quality import Item, items_of
 
@@ -35,7 +36,8 @@ COUNT, SIZE = 100, (854, 480)
 
 def held(kernels: tuple[float, ...]) -> densecrf.Parameters:
     """Return the model of masks that are held with the confidence of a softmax."""
-    return densecrf.Parameters(*kernels, confidence=CONFIDENCE)
+    numbers: dict[str, Any] = dict(zip(NUMBERS, kernels, strict=True))
+    return densecrf.Parameters(**numbers, confidence=CONFIDENCE)
 
 
 def disk(radius: int) -> np.ndarray:
@@ -135,11 +137,13 @@ def exactness(items: list[Item]) -> list[list[Any]]:
 
 def speed(items: list[Item], peer: bool) -> list[list[Any]]:
     """Return CPU seconds for each of many masks of one large image, the largest gap and ratios."""
-    image = np.array(Image.fromarray(items[len(items) // 2].image()).resize(SIZE, Image.BICUBIC))
+    image = np.array(
+        Image.fromarray(items[len(items) // 2].image()).resize(SIZE, Image.Resampling.BICUBIC)
+    )
     found: list[np.ndarray] = []
     for kind in KINDS:
         for item in items:
-            mask = Image.fromarray(masks_of(item)[2][kind]).resize(SIZE, Image.NEAREST)
+            mask = Image.fromarray(masks_of(item)[2][kind]).resize(SIZE, Image.Resampling.NEAREST)
             found.append(np.array(mask))
     masks = np.stack(found[:: max(1, len(found) // COUNT)][:COUNT])
     began = time.process_time()

@@ -27,7 +27,7 @@ LAYERS = (
     ("problem.problem",),
     ("problem.rounding", "problem.remainder"),
     ("io", "plotting", "solvers.methods"),
-    ("display", "records"),
+    ("display", "records", "model.masks"),
     ("model.crf",),
     ("model.parameters",),
     ("model.presets",),
@@ -151,6 +151,8 @@ def test_relative_imports_and_unused_exceptions_do_not_hide():
 MOST_PARAMETERS = 12
 # Functions whose parameters are a public interface: of Python, or options of the command line.
 SHELLS = {
+    "densecrf.cli.masks.masks",
+    "densecrf.masks.refine_masks",
     "densecrf.refinement.refine",
     "densecrf.large.refinement.refine",
     "densecrf.large.points.refine_points",

@@ -8,7 +8,8 @@ import pytest
 
 import densecrf
 from densecrf.io.coco import decode, encode_runs, run_lengths
-from densecrf.masks import FAR, MASKS, NEAR, refine_masks
+from densecrf.masks import MASKS, refine_masks
+from densecrf.model.masks import FAR, NEAR
 
 SMALL = densecrf.Parameters(1.0, 0.5, 2.0, 40.0, 0.7, confidence=None)
 HALF = densecrf.Parameters(1.0, 1.0, 4.0, 20.0, 2.0, confidence=None)

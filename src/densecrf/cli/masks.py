@@ -25,7 +25,8 @@ from densecrf.cli.reports import (
 from densecrf.deadline import Interrupted
 from densecrf.io import FileFormatError, read_image, write_json
 from densecrf.io.opening import open_regular
-from densecrf.masks import BORDER, refine_masks
+from densecrf.masks import refine_masks
+from densecrf.model.masks import BORDER
 from densecrf.model.presets import PRESETS
 
 __all__ = ["masks"]

@@ -134,8 +134,8 @@ def resumed(problem: Problem[Array], y: Array, levels: Array) -> Iterator[Step[A
 
     For a part of a problem that was solved before to some gap.
     """
-    options = {"cells": CELLS, "accuracy": 0.8, "least_inner": 6}
-    return _alternate(Workspace(problem, y, levels), Incumbent(problem), options)
+    w, incumbent = Workspace(problem, y, levels), Incumbent(problem)
+    return _alternate(w, incumbent, partial(multipliers, w, incumbent, CELLS, 0.8, 6))
 
 
 @dataclass
