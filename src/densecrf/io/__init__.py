@@ -1,5 +1,6 @@
 """Files in and out: images, label maps, score maps, data sets, and atomic writing."""
 
+from densecrf.io import coco
 from densecrf.io.arrays import MAX_BYTES, read_npy, read_npz
 from densecrf.io.atomic import atomic_writer, write_json, write_npz, write_text
 from densecrf.io.datasets import Dataset, Item, ItemError, Sample
@@ -33,6 +34,7 @@ __all__ = [
     "Sample",
     "Scores",
     "atomic_writer",
+    "coco",
     "get_palette",
     "overlay",
     "read_c_unary",
