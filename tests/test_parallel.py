@@ -252,7 +252,7 @@ def test_long_without_workers_ends_the_run(checking, answer):
     cluster.seen -= 2 * PATIENCE
     cluster.ahead()  # one is back
     cluster.seen -= 2 * PATIENCE
-    with pytest.raises(ConnectionError, match="what is finished is kept"):
+    with pytest.raises(ConnectionError, match="finished work is kept"):
         cluster.ahead()
 
 

@@ -77,6 +77,6 @@ def _run(plan: Plan, out: Path, title: str, quiet: bool) -> Run:
     with reporting_errors(), progress_bar(title, not quiet) as advance:
         done = run(plan, RecordStore(out / "records"), progress=advance)
     if done.interrupted:
-        console.print("Interrupted. Run the same command again to go on.")
+        console.print("Interrupted. Run the same command again to continue.")
         raise typer.Exit(130)
     return done

@@ -86,7 +86,7 @@ def _finish(plan: Plan, done: Run, out: Path, stem: str, style: str | None) -> N
     console.print(f"Written: {', '.join(path.name for path in written)} in {out}")
     print_failures(dict(done.failures), len(plan.images) - len(done.failures))
     if done.interrupted:
-        console.print("Interrupted. Run the same command again to go on.")
+        console.print("Interrupted. Run the same command again to continue.")
         raise typer.Exit(130)
     if done.failures:
         raise typer.Exit(1)

@@ -138,7 +138,7 @@ def tune(
     console.print(f"Written: {out}; use it by --params {out}")
     print_failures(dict(tuned.failures), len(target.plan.images) - len(tuned.failures))
     if tuned.interrupted:
-        console.print("Interrupted. Run the same command again to go on.")
+        console.print("Interrupted. Run the same command again to continue.")
         raise typer.Exit(130)
     if tuned.failures:
         raise typer.Exit(1)

@@ -66,7 +66,7 @@ class Moved(MetaPathFinder, Loader):
         """Return the module of the new path; warn of the moved one, not of its submodules."""
         new = self._new(spec.name)
         if spec.name in self.paths:
-            _warn(f"{spec.name} has moved to {new}; the old path goes with the next release")
+            _warn(f"{spec.name} has moved to {new}; the old path will be removed in 0.3.0")
         module = import_module(new)
         spec.loader_state = module.__spec__
         return module

@@ -470,8 +470,8 @@ class _Cluster:
             return
         if self.client.status != "running":
             raise ConnectionError(
-                "the scheduler is gone; what is finished is kept: run again with another one to "
-                "go on"
+                "the scheduler is gone; finished work is kept: run again with another one to "
+                "continue"
             ) from error
 
     def begin(self, stop: threading.Event) -> None:
@@ -486,8 +486,8 @@ class _Cluster:
                 self.seen = self.counted
             elif self.counted - self.seen > self.patience:
                 raise ConnectionError(
-                    f"no workers for {self.patience} s; what is finished is kept: start some, "
-                    "and run again to go on"
+                    f"no workers for {self.patience} s; finished work is kept: start some, "
+                    "and run again to continue"
                 )
             self.threads = self.threads if found is None else found
             self.reopen_workers()
@@ -565,8 +565,8 @@ class _Cluster:
             yield Finished(number, error=error)
         elif self.failed[number] > DEATHS:
             died = RuntimeError(
-                f"{self.name}, task {number}: one worker after the other died at it; give workers "
-                "more memory, or smaller tiles. What is finished is kept: run again to go on"
+                f"{self.name}, task {number}: several workers died on it; give workers "
+                "more memory, or smaller tiles. Finished work is kept: run again to continue"
             )
             died.__cause__ = error
             yield Finished(number, error=died)

@@ -72,14 +72,14 @@ def refine(
         height, width). Colours from 0 to 255, or from 0 to 1 where it holds floating-point
         numbers; otherwise see `image_range`. An opaque alpha channel is left out.
     probabilities : array_like or torch.Tensor
-        What is known of the pixels: probabilities or logits with the label axis first, last or
+        Scores of the pixels: probabilities or logits with the label axis first, last or
         behind a batch axis of one, one integer label per pixel, or one foreground probability per
         pixel. Input that can be read in two ways is refused, and both are spelled out.
     model : str, path-like or Parameters
         The energy's parameters: the name of a preset (`densecrf.model.presets.PRESETS`), a file
         that `densecrf.adapt` or `densecrf.fit` made, or the object.
     strength : float
-        What the pairwise weights are multiplied by: 0 leaves the input as it is, 1 is the model.
+        Factor of the pairwise weights: 0 leaves the input as it is, 1 is the model.
         The default model's own strength follows the resolution of the scores
         (`densecrf.model.resolution`); ``print(result)`` shows it.
     sigma : float or sequence of float, optional
@@ -112,8 +112,8 @@ def refine(
         for no value. Such pixels have no unary, and no pixel ends with such a label. By default
         (``"auto"``) 255; but 0 and 255 alone are a binary mask, where there are two labels.
     ignore : array_like of bool, optional
-        Pixels whose probabilities are not to be believed; their labels follow from the others, or
-        from `seeds`.
+        Pixels whose probabilities are unreliable; their labels follow from the others, or from
+        `seeds`.
     seeds : array_like, optional
         Pixels whose label is known: integers of the image's shape, -1 or 255 for the others; or,
         for two labels, True where the foreground (label 1) is certain.
@@ -132,15 +132,15 @@ def refine(
     time_limit : float, optional
         Seconds after which the best labelling so far is returned.
     max_iterations : int, optional
-        Most iterations.
+        Maximum number of iterations.
     threads : int, optional
-        Most threads of the compiled core; see `solve`. The result does not depend on their number.
+        Maximum number of threads of the compiled core; the result does not depend on it.
     device : str or torch.device, optional
         Where to solve, for example ``"cuda"``; needs PyTorch. The result is NumPy's in any case.
     callback : callable, optional
         Called after each iteration with the best so far; returning True stops.
     progress : bool
-        Whether to print a line that follows the iterations.
+        Show a progress bar, in terminals and notebooks.
     method_options : dict, optional
         The method's own options.
 
@@ -262,10 +262,11 @@ def refine_many(
         that computes. Arguments and results are then copied between them, and a script needs
         ``if __name__ == "__main__":``. Threads are otherwise as fast, and share memory.
     client : dask.distributed.Client, optional
-        Whose workers do the work, in the place of threads of this process. Items may then also be
-        paths of ``.npy`` files that all workers have, which travel instead of their arrays.
+        A client whose workers do the work instead of threads of this process. Items may then
+        also be paths of ``.npy`` files that all workers have, which travel instead of arrays.
     batch : int
-        With a client: items in one task, so that 100,000 small images do not choke its scheduler.
+        With a client: items per task, so that 100,000 small images do not overload its
+        scheduler.
     **options
         Passed to `refine`.
 

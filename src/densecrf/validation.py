@@ -218,7 +218,7 @@ def _shared(name: str, value: Any) -> npt.NDArray[Any]:
         raise ArgumentError(
             name,
             ...,
-            "lies on a GPU or another device; bring it to this memory first, or use "
+            "lies on a GPU or another device; copy it to the CPU first, or use "
             "densecrf.torch, which works there",
         )
     if hasattr(value, "detach"):  # torch's: without the record of its gradient

@@ -179,7 +179,7 @@ def test_demo_draws_and_says_what_is_proven(folder):
     result = densecrf("demo")
     assert result.exit_code == 0, said(result)
     assert "Proven: of the 2^60000 labellings of coffee none" in said(result)
-    assert "Mean field, run to its end, is at least" in said(result)
+    assert "Mean field, run to convergence, is at least" in said(result)
     assert (folder / "demo" / "demo.png").stat().st_size < 600_000
 
 

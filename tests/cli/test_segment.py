@@ -358,7 +358,7 @@ def test_interruption_keeps_what_is_done(folder):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=600)
     assert process.returncode == 130, err
-    assert "Run the same command again to go on" in err
+    assert "Run the same command again to continue" in err
     for record in (folder / "segmented").glob("*.json"):
         assert json.loads(record.read_text())["energy"] > 0
 

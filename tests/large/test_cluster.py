@@ -166,7 +166,7 @@ def test_a_killed_scheduler_is_named_and_the_run_goes_on(tmp_path, inputs, sched
             process.kill()
             process.wait()
 
-    with pytest.raises(ConnectionError, match="what is finished is kept"):
+    with pytest.raises(ConnectionError, match="finished work is kept"):
         refine(*inputs, **OPTIONS, out=out, client=client, progress=kill)
     assert not out.exists()
     assert len(list((tmp_path / "labels.npy.parts/records/iterates-0").iterdir())) >= 2

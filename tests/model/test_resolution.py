@@ -136,7 +136,7 @@ def test_input_without_hope_is_returned():
 
 def test_weights_that_scores_do_not_bear_are_warned_of():
     unary = smooth(240, 120)
-    with pytest.warns(densecrf.ArgumentWarning, match="times what scores of this resolution"):
+    with pytest.warns(densecrf.ArgumentWarning, match="times those usual for scores of this"):
         densecrf.refine(FLAT, unary, model="pydensecrf", kind="energies", axis=0)
     crf = PRESETS["default"].crf(unary, FLAT)
     assert excess(crf) is None

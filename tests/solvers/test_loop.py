@@ -51,7 +51,7 @@ def test_a_worse_one_is_not(problem):
 def test_it_may_bring_the_gap_within_what_was_asked(problem):
     outcome = run(problem, Limits(gap=0.01, max_iterations=2), better, bound=8.95)
     assert outcome.converged
-    assert outcome.message == "gap 5.56e-03 is within the asked 0.01"
+    assert outcome.message == "gap 5.56e-03, at most the requested 0.01"
     outcome = run(problem, Limits(gap=0.001, max_iterations=2), better, bound=8.95)
     assert not outcome.converged
     assert outcome.message == "iteration limit of 2 reached"

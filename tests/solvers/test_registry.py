@@ -174,7 +174,7 @@ def test_gap_stops_a_method_with_a_certificate(crf):
     assert result.converged
     assert result.gap <= asked
     assert result.iterations <= reached.iterations
-    assert "is within the asked" in result.message
+    assert "at most the requested" in result.message
 
 
 def test_gap_zero_runs_to_the_iteration_limit(crf):

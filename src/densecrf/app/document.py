@@ -195,7 +195,7 @@ class Document:
     def from_json(cls, value: Any, name: str, shape: tuple[int, ...]) -> "Document":
         """Return a document that `to_json` wrote, or raise ValueError."""
         if not isinstance(value, dict) or value.get("format") != FORMAT:
-            raise ValueError("is no file of strokes")
+            raise ValueError("is not a file of strokes")
         if value.get("version") != VERSION:
             raise ValueError(f"has version {value.get('version')!r}; this densecrf reads {VERSION}")
         size = (value.get("depth", 1), value.get("height"), value.get("width"))

@@ -99,7 +99,7 @@ class Energies:
                 fractions=lambda: True,
             )
             if layout.content != "scores":
-                raise ValueError("is no score map; an image of this size needs one")
+                raise ValueError("is not a score map; an image of this size needs one")
             self.axis = layout.axes[0]
             known = resize_bilinear(picked(known, layout.axes), picture.shape)
         asked = Specification(

@@ -102,8 +102,8 @@ def _of_array(path: Path, array: npt.NDArray[Any], name: str) -> Picture:
     """Return the picture of an array: an image of two axes, or a volume of three."""
     if array.ndim not in (2, 3) or array.dtype.kind not in "buif":
         raise ValueError(
-            f"{name}: an array of shape {array.shape} and type {array.dtype} is no image (H, W) "
-            "or volume (slices, H, W) of numbers"
+            f"{name}: an array of shape {array.shape} and type {array.dtype} is not an image "
+            "(H, W) or volume (slices, H, W) of numbers"
         )
     _check_size(name, array.shape)
     pixels = array.astype(np.float32)

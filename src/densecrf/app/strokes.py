@@ -65,7 +65,7 @@ class Stroke:
             raise ValueError("a stroke has at least one point")
         protected = value.get("protected", [])
         if not isinstance(protected, list) or not all(map(_label, protected)):
-            raise ValueError(f"protected {protected!r} are no labels")
+            raise ValueError(f"protected {protected!r} are not labels")
         at = value.get("slice", 0)
         if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < MAX_SLICES:
             raise ValueError(f"slice {at!r} is not between 0 and {MAX_SLICES - 1}")
@@ -93,7 +93,7 @@ def _label(value: Any) -> bool:
 
 def _point(value: Any) -> tuple[float, float]:
     if not isinstance(value, list) or len(value) != 2 or not all(map(_number, value)):
-        raise ValueError(f"{value!r} is no point; give [x, y]")
+        raise ValueError(f"{value!r} is not a point; give [x, y]")
     if max(map(abs, value)) > MAX_COORDINATE:
         raise ValueError(f"point {value!r} is too far away")
     return float(value[0]), float(value[1])

@@ -13,7 +13,7 @@ __all__ = ["EPILOG", "app"]
 
 EPILOG = (
     "Exit codes: 0, all done; 1, some inputs could not be used (they are listed, the others are "
-    "done); 2, the command was not understood; 130, interrupted (run it again to go on)."
+    "done); 2, the command was not understood; 130, interrupted (run it again to continue)."
 )
 
 ALL = "--help-all"
@@ -102,7 +102,7 @@ app.command("app", epilog=EPILOG, cls=_Command)(browser.open_app)
 
 
 def _moved(context: typer.Context) -> None:
-    """Say where a former command is, until the next release."""
+    """Say where a former command is, until 0.3.0."""
     raise fail(
         f"densecrf {context.info_name} is now part of the experiments in the source repository: "
         f"there, python -m experiments --help. To learn a model, use densecrf fit.",

@@ -60,7 +60,7 @@ def certify(
     model: o.ModelOptions,
     as_json: o.Json = False,
 ) -> None:
-    """Print how far from the global optimum a labelling is at most, whoever made it.
+    """Print a bound on the distance of any labelling from the global optimum.
 
     Void pixels of --labels (255, or --void) get the labels of lowest energy found for them, the
     others keep theirs; the certificate is for the labelling completed in this way.

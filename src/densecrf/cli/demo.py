@@ -44,7 +44,7 @@ KERNELS = Parameters(sigma=3, weight=5, sigma_xy=15, sigma_color=8, bilateral_we
 CERTAINTY = 0.95  # of the strokes' colours
 WORDS = {
     "mf5": "mean field, 5 iterations (mf5)",
-    "mf": "mean field, to its end (mf)",
+    "mf": "mean field to convergence (mf)",
     "lp": "linear program (lp)",
 }
 # Of the picture.
@@ -156,8 +156,8 @@ def proven(comparisons: Sequence[Comparison]) -> list[str]:
     excess = " and ".join(done.excess for done in comparisons)
     return [
         f"Proven: {bounds}.",
-        f"So lp's answers are at most {gaps} above the best there is: no method can gain more.",
-        f"Mean field, run to its end, is at least {excess} above the best, without a bound.",
+        f"So lp's answers are at most {gaps} above the optimum: no method can gain more.",
+        f"Mean field, run to convergence, is at least {excess} above the best, without a bound.",
     ]
 
 

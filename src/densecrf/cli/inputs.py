@@ -69,9 +69,7 @@ class Sources:
         if self.probs and self.labels:
             raise typer.BadParameter("give --probs or --labels, not both")
         if not (self.probs or self.labels or self.scribbles):
-            raise typer.BadParameter(
-                "nothing is known of the pixels: give --probs, --labels or --scribbles"
-            )
+            raise typer.BadParameter("no scores: give --probs, --labels or --scribbles")
 
 
 @dataclass(frozen=True)

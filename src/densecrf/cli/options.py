@@ -244,7 +244,7 @@ class SolveOptions:
         float | None,
         solver_option(
             help="Stop when the energy is proven to be within this fraction of the optimum; 0: at "
-            f"the method's own end. Default: {LP_GAP:g} for lp.",
+            f"the end of the method. Default: {LP_GAP:g} for lp.",
             callback=check_gap,
         ),
     ] = None

@@ -77,9 +77,9 @@ def segment(
     """Segment images: sharpen probabilities, clean labels, or grow scribbles.
 
     Writes for each image NAME.png (labels, with colours), NAME.overlay.png, NAME.json (energy,
-    certificate, changes, settings) and, if asked, NAME.npz (marginals). Each file appears whole or
-    not at all; run the same command again to go on where it stopped. Several images adapt the
-    default model to themselves first, as `densecrf adapt` does.
+    certificate, changes, settings) and, with --marginals, NAME.npz. Each file appears whole or not
+    at all; run the same command again to continue an interrupted run. With several images, the
+    default model is first adapted to them, as by `densecrf adapt`.
 
     For example:
 
@@ -252,7 +252,7 @@ def _report(batch: BatchOutcome, total: int, as_json: bool, quiet: bool) -> None
         if batch.results:
             _print_results(batch.results)
         print_notes("all images", together)
-    left = f", {total - batch.done} of {total} left. Run the same command again to go on."
+    left = f", {total - batch.done} of {total} left. Run the same command again to continue."
     finish(batch.failures, len(batch.results), left if batch.interrupted else "")
 
 

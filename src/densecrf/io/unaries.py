@@ -295,7 +295,7 @@ def read_unary(
     largest = float(np.abs(flat).max())
     if not largest < 1e12:
         raise FileFormatError(
-            path, f"values up to {largest:g} are no scores: damaged, or not {byteorder}-endian"
+            path, f"values up to {largest:g} are not scores: damaged, or not {byteorder}-endian"
         )
     values = _float_labels(np.moveaxis(flat.reshape(height, width, labels), -1, 0))
     return _scores(path, values, kind, "named by the caller", otherwise="logits")

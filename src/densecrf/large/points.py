@@ -117,7 +117,7 @@ def refine_points(
     points : path-like or array, (n, d)
         Positions.
     probs : path-like or array, (labels, n) or (n,)
-        What is known of the points: scores, one integer label, or one foreground probability each.
+        Scores of the points: numbers, one integer label, or one foreground probability each.
     kernels : sequence of Kernel
         Weights, standard deviations of positions and, where they count, of features.
     features : path-like or array, (n, channels), optional

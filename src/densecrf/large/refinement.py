@@ -58,7 +58,7 @@ def refine(
     """Sharpen a network's output along the edges of an image that does not fit into memory.
 
     The energy is that of `densecrf.refine` and `DenseCRF` for the whole image, and so is the bound.
-    An interrupted call, made again, goes on where it stopped.
+    An interrupted call, made again, continues where it stopped.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def refine(
         else rasterio reads, ``.nii``, ``file.h5:dataset``, or anything with shape, dtype and
         slices: np.memmap, Zarr, Dask and xarray arrays.
     probs : path-like or array
-        What is known of the pixels, likewise: scores with the label axis first or last, one
+        Scores of the pixels, likewise: numbers with the label axis first or last, one
         integer label per pixel, or one foreground probability per pixel; of the image's size.
     out : path-like, optional
         Where the labels go: ``.npy``, ``.zarr``, ``IMAGE.zarr/labels/NAME`` of an OME-Zarr image,
@@ -96,19 +96,19 @@ def refine(
     kind, axis, channel_axis, n_labels, void, confidence, clip, image_range
         As for `densecrf.refine`.
     missing_chunks : {"error", "fill"}
-        What it means that image or scores lack a chunk (of Zarr, HDF5, or a sparse GeoTIFF) with
-        pixels of the model: an error, or the fill value, as these formats say. Of a mask, the fill
-        value: what a coarse mask leaves out is outside.
+        What to do where image or scores lack a chunk (of Zarr, HDF5, or a sparse GeoTIFF) with
+        pixels of the model: raise an error, or take the fill value. Missing chunks of a mask
+        always are its fill value.
     method : {"lp", "mf5"}
         The certified linear program, or five iterations of mean field.
     max_iterations : int, optional
-        Most iterations of each tile; 500 by default.
+        Maximum number of iterations per tile; 500 by default.
     inner : int
-        Most iterations of a tile before its neighbours' are read again, 1 to 19.
+        Maximum number of iterations of a tile before its neighbours' are read again, 1 to 19.
     client : dask.distributed.Client, optional
-        Whose workers run the tiles; by default this process, one tile after the other, each with
-        all threads. Inputs must then be paths, or Zarr, Dask or xarray arrays, and inputs, `out`
-        and `scratch` on a file system that all workers have.
+        A client whose workers run the tiles; by default this process, one tile after the other,
+        each with all threads. Inputs must then be paths, or Zarr, Dask or xarray arrays, and
+        inputs, `out` and `scratch` on a file system that all workers have.
     threads : int, optional
         Threads of the compiled core for each tile; all by default, with a client 1.
     scratch : path-like, optional
@@ -161,7 +161,7 @@ def refine(
         try:
             result = run.solve(*asked)
         except DamagedFileError as error:
-            warn("out", f"{error}; the run starts again")
+            warn("out", f"{error}; the run starts anew")
             job.store.clear()
             run = TiledRun(job, client, progress)
             result = run.solve(*asked)

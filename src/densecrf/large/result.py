@@ -31,7 +31,7 @@ class LargeResult:
     method : str
         The method.
     converged : bool
-        Whether the asked gap is proven.
+        Whether the requested gap is proven.
     message : str
         Why it ended.
     seconds : float

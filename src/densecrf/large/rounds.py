@@ -65,7 +65,7 @@ class Schedule:
     gap : float
         The asked gap.
     limit : int
-        Most iterations.
+        Maximum number of iterations.
     constant : float
         Energy of the best constant labelling.
     """
@@ -325,7 +325,7 @@ class TiledRun:
         gap : float
             The asked gap.
         limit : int or None
-            Most iterations.
+            Maximum number of iterations.
         specification : Specification or None
             What `densecrf.refine` is called with for an image that one tile holds.
         """
@@ -380,8 +380,8 @@ class TiledRun:
                 result.converged = proven <= gap
                 if result.converged or last:
                     result.proven_share = self._proven(turn, point, result)
-                    reason = "within" if result.converged else "at the last iteration, above"
-                    result.message = f"gap {proven:.2e} is {reason} the asked {gap:g}"
+                    how = "at most" if result.converged else "at the last iteration, above"
+                    result.message = f"gap {proven:.2e}, {how} the requested {gap:g}"
                     return result
                 if point is not before:
                     pace.correct(result.energy, bound)
@@ -419,7 +419,7 @@ class TiledRun:
             before = Before(name, (), (), 1.0)
         assert before is not None
         result = self._certified(turn, before, None, MEAN_FIELD)
-        result.converged, result.message = True, "the method's last iteration"
+        result.converged, result.message = True, "end of the method"
         return result
 
     def _forget(self, *stages: str) -> None:

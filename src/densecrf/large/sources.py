@@ -136,7 +136,7 @@ def open_source(name: str, given: Any, *, native: bool = True) -> Source:
         return _of_array(given, portable=by_itself)
     if isinstance(given, (list, tuple)):
         return _of_array(np.asarray(given), portable=False)
-    raise ArgumentError(name, ..., f"{type(given).__name__} is no path and has no shape")
+    raise ArgumentError(name, ..., f"{type(given).__name__} is neither a path nor an array")
 
 
 def _from_path(name: str, path: str, native: bool) -> Source:

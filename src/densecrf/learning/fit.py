@@ -49,10 +49,10 @@ def fit(
 ) -> Parameters:
     """Find the model that is best on labelled images, by accuracy and mean IoU.
 
-    The start adapted to the images (`densecrf.adapt`; with fewer than five, the start itself) is
-    what is returned, unless the start, the input itself (strength 0), or the best that a search
-    over strength, reach and the prior's trust finds from there is better on images left out, more
-    surely than by chance.
+    Candidates are the input itself (strength 0), the start, the start adapted to the images
+    (`densecrf.adapt`; with five images or more), and the best that a search over strength, reach
+    and the prior's trust finds from there. The adapted model is returned unless another one is
+    significantly better on images left out.
 
     Parameters
     ----------

@@ -155,7 +155,9 @@ class DenseCRF:
         needed = "weight", "features", "check"
         for kernel in given:
             if isinstance(kernel, type) or not all(hasattr(kernel, name) for name in needed):
-                remedy = f"{reprlib.repr(kernel)} is no kernel; give Spatial, Bilateral or Features"
+                remedy = (
+                    f"{reprlib.repr(kernel)} is not a kernel; give Spatial, Bilateral or Features"
+                )
                 raise ArgumentError("kernels", ..., remedy)
             kernel.check(self.shape)
         return given

@@ -72,7 +72,7 @@ class _Shown:
 
 @dataclass(frozen=True, eq=False)
 class Spatial(_Shown):
-    """Smoothness: nearby pixels like equal labels.
+    """Spatial kernel: nearby pixels tend to have equal labels.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def largest_value(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Bilateral(_Shown):
-    """Appearance: nearby pixels of similar colour like equal labels.
+    """Bilateral kernel: nearby pixels of similar colour tend to have equal labels.
 
     Parameters
     ----------

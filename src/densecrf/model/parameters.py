@@ -34,7 +34,7 @@ NUMBERS = ("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight")
 
 @dataclass(frozen=True)
 class Parameters:
-    """The numbers of an energy, all but those of the image.
+    """The parameters of an energy: all numbers that do not come from the image.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class Parameters:
         return replace(self, sigma=sigma, sigma_xy=sigma_xy, scale_sigmas=False)
 
     def following(self, found: Measured) -> "Parameters":
-        """Return the model with its numbers for scores of some grain, where it follows that."""
+        """Return the parameters for scores of this grain, if they depend on it."""
         if self.grain is None:
             return self
         times = found.grain / self.grain
@@ -136,7 +136,7 @@ class Parameters:
             raise error.renamed(weight="bilateral_weight") from error
 
     def scaled(self, strength: float) -> "Parameters":
-        """Return the numbers with another influence on its input: 0 leaves it as it is."""
+        """Return the parameters with scaled influence; 0 leaves the input as it is."""
         check_non_negative("strength", strength)
         return replace(
             self,

@@ -23,7 +23,7 @@ PRESETS: dict[str, Parameters] = {
         5,
         confidence=None,
         grain=COARSEST,
-        about="ours, for lp: follows the resolution of the scores, at or above its input",
+        about="ours, for lp: follows the resolution of the scores",
     ),
     "scribbles": Parameters(
         3,
@@ -34,7 +34,7 @@ PRESETS: dict[str, Parameters] = {
         confidence=0.98,
         pixels=300 * 355,
         scale_sigmas=True,
-        about="ours, for strokes and other seeds, which speak for whole objects",
+        about="ours, for strokes and other seeds",
     ),
     "pydensecrf": Parameters(3, 3, 80, 13, 10, about="the example of pydensecrf's documentation"),
     "deeplab": Parameters(1, 3, 67, 3, 4, about="DeepLab, for network outputs"),

@@ -506,7 +506,7 @@ def certify(
     time_limit: float | None = None,
     threads: int | None = None,
 ) -> Certificate:
-    """Bound the optimality of any labelling, whoever made it.
+    """Bound the distance of any labelling from the optimum.
 
     Parameters
     ----------
@@ -515,11 +515,11 @@ def certify(
     labels : array_like of int, (*spatial)
         The labelling.
     budget : int
-        Most ordered filter calls.
+        Maximum number of ordered filter calls.
     gap : float
         Stop as soon as the labelling is proven to be within this fraction of the optimum.
     time_limit : float, optional
-        Most seconds to spend.
+        Maximum time in seconds.
     threads : int, optional
         Number of threads, all by default.
 

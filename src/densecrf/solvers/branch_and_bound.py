@@ -41,7 +41,7 @@ def branch_and_bound(
     node_iterations: int = 100,
     threads: int | None = None,
 ) -> Result:
-    """Minimise a model's energy to its optimum, or to the smallest gap within the limits.
+    """Minimise a model's energy to its optimum, or to the smallest gap reached within the limits.
 
     Parameters
     ----------
@@ -52,18 +52,18 @@ def branch_and_bound(
     time_limit : float, optional
         Seconds after which to return the best so far.
     max_nodes : int
-        Most nodes, each of which is solved by ``"lp"``.
+        Maximum number of nodes, each of which is solved by ``"lp"``.
     node_iterations : int
-        Most iterations of a node.
+        Maximum number of iterations per node.
     threads : int, optional
-        Most threads; by default as many as the size of the image pays for, up to
+        Maximum number of threads; by default chosen by the size of the image, up to
         ``DENSECRF_NUM_THREADS`` or all processors. The result does not depend on their number.
 
     Returns
     -------
     Result
         As of `DenseCRF.solve`; `Result.info` has the number of ``nodes``, and of those that stay
-        ``open``. `Result.converged` says whether the asked gap is proven. Images whose linear
+        ``open``. `Result.converged` says whether the requested gap is proven. Images whose linear
         program is far from tight at many pixels do not get there.
 
     Examples
@@ -197,7 +197,7 @@ class _Search:
         converged = reached is not None and reached <= self.gap
         message = f"{self.nodes} nodes"
         if not converged:
-            message += f", {open_nodes} of them open: the smallest gap within the limits"
+            message += f", {open_nodes} of them open: the smallest gap reached within the limits"
         possible = self.costs.possible_labels(self.problem, self._incumbent)
         margin = self.costs.margin(self.problem, self._incumbent, self.labels)
         return replace(

@@ -113,8 +113,8 @@ class Changes:
             )
         if self.excess is not None and self.excess * self.evidence > _HARMFUL:
             found.append(
-                f"the weights are {self.excess:.1f} times what scores of this resolution usually "
-                f"bear, and {self.changed:,} pixels changed whose label was better by "
+                f"the weights are {self.excess:.1f} times those usual for scores of this "
+                f"resolution: {self.changed:,} pixels lost labels that their scores preferred by "
                 f"{self.evidence:.2g} nats on average"
             )
         return found

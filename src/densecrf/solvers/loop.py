@@ -205,7 +205,7 @@ class Outcome(Generic[Array]):
         return Share(self.energy, sizes=problem.energy_sizes(self.labels))
 
     def reaches(self, problem: Problem[Array], gap: float) -> bool:
-        """Return whether the asked gap is proven, where the estimates promise it."""
+        """Return whether the requested gap is proven, where the estimates promise it."""
         estimate, gap = self.gap, max(gap, ROUNDING)
         if self._trial is None:
             self._trial = gap
@@ -247,8 +247,8 @@ class Outcome(Generic[Array]):
             return
         if gap <= max(limits.gap, ROUNDING):
             self.converged = True
-            what = f"the asked {limits.gap:g}" if gap <= limits.gap else "the unaries' rounding"
-            self.message = f"gap {gap:.2e} is within {what}"
+            what = f"requested {limits.gap:g}" if gap <= limits.gap else "rounding of the unaries"
+            self.message = f"gap {gap:.2e}, at most the {what}"
 
 
 def drive(
@@ -335,7 +335,7 @@ def _iterations(
         if step is None:
             short = limits.gap is not None and outcome.gap is not None
             outcome.converged = not short
-            outcome.message = "the method's last iteration" if short else "converged"
+            outcome.message = "end of the method" if short else "converged"
             return
         outcome.iterated(now() - began)
         yield step

@@ -97,7 +97,7 @@ def lp(
     problem, y
         The problem and the starting marginals.
     iterations : int
-        Most iterations.
+        Maximum number of iterations.
     cells : float
         Of the method of multipliers: cells a unit of potential, how finely the order of the scores
         is taken.

@@ -29,7 +29,7 @@ def mean_field(
     problem, y
         The problem and the starting marginals.
     iterations : int
-        Most iterations.
+        Maximum number of iterations.
     tolerance : float
         Converged when no marginal changes by more than this; 0 makes all iterations.
     self_term : bool

@@ -64,16 +64,16 @@ def solve(
         the convex quadratic program (as in the literature; ``dc-neg`` has its own, faster solver
         of it), softmax(-unary) for the others, which is also what ``"unary"`` starts from.
     gap : float, optional
-        Stop when the answer is proven to be within this fraction of the optimum; 0 runs to the
-        method's own end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
+        Stop when the labelling is proven to be within this fraction of the optimum; 0 runs the
+        method to its end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
     time_limit : float, optional
         Seconds after which to return the best so far, or the argmin of the unary energies where
         nothing was scored yet. It holds while filters are built, too, and iterations end in time
         for the evaluation of the bound; at most one filter call is made past it.
     max_iterations : int, optional
-        Most iterations.
+        Maximum number of iterations.
     threads : int, optional
-        Most threads; by default as many as the size of the image pays for, up to
+        Maximum number of threads; by default chosen by the size of the image, up to
         ``DENSECRF_NUM_THREADS`` or all processors. The result does not depend on their number.
     callback : callable, optional
         Called after each iteration with the best so far; returning True stops.

@@ -59,7 +59,7 @@ def qp(
     problem, y
         The problem and the starting marginals.
     iterations : int
-        Most iterations.
+        Maximum number of iterations.
     tolerance : float
         Converged when the gap is within this fraction of the objective.
     """
@@ -154,7 +154,7 @@ def dc_neg(
     problem, y
         The problem and the starting marginals.
     iterations : int
-        Most iterations.
+        Maximum number of iterations.
     tolerance : float
         Converged when an iteration moves no more than this fraction of the marginals.
     """

@@ -110,7 +110,7 @@ class Result:
     method : str
         The method's name.
     converged : bool
-        Whether the method ended by itself (and within the asked gap), not by a limit.
+        Whether the method ended by itself (and within the requested gap), not by a limit.
     message : str
         Why it ended.
     seconds : float
@@ -380,7 +380,7 @@ def _described(model: dict[str, Any]) -> str:
     Examples
     --------
     >>> _described({"grain": 3.0, "strength": 0.25, "sigma_xy": 15})
-    'strength 0.25 for scores of a grain of 3 pixels; sigma_xy 15'
+    'strength 0.25 for scores that resolve 3 pixels; sigma_xy 15'
     """
     rest = ", ".join(
         f"{name} {np.array2string(np.asarray(value), precision=3)}"
@@ -389,7 +389,7 @@ def _described(model: dict[str, Any]) -> str:
     )
     if "grain" not in model:
         return rest
-    head = f"strength {model['strength']:.2g} for scores of a grain of {model['grain']:.2g} pixels"
+    head = f"strength {model['strength']:.2g} for scores that resolve {model['grain']:.2g} pixels"
     return f"{head}; {rest}"
 
 

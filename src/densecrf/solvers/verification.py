@@ -102,7 +102,9 @@ class Verification:
             if value is None or not abs(value - own) <= self.tolerance
         ]
         if possible is not None and (fewer := int((possible < self.undeniable).sum())):
-            found.append(f"at {fewer} pixels more labels are stated as ruled out than are")
+            found.append(
+                f"at {fewer} pixels more labels are stated as ruled out than the check proves"
+            )
         if margin is not None and (larger := int((margin > self.margin).sum())):
             found.append(f"at {larger} pixels a larger margin is stated than is proven")
         return found
