@@ -117,7 +117,7 @@ def test_damaged_files_are_refused(change):
     document = Document("a.png", SHAPE)
     with pytest.raises(ValueError, match=r"\w"):
         Document.from_json({**document.to_json(), **change}, "a.png", SHAPE)
-    with pytest.raises(ValueError, match="no file of strokes"):
+    with pytest.raises(ValueError, match="not a file of strokes"):
         Document.from_json([], "a.png", SHAPE)
 
 

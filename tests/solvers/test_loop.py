@@ -18,7 +18,11 @@ ENERGIES = {2: 12.0, 0: 10.0, 1: 9.0}  # of the constant labellings
 def problem(monkeypatch):
     problem = problem_of(oracles.case(1).crf)
     monkeypatch.setattr(problem, "energy", lambda labels: ENERGIES[int(labels[0])])
-    monkeypatch.setattr(loop, "Costs", lambda _, dual, __: SimpleNamespace(bound=dual, dual=dual))
+
+    def costs(_, dual, __):
+        return SimpleNamespace(bound=dual, dual=dual, margin=lambda *_: np.full(problem.n, -1.0))
+
+    monkeypatch.setattr(loop, "Costs", costs)
     return problem
 
 
