@@ -125,13 +125,15 @@ void bind_pixelwise(nb::module_& m) {
       "labels"_a, "y"_a, "step"_a, "out"_a.noconvert(), "threads"_a);
   m.def(
       "lower_bound",
-      [](In phi, In r, float factor, int threads) {
+      [](In phi, In r, float factor, std::optional<Vector<float>> least, int threads) {
         check_same_shape(phi, r);
+        if (least) check_columns(phi, *least);
         return parallel(threads, phi.size(), [&](Team& team) {
-          return lower_bound(planes_of(phi), phi.data(), r.data(), factor, team);
+          return lower_bound(planes_of(phi), phi.data(), r.data(), factor,
+                             least ? least->data() : nullptr, team);
         });
       },
-      "phi"_a, "r"_a, "factor"_a, "threads"_a);
+      "phi"_a, "r"_a, "factor"_a, "least"_a.none(), "threads"_a);
   m.def(
       "extents",
       [](In u, std::optional<In> v, Out out, int threads) {

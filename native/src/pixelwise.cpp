@@ -95,7 +95,8 @@ void step_to_vertex(Planes planes, const std::int64_t* labels, const float* y, f
   });
 }
 
-double lower_bound(Planes planes, const float* phi, const float* r, float factor, Team& team) {
+double lower_bound(Planes planes, const float* phi, const float* r, float factor, float* out,
+                   Team& team) {
   const auto [labels, n] = planes;
   return sum_over_chunks<1>(
       n, team, [&, labels = labels, n = n](std::int64_t begin, std::int64_t end, double* sums) {
@@ -107,6 +108,7 @@ double lower_bound(Planes planes, const float* phi, const float* r, float factor
             for (int a = 0; a < count; ++a)
               least[a] = std::min(least[a], phi[i * n + tile + a] + factor * r[i * n + tile + a]);
           for (int a = 0; a < count; ++a) sums[0] += least[a];
+          if (out) std::copy(least, least + count, out + tile);
         }
       })[0];
 }

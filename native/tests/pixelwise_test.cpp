@@ -2,6 +2,8 @@
 #include "densecrf/pixelwise.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 #include "check.hpp"
 
@@ -56,9 +58,11 @@ void test_lower_bound(Team& team) {
     expected += least;
   }
   Team alone(1);
-  const double bound = lower_bound({labels, n}, phi.data(), r.data(), 0.5f, team);
+  std::vector<float> each(static_cast<std::size_t>(n));
+  const double bound = lower_bound({labels, n}, phi.data(), r.data(), 0.5f, each.data(), team);
+  CHECK_NEAR(std::accumulate(each.begin(), each.end(), 0.0), expected, 1e-6 * std::fabs(expected));
   CHECK_NEAR(bound, expected, 1e-6 * std::fabs(expected));
-  CHECK(bound == lower_bound({labels, n}, phi.data(), r.data(), 0.5f, alone));
+  CHECK(bound == lower_bound({labels, n}, phi.data(), r.data(), 0.5f, nullptr, alone));
 }
 
 }  // namespace

@@ -201,6 +201,10 @@ class Steps(Protocol[Array]):
     """Passes over the pixels of label-major arrays, and conversions of arrays."""
 
     @property
+    def restricts_labels(self) -> bool:
+        """Whether problems of some of the labels can be solved by the same steps."""
+
+    @property
     def xp(self) -> ModuleType:
         """The module numpy or torch."""
 
@@ -234,6 +238,9 @@ class Steps(Protocol[Array]):
 
     def projected_step(self, phi: Array, centre: Array, r: Array, step: float) -> Array:
         r"""Return :math:`P_\Delta(\text{centre} - \text{step}\,(\phi + r))`."""
+
+    def least_costs(self, phi: Array, r: Array) -> tuple[Array, float]:
+        r"""Return :math:`\min_i(\phi_{ai} + r_{ai})`, (n,), and an estimate of their sum."""
 
     def lower_bound(self, phi: Array, r: Array) -> float:
         r"""Return an estimate of :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`."""

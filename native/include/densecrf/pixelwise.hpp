@@ -43,7 +43,8 @@ void step_to_vertex(Planes, const std::int64_t* labels, const float* y, float st
                     Team& team);
 
 // Σ_a min_i (phi_ai + factor · r_ai), summed in double.
-double lower_bound(Planes, const float* phi, const float* r, float factor, Team& team);
+double lower_bound(Planes, const float* phi, const float* r, float factor, float* least,
+                   Team& team);
 
 // The least and the largest number of each plane of u + v, (labels, 2); v may be null.
 void extents(Planes, const float* u, const float* v, float* out, Team& team);

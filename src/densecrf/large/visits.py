@@ -95,6 +95,8 @@ class TileSteps(NativeSteps):
         The core's share of the bound in each iteration so far.
     """
 
+    restricts_labels = False
+
     def __init__(
         self, unary: FloatArray, core: IntArray, cells: float, *, mirrored: bool, threads: int = 0
     ) -> None:
@@ -130,7 +132,7 @@ class TileSteps(NativeSteps):
     def descend(self, at: Gradient[Plain], *, in_place: bool) -> tuple[Plain, float, float, float]:
         """Take a projected gradient step, and note the core's share of the bound."""
         of_margin = native_core().lower_bound(
-            self._unary, at.r.take(self._margin, 1), 1.0, self.threads
+            self._unary, at.r.take(self._margin, 1), 1.0, None, self.threads
         )
         out = super().descend(at, in_place=in_place)
         self.bounds.append(out[1] - float(of_margin))
@@ -141,6 +143,8 @@ class TileSteps(NativeSteps):
 
 class FixedExtents(NativeSteps):
     """Steps for which the extents of potentials are those of the whole image."""
+
+    restricts_labels = False
 
     def __init__(self, extents: FloatArray, threads: int) -> None:
         super().__init__(threads)

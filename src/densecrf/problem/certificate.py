@@ -110,6 +110,15 @@ class Mixture(Generic[Array]):
         return tuple(out)
 
     @property
+    def disjoint(self) -> bool:
+        """Whether the parts are of different labels, each with a share of 1."""
+        names = [part.labels for _, part in self.parts if part.labels is not None]
+        if not names or len(names) < len(self.parts) or any(share != 1 for share, _ in self.parts):
+            return False
+        every = np.concatenate(names)
+        return len(np.unique(every)) == len(every)
+
+    @property
     def excess(self) -> float:
         """By how much the shares of any label exceed 1, which rounding errors can make them do.
 
@@ -310,7 +319,10 @@ class Costs(Generic[Array]):
         blocks: Iterator[Array]
         parts, excess = 0, 0.0
         if isinstance(dual, Potentials):
-            blocks = problem.dual_rows(dual)
+            blocks = problem.dual_rows([dual])
+        elif isinstance(dual, Mixture) and dual.disjoint and problem.potts:
+            blocks = problem.dual_rows([part for _, part in dual.parts])
+            parts = len(dual.parts)
         elif isinstance(dual, Mixture):
             r, parts = _combination(problem, dual.parts, another)
             blocks, dual = iter([r]), Mixture(dual.parts[:parts])

@@ -12,6 +12,8 @@ subtracted by `densecrf.problem.certificate.lower_bound`.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
@@ -158,6 +160,10 @@ class Problem(Generic[Array]):
     def relaxed_energy(self, y: Array) -> float:
         r"""Return the LP's objective at `y`, :math:`\langle\phi + r, y\rangle` with exact order."""
         return self.steps.inner(self.unary + self.dual_point(y, order="adaptive"), y)
+
+    def least_costs(self, r: Array) -> tuple[Array, float]:
+        r"""Return :math:`\min_i(\phi_{ai} + r_{ai})`, (n,), and an estimate of their sum."""
+        return self.steps.least_costs(self.unary, r)
 
     def lower_bound(self, r: Array) -> float:
         r"""Return an estimate of :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`."""
@@ -411,21 +417,29 @@ class Problem(Generic[Array]):
             return self.embed_labels(r, potentials.labels)
         return self.costs.leaves_double(r)
 
-    def dual_rows(self, potentials: Potentials[Array]) -> Iterator[Array]:
-        """Yield `dual_point_double`, some labels after others, each in an array of its own."""
+    def dual_rows(self, parts: Sequence[Potentials[Array]]) -> Iterator[Array]:
+        """Yield the dual point of potentials of different labels, some labels after others.
+
+        Each in an array of its own, in double precision.
+        """
         size = self.pairwise.labels_at_once
-        if not self.potts or potentials.labels is not None or self.n_labels <= size:
-            yield self.dual_point_double(potentials)
+        if not self.potts or self.n_labels <= size:
+            yield reduce(add, (self.dual_point_double(part) for part in parts))
             return
-        extents, levels = self.levels_of(potentials.scores, potentials)
+        spans = [self.levels_of(part.scores, part) for part in parts]
         for first in range(0, self.n_labels, size):
-            some = slice(first, first + size)
-            offsets = None if potentials.offsets is None else potentials.offsets[some]
-            nodes = potentials.scores[some]
-            r = self.pairwise.ordered_double(nodes, offsets, extents[some], levels)
-            r *= 0.5
-            yield r
-            del r  # large
+            count = min(size, self.n_labels - first)
+            rows = self.steps.zeros_like(self.pairwise.mass_double, count, self.n)
+            for part, (extents, levels) in zip(parts, spans, strict=True):
+                own = np.arange(self.n_labels) if part.labels is None else part.labels
+                some = np.flatnonzero((first <= own) & (own < first + count))
+                if len(some):
+                    offsets = None if part.offsets is None else part.offsets[some]
+                    nodes = part.scores[some]
+                    r = self.pairwise.ordered_double(nodes, offsets, extents[some], levels)
+                    rows[own[some] - first] = 0.5 * r
+            yield rows
+            del rows  # large
 
     def embed_labels(self, rows: Array, labels: IntArray) -> Array:
         """Return rows of some labels among zeros for the others."""

@@ -211,6 +211,14 @@ class Incumbent(Generic[Array]):
         self._considered: float | None = None
         self._descent = None
 
+    def relabel(self, problem: Problem[Array], places: IntArray) -> None:
+        """Go on with a problem of more labels, among which those so far have these places."""
+        self.problem, self._rounded, self._descent = problem, None, None
+        self.labels = problem.steps.from_numpy(places)[self.labels]
+        label, energy = problem.best_constant
+        if energy < self.energy:
+            self.labels, self.energy = problem.constant(label), energy
+
     def update(self, y: Array, bound: float) -> None:
         """Round an iteration's marginals where it is its turn, and continue the descent."""
         self._iteration += 1

@@ -16,7 +16,7 @@ from densecrf.deadline import Calls, Limits, OutOfTime, check_deadline, deadline
 from densecrf.problem.certificate import Costs, Dual, Mixture, Share, rounded_down
 from densecrf.problem.problem import Problem
 from densecrf.solvers.result import Trace, relative_gap
-from densecrf.validation import FloatArray
+from densecrf.validation import FloatArray, IntArray
 
 __all__ = ["ROUNDING", "Finish", "Limits", "Outcome", "Step", "drive", "unscored"]
 
@@ -57,6 +57,8 @@ class Step(Generic[Array]):
     kept : bool
         Whether the dual points may be of use later. Where the loop says no, the method may
         overwrite them.
+    rows : ndarray of int, optional
+        The labels that `y` has rows of, where not of all; the others' are 0.
     """
 
     y: Array
@@ -69,6 +71,7 @@ class Step(Generic[Array]):
     cut: "Outcome[Array] | None" = None
     estimate: float | None = None
     kept: bool = True
+    rows: IntArray | None = None
 
 
 @dataclass
@@ -85,6 +88,8 @@ class Outcome(Generic[Array]):
     #: Of the last step, and of the best labelling; from the first row of the trace on.
     y: Array = field(init=False, repr=False)
     labels: Array = field(init=False, repr=False)
+    #: The labels that `y` has rows of, where not of all.
+    rows: IntArray | None = None
     energy: float = float("inf")
     lower_bound: float | None = None
     iterations: int = 0
@@ -136,7 +141,7 @@ class Outcome(Generic[Array]):
         self._scored, self._scored_energy = labels, energy
         if not len(self.trace) or energy < self.energy:
             self.energy, self.labels = energy, labels
-        self.y = step.y
+        self.y, self.rows = step.y, step.rows
         bound = -np.inf if self.lower_bound is None else self.lower_bound
         if step.bound is not None and np.isfinite(step.bound) and step.bound > bound:
             self.lower_bound, self._duals = step.bound, step.duals
@@ -303,6 +308,8 @@ def drive(
         outcome.take(problem, replace(last, bound=None, duals=()), limits.seconds())
     if not len(outcome.trace):
         return unscored(problem, limits, outcome)
+    if outcome.rows is not None:
+        outcome.y, outcome.rows = problem.embed_labels(outcome.y, outcome.rows), None
     if certified:
         last = None  # large
         outcome.certify(problem, limits)

@@ -43,12 +43,15 @@ from itertools import count, islice
 from math import sqrt
 from typing import Generic
 
+import numpy as np
+
 from densecrf.backend import Array
 from densecrf.problem.certificate import Potentials
 from densecrf.problem.problem import Problem
 from densecrf.problem.rounding import SWEEPS, Incumbent, Pace, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
+from densecrf.solvers.pricing import OtherLabels, active_labels
 from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
 
 __all__ = ["Workspace", "lp", "lp_finish", "lp_start", "multipliers", "primal_dual", "resumed"]
@@ -69,13 +72,26 @@ def lp_start(problem: Problem[Array]) -> Step[Array]:
     y = problem.unary_marginals()
     if not problem.potts:
         return Step(y)
-    for step in mean_field(problem, y, iterations=5, tolerance=0.0):
+    y = problem.response(y)
+    active = active_labels(problem, y)
+    part, y = (
+        (problem, y) if active is None else (problem.on_labels(active), _normalised(y[active]))
+    )
+    for step in mean_field(part, y, iterations=4, tolerance=0.0):
         y = step.y
+    if active is not None:
+        y = problem.embed_labels(y, active)
     labels = problem.steps.argmax(y)
     energy = problem.energy(labels)
     if problem.best_constant[1] < energy:
         y = problem.unary_marginals()
     return Step(y, labels=labels, energy=energy)
+
+
+def _normalised(y: Array) -> Array:
+    """Return marginals that add up to 1, uniform ones where all are 0."""
+    y = y + 1e-6
+    return y / y.sum(0)  # type: ignore[no-any-return]
 
 
 def lp(
@@ -123,10 +139,15 @@ def lp(
     if cells > MOST_CELLS:
         raise ArgumentError("cells", cells, f"at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
-    incumbent = Incumbent(problem, round_every, polish, settle_every)
     w = Workspace(problem, y)
+    active = active_labels(problem, y)
+    if active is not None:
+        w = Workspace(problem.on_labels(active), _normalised(y[active]))
+        w.others = OtherLabels(problem, active, STEP / problem.lipschitz)
+    incumbent = Incumbent(w.problem, round_every, polish, settle_every)
     inner = partial(multipliers, w, incumbent, cells, accuracy, least_inner)
-    return islice(_alternate(w, incumbent, inner), iterations)
+    steps = _alternate(w, incumbent, inner)
+    return islice(steps if w.others is None else _of_all_labels(w.others, steps), iterations)
 
 
 def resumed(problem: Problem[Array], y: Array, levels: Array) -> Iterator[Step[Array]]:
@@ -158,6 +179,8 @@ class Workspace(Generic[Array]):
         The marginals before the last step.
     v : array, (labels, n), or None
         The point where the next gradient is taken, where that is not `y`.
+    others : OtherLabels or None
+        The labels that `problem` leaves out, if any.
     """
 
     problem: Problem[Array]
@@ -165,14 +188,39 @@ class Workspace(Generic[Array]):
     z: Array | None = None
     previous: Array | None = None
     v: Array | None = None
+    others: OtherLabels[Array] | None = None
 
-    def descend(self, r: Array, step: Array) -> tuple[float, float, float]:
+    def descend(self, r: Array, step: Array, energy: float) -> tuple[float, float, float]:
         """Take a projected gradient step from v (or y), which takes the memory of r."""
         self.previous = self.y
         v = self.y if self.v is None else self.v
+        every = None
+        if self.others is not None:
+            every = self.others.bound(*self.problem.least_costs(r), energy)
         self.y, *numbers = self.problem.descend(v, r, step, self.previous, in_place=True)
         bound, value, uphill = numbers
-        return bound, value, uphill
+        return bound if every is None else every, value, uphill
+
+    def admit(self, incumbent: Incumbent[Array], cells: float) -> None:
+        """Let the labels that are wanted become active."""
+        others = self.others
+        if others is None or not others.wanted:
+            return
+        former = others.active
+        y, z = others.admit()
+        places = np.searchsorted(others.active, former)
+        rest = np.setdiff1d(np.arange(len(others.active)), places)
+        xp = self.problem.steps.xp
+        order = np.argsort(np.concatenate([places, rest]))
+
+        def grown(rows: Array, new: Array) -> Array:
+            return xp.concatenate([rows, new])[order]  # type: ignore[no-any-return]
+
+        self.y = _normalised(grown(self.y, y))
+        self.z = None if self.z is None else grown(self.z, z / cells)
+        self.v = None if self.v is None else grown(self.v, y)
+        self.problem = others.problem.on_labels(others.active)
+        incumbent.relabel(self.problem, places)
 
     def add_extrapolated(self) -> None:
         """Add 2 `y` - `previous` to the potentials."""
@@ -203,6 +251,17 @@ def _alternate(
         yield from primal_dual(w, incumbent, cells=DAMPED)
 
 
+def _of_all_labels(
+    others: OtherLabels[Array], steps: Iterator[Step[Array]]
+) -> Iterator[Step[Array]]:
+    """Yield the iterations of active labels as those of all labels."""
+    for step in steps:
+        step.rows = others.active
+        step.labels = others.problem.steps.from_numpy(others.active)[step.labels]
+        step.duals = tuple(others.dual(each) for each in step.duals)
+        yield step
+
+
 def _dominant(problem: Problem[Array]) -> bool:
     """Whether pairwise weights dominate the unaries of more than two labels."""
     if problem.n_labels == 2:
@@ -229,11 +288,13 @@ def primal_dual(
     From the marginals and the potentials, in levels, of `w`, with `cells` levels per unit of
     potential. Each iteration updates the incumbent.
     """
-    problem, pace = w.problem, Pace()
-    step = STEP / (cells * problem.lipschitz)
-    w.z = problem.potentials(w.y, w.z, cells)
+    pace = Pace()
+    step = STEP / (cells * w.problem.lipschitz)
+    w.z = w.problem.potentials(w.y, w.z, cells)
     for iteration in count(1):
-        bound, _, _ = w.descend(problem.flow(None, w.z, cells), step)
+        w.admit(incumbent, cells)
+        problem = w.problem
+        bound, _, _ = w.descend(problem.flow(None, w.z, cells), step, incumbent.energy)
         incumbent.update(w.y, bound)
         made = Step(w.y, bound=bound, labels=incumbent.labels, energy=incumbent.energy)
         made.duals = (Potentials(w.z, cells=cells, of_nodes=True),)
@@ -264,13 +325,15 @@ def multipliers(
     From the marginals and the multipliers, in levels, of `w`, with the parameters of `lp`. Each
     iteration updates the incumbent.
     """
-    problem, pace = w.problem, Pace()
-    step = 1 / (cells * problem.lipschitz)
+    pace = Pace()
+    step = 1 / (cells * w.problem.lipschitz)
     w.z = None if w.z is None else w.z / cells
     momentum, inner, bound = 1.0, 0, -float("inf")
     while True:
+        w.admit(incumbent, cells)
+        problem = w.problem
         v = w.y if w.v is None else w.v
-        estimate, value, uphill = w.descend(problem.flow(v, w.z, cells), step)
+        estimate, value, uphill = w.descend(problem.flow(v, w.z, cells), step, incumbent.energy)
         duals = (Potentials(w.y, w.z, cells), Potentials(v, w.z, cells))
         bound = max(bound, estimate)
         left = value - estimate  # duality gap of the inner problem

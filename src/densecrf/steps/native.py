@@ -28,6 +28,8 @@ class NativeSteps:
         0 for all.
     """
 
+    restricts_labels = True
+
     threads: int = 0
 
     @property
@@ -80,7 +82,11 @@ class NativeSteps:
         return out
 
     def lower_bound(self, phi: Plain, r: Plain) -> float:
-        return float(core().lower_bound(phi, single(r), 1.0, self.threads))
+        return float(core().lower_bound(phi, single(r), 1.0, None, self.threads))
+
+    def least_costs(self, phi: Plain, r: Plain) -> tuple[Plain, float]:
+        least = np.empty(phi.shape[1], np.float32)
+        return least, float(core().lower_bound(phi, single(r), 1.0, least, self.threads))
 
     # --- quadratic relaxations and mean field -------------------------------------------------
 

@@ -45,6 +45,8 @@ class TorchSteps:
         Of the problem's floating dtype and device.
     """
 
+    restricts_labels = True
+
     def __init__(self, like: Tensor) -> None:
         self._dtype, self._device = like.dtype, like.device
 
@@ -94,6 +96,10 @@ class TorchSteps:
 
     def lower_bound(self, phi: Tensor, r: Tensor) -> float:
         return float(lower_bound(phi, r))
+
+    def least_costs(self, phi: Tensor, r: Tensor) -> tuple[Tensor, float]:
+        least = torch.amin(phi + r, 0)
+        return least, float(least.sum(dtype=torch.float64))
 
     # --- quadratic relaxations and mean field -------------------------------------------------
 

@@ -57,6 +57,8 @@ SIGNS = np.array([1, -1], np.float32)
 class TritonSteps(TorchSteps):
     """The steps of one item of a batch; see `densecrf.backend.Steps`."""
 
+    restricts_labels = False
+
     def __init__(self, like: Tensor, batch: TritonBatch) -> None:
         super().__init__(like)
         self._like, self._batch = like, batch

@@ -1,0 +1,176 @@
+r"""Labels that carry no mass are priced, not iterated.
+
+A linear program over the labels that occur, the *active* ones, has the least costs
+:math:`\lambda_a = \min_{i\,\text{active}} (\phi_{ai} + r_{ai})`. For the Potts model the flow of
+another label is its own: the bound of the whole program is :math:`\sum_a \min(\lambda_a, m_a)` with
+:math:`m_a` the least :math:`\phi_{ai} + r_{ai}` of the others. While their flows rest, m is one row
+of numbers.
+
+A label whose costs fall short of :math:`\lambda` is priced: it takes a primal-dual step of the
+program "this label against :math:`\lambda`",
+
+.. math:: y_{ai} \leftarrow \operatorname{clip}(y_{ai} - \tau(\phi_{ai} + r_{ai} - \lambda_a)),
+          \qquad z_i \leftarrow z_i + 2 y_i - y_i^\text{previous},
+
+which ends with y = 0 where a flow exists that makes up for what falls short. A label for which none
+is found becomes active. This is column generation, with labels for columns.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Generic
+
+import numpy as np
+
+from densecrf.backend import Array
+from densecrf.problem.certificate import Dual, Mixture, Potentials
+from densecrf.problem.problem import Problem
+from densecrf.validation import IntArray
+
+__all__ = ["OtherLabels", "active_labels"]
+
+OCCURS = 2e-3  # share of the pixels from which on a label is active from the start
+LEAST, MOST = 3, 0.75  # active labels, and the share of all above which pricing does not pay
+SHARE = 0.5  # what prices may take of the bound, as a share of the gap of the active labels
+PATIENCE = 6  # steps after which a label becomes active
+
+
+def active_labels(problem: Problem[Array], y: Array) -> IntArray | None:
+    """Return the labels to iterate, ascending; None: all of them."""
+    if not (problem.potts and problem.steps.restricts_labels):
+        return None
+    labels = problem.steps.to_numpy(problem.steps.argmax(y))
+    counts = np.bincount(labels, minlength=problem.n_labels)
+    count = max(LEAST, int((counts > OCCURS * problem.n).sum()))
+    found = np.sort(np.argsort(-counts, kind="stable")[:count])
+    return found if count <= MOST * problem.n_labels else None
+
+
+class OtherLabels(Generic[Array]):
+    """The labels that are not active, and what is known of their costs.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem of all labels.
+    active : ndarray of int
+        The active labels, ascending.
+    step : array, (n,)
+        Step lengths.
+
+    Attributes
+    ----------
+    active : ndarray of int
+        The active labels.
+    wanted : list of int
+        Labels that are to become active.
+    """
+
+    problem: Problem[Array]
+    _step: Array
+    _resting_floor: Array
+    _floor: Array
+    _stacked: Array | None
+
+    def __init__(self, problem: Problem[Array], active: IntArray, step: Array) -> None:
+        self.problem, self.active, self._step = problem, active, step
+        self._resting = [i for i in range(problem.n_labels) if i not in set(active.tolist())]
+        self._priced: dict[int, _Priced[Array]] = {}
+        self.wanted: list[int] = []
+        self._stacked = None
+        self._resting_floor = self._least_of(problem.unary[i] for i in self._resting)
+        self._floor = self._resting_floor
+
+    def bound(self, least: Array, total: float, energy: float) -> float:
+        """Return an estimate of the bound of all labels; price others where they lower it much.
+
+        Parameters
+        ----------
+        least : array, (n,)
+            The least costs of the active labels.
+        total : float
+            Their sum.
+        energy : float
+            The best energy so far.
+        """
+        xp = self.problem.steps.xp
+        bound = float(xp.minimum(least, self._floor).sum(dtype=xp.float64))
+        allowed = SHARE * (energy - total)
+        if total - bound <= allowed:
+            return bound
+        self._price(least, allowed / 20)
+        return float(xp.minimum(least, self._floor).sum(dtype=xp.float64))
+
+    def _price(self, least: Array, matters: float) -> None:
+        """Take a step of the labels whose costs fall short of the active ones'."""
+        problem, xp = self.problem, self.problem.steps.xp
+
+        def falls_short(costs: Array) -> bool:
+            short = xp.clip(least - costs, 0, None).sum(dtype=xp.float64)
+            return float(short) > matters
+
+        begun = [i for i in self._resting if falls_short(problem.unary[i])]
+        if begun:
+            self._resting = [i for i in self._resting if i not in set(begun)]
+            self._resting_floor = self._least_of(problem.unary[i] for i in self._resting)
+        behind = [i for i, label in self._priced.items() if falls_short(label.costs)] + begun
+        if not behind:
+            return
+        zero = 0 * problem.unary[0]
+        for i in begun:
+            self._priced[i] = _Priced(zero, zero, problem.unary[i])
+        for i in behind:
+            label = self._priced[i]
+            after = xp.clip(label.y - self._step * (label.costs - least), 0, 1)
+            label.z = label.z + 2 * after - label.y
+            label.y, label.steps = after, label.steps + 1
+        problem.calls.ordered -= 1  # the labels of this iteration's call that are not active
+        r = problem.flow(None, xp.stack([self._priced[i].z for i in behind]), 1.0)
+        for i, row in zip(behind, r, strict=True):
+            row += problem.unary[i]
+            self._priced[i].costs = row
+        self.wanted = [i for i, label in self._priced.items() if label.steps >= PATIENCE]
+        self._find_floor()
+
+    def _find_floor(self) -> None:
+        rows = (label.costs for label in self._priced.values())
+        self._floor = self._least_of(rows, self._resting_floor)
+        self._stacked = None
+
+    def _least_of(self, rows: Iterable[Array], least: Array | None = None) -> Array:
+        xp = self.problem.steps.xp
+        least = 0 * self.problem.unary[0] + float("inf") if least is None else least
+        return reduce(xp.minimum, rows, least)
+
+    def admit(self) -> tuple[Array, Array]:
+        """Make the wanted labels active; return their marginals and potentials."""
+        labels = sorted(self.wanted)
+        rows = [self._priced.pop(i) for i in labels]
+        self.active, self.wanted = np.union1d(self.active, labels), []
+        self._find_floor()
+        xp = self.problem.steps.xp
+        return xp.stack([row.y for row in rows]), xp.stack([row.z for row in rows])
+
+    def dual(self, active: Dual[Array]) -> Mixture[Array]:
+        """Return the dual point of all labels, from potentials of the active ones."""
+        assert isinstance(active, Potentials)
+        parts = [(1.0, replace(active, labels=self.active))]
+        if self._priced:
+            if self._stacked is None:
+                xp = self.problem.steps.xp
+                self._stacked = xp.stack([self._priced[i].z for i in sorted(self._priced)])
+            labels = np.array(sorted(self._priced))
+            part = Potentials(self._stacked, cells=1.0, labels=labels, of_nodes=True)
+            parts.append((1.0, part))
+        return Mixture(tuple(parts))
+
+
+@dataclass
+class _Priced(Generic[Array]):
+    """A label's marginals and potentials, both (n,), its costs, and the steps it took."""
+
+    y: Array
+    z: Array
+    costs: Array
+    steps: int = 0
