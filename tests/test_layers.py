@@ -60,6 +60,7 @@ LATE = {
     ("problem.certificate", "problem.problem"): "certify makes the problem of a model",
     ("solvers.result", "solvers.verification"): "Result.verify",
     ("solvers.result", "io"): "Result.save and load",
+    ("solvers.result", "solvers.methods"): "Result.confidence, with one filter call",
     ("problem.certificate", "display"): "what notebooks show",
     ("model.kernels", "display"): "what notebooks show",
     ("solvers.result", "display"): "what notebooks show",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from densecrf.learning.adaptation import adapt
     from densecrf.learning.fit import fit
     from densecrf.masks import RefinedMasks, refine_masks
+    from densecrf.model.activation_maps import with_background
     from densecrf.model.compatibility import LabelTree
     from densecrf.model.crf import DenseCRF
     from densecrf.model.kernels import Bilateral, Features, Spatial
@@ -57,6 +58,7 @@ __all__ = [
     "refine",
     "refine_many",
     "refine_masks",
+    "with_background",
 ]
 
 # "refine" is not in a module "densecrf.refine": importing it would replace the function.
@@ -65,6 +67,7 @@ _DEFINED_IN = {
     for module, names in {
         "learning.adaptation": ("adapt",),
         "learning.fit": ("fit",),
+        "model.activation_maps": ("with_background",),
         "model.compatibility": ("LabelTree",),
         "model.crf": ("DenseCRF",),
         "model.kernels": ("Bilateral", "Features", "Spatial"),

@@ -372,3 +372,35 @@ def test_the_palette_is_for_the_label_map_and_not_for_the_overlay(folder):
     assert plain == [0, 114, 178, 230, 159, 0]
     overlays = [(folder / out / "a.overlay.png").read_bytes() for out in ("plain", "voc")]
     assert overlays[0] == overlays[1]
+
+
+def test_pseudo_labels_of_a_folder_leave_out_unsure_pixels(folder):
+    (folder / "cams").mkdir()
+    for name in "abc":
+        np.save(folder / "cams" / f"{name}.npy", probabilities(3)[1:])
+    options = ["--probs", "cams", "--background-power", 2, "--unsure", 255, "--confident", 0.9]
+    result = densecrf("segment", "images", *options, "--palette", "voc", "--json")
+    assert result.exit_code == 0, said(result)
+    labels = np.array(Image.open(folder / "segmented" / "a.png"))
+    record = json.loads((folder / "segmented" / "a.json").read_text())
+    assert Image.open(folder / "segmented" / "a.png").getpalette()[3:6] == [128, 0, 0]
+    assert record["unsure_share"] == pytest.approx((labels == 255).mean())
+    assert 0 < record["unsure_share"] < 1
+    assert set(np.unique(labels)) <= {*range(L), 255}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--unsure", 70000], "70000 is no value of a label image"),
+        (["--confident", 95], "95 is not between 0 and 1"),
+        (["--unsure", 1], "is one of the"),
+        (["--unsure", 255, "--tile", 64], "tiles have no confidences"),
+        (["--background", 0.3, "--background-power", 4], "not both"),
+        (["--background", 3], "must be between 0 and 1"),
+    ],
+)
+def test_bad_options_of_pseudo_labels_are_refused(folder, options, message):
+    result = densecrf("segment", "images/a.png", "--probs", "probs/a.npy", *options)
+    assert result.exit_code != 0
+    assert message in " ".join(said(result).replace("│", " ").split())

@@ -22,9 +22,9 @@ FEW = 10  # options that are shown in any case
 RARE = {
     *("kind", "n_labels", "bands", "image_range", "palette", "page", "fill_missing", "classes"),
     *("strength", "sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
-    *("confidence", "scale_sigmas", "adapt"),
+    *("confidence", "scale_sigmas", "adapt", "background", "background_power"),
     *("method", "time_limit", "max_iterations", "threads", "device", "scheduler"),
-    *("overlays", "marginals", "tile", "force", "as_json", "quiet"),
+    *("overlays", "marginals", "confident", "unsure", "tile", "force", "as_json", "quiet"),
     "folds",
 }
 

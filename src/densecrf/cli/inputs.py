@@ -16,6 +16,7 @@ from densecrf.io import Dataset, FileFormatError, read_image, read_labels, read_
 from densecrf.io.images import IMAGE_SUFFIXES, shown_colors
 from densecrf.io.opening import by_numbers
 from densecrf.io.unaries import SCORE_SUFFIXES, read_known
+from densecrf.model.activation_maps import with_background
 from densecrf.model.crf import DenseCRF
 from densecrf.model.kernels import color_range
 from densecrf.model.scribbles import scribble_crf
@@ -193,7 +194,9 @@ def load(files: ImageFiles, options: ModelOptions) -> Loaded:
     known = files.probs or files.labels
     if known is not None:
         given, kind = _known(files, options)
-        asked = replace(asked, kind=kind, axis=asked.axis if files.labels is None else None)
+        maps = options.background is not None or options.background_power is not None
+        axis = None if files.labels is not None else 0 if maps else asked.axis
+        asked = replace(asked, kind=kind, axis=axis)
         if strokes is not None:
             strokes = np.where(np.isin(strokes, no_stroke), -1, whole_numbers("seeds", strokes))
     try:
@@ -213,7 +216,16 @@ def _known(files: ImageFiles, options: ModelOptions) -> tuple[npt.NDArray[Any], 
     path = cast("Path", files.probs)  # there is one of the two, or scribbles alone
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise FileFormatError(path, "is an image; for label images use --labels")
-    return read_known(path, options.specification.kind)
+    given, kind = read_known(path, options.specification.kind)
+    threshold, power = options.background, options.background_power
+    if threshold is None and power is None:
+        return given, kind
+    axis = options.specification.axis or 0
+    maps = given[None] if given.ndim == 2 else given
+    try:
+        return with_background(maps, threshold=threshold, power=power, axis=axis), "probabilities"
+    except ValueError as error:
+        raise FileFormatError(path, describe(error)) from error
 
 
 def read_labelling(path: Path, palette: str | None) -> npt.NDArray[Any]:

@@ -111,6 +111,8 @@ class ModelOptions:
     page: int | None = None
     bands: tuple[int, ...] | None = None
     params: Path | None = None
+    background: float | None = None
+    background_power: float | None = None
 
     @staticmethod
     def declared(
@@ -146,6 +148,17 @@ class ModelOptions:
             ),
         ] = None,
         n_labels: Annotated[int | None, input_option(help="Number of labels.", min=2)] = None,
+        background: Annotated[
+            float | None,
+            input_option(
+                help="--probs are activation maps of the classes, from 0 to 1: this is the score "
+                "of the background, which becomes label 0."
+            ),
+        ] = None,
+        background_power: Annotated[
+            float | None,
+            input_option(help="Likewise, with a background of (1 - largest map) to this power."),
+        ] = None,
         void: Annotated[
             list[int] | None,
             input_option(
@@ -216,9 +229,13 @@ class ModelOptions:
         palette: str | None,
         page: int | None,
         bands: str | None,
+        background: float | None = None,
+        background_power: float | None = None,
         **given: Any,
     ) -> "ModelOptions":
         """Return the options as they were given."""
+        if background is not None and background_power is not None:
+            raise typer.BadParameter("give --background or --background-power, not both")
         try:
             if params is not None:
                 open_regular(params).close()
@@ -230,7 +247,8 @@ class ModelOptions:
             )
         except (OSError, ValueError) as error:
             raise typer.BadParameter(describe(error), param_hint="--model") from error
-        return cls(specification, palette, page, _parse_bands(bands), params)
+        added = (background, background_power)
+        return cls(specification, palette, page, _parse_bands(bands), params, *added)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,8 @@ from densecrf.validation import ArgumentWarning
 
 __all__ = ["segment"]
 
+CONFIDENT = 0.95  # where unsure pixels are asked for, as pseudo-labels are made
+
 
 @o.with_options()
 def segment(
@@ -64,6 +66,19 @@ def segment(
     marginals: Annotated[
         bool, o.output_option("--marginals", help="Write the marginals, NAME.npz.")
     ] = False,
+    confident: Annotated[
+        float | None,
+        o.output_option(
+            help="Least confidence of a label that is written; the others are --unsure. Default: "
+            f"{CONFIDENT} with --unsure, else all are written."
+        ),
+    ] = None,
+    unsure: Annotated[
+        int | None,
+        o.output_option(
+            help="Value of pixels that are less confident than --confident: 255 for void."
+        ),
+    ] = None,
     tile: Tile = None,
     scheduler: Scheduler = None,
     fill_missing: FillMissing = False,
@@ -89,11 +104,19 @@ def segment(
 
     densecrf segment photo.jpg --scribbles strokes.png --void 0
 
+    densecrf segment images/ --probs cams/ --background-power 4 --preset cam --unsure 255
+
     densecrf segment scene.tif --probs scene.zarr --out labels.tif --tile 2048
     """
     o.require_extras(solver.device, scheduler)
     progress = not (quiet or as_json)
+    least = _least_confidence(confident, unsure)
     if is_large(images, out, tile):
+        if least is not None or model.background or model.background_power:
+            raise typer.BadParameter(
+                "tiles have no confidences and take no activation maps: leave out --unsure, "
+                "--confident, --background and --background-power, or --tile"
+            )
         batch = segment_large(
             images[0],
             sources,
@@ -128,7 +151,8 @@ def segment(
                 raise fail("interrupted while the model was adapted; nothing is written", 130)
             if found is not None:
                 model = replace(model, specification=replace(model.specification, model=found))
-        task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0])
+        pseudo = None if least is None else (least, 255 if unsure is None else unsure)
+        task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0], pseudo)
         task.check_outputs(todo)
         elsewhere = replace(task, collect=None)
         with connected(scheduler) as client:
@@ -147,6 +171,21 @@ def segment(
     _report(batch, len(todo), as_json, quiet)
 
 
+def _least_confidence(confident: float | None, unsure: int | None) -> float | None:
+    """Return the least confidence of labels that are written; None: all are."""
+    if confident is None and unsure is None:
+        return None
+    if unsure is not None and not 0 <= unsure <= 65535:
+        raise typer.BadParameter(
+            f"{unsure} is no value of a label image: use 255", param_hint="--unsure"
+        )
+    if confident is not None and not 0 < confident < 1:
+        raise typer.BadParameter(
+            f"{confident:g} is not between 0 and 1, both excluded", param_hint="--confident"
+        )
+    return CONFIDENT if confident is None else confident
+
+
 @dataclass(frozen=True)
 class _Segment:
     """The work of one image."""
@@ -161,6 +200,8 @@ class _Segment:
     collect: Callable[[], AbstractContextManager[list[str]]] | None
     #: Where it solves: one of those that the solver's options list.
     device: str | None
+    #: Least confidence of labels, and the value of others; None: all are written.
+    pseudo: tuple[float, int] | None = None
 
     def check_outputs(self, todo: list[ImageFiles]) -> None:
         """Refuse to write onto an input, or the results of two images onto one file."""
@@ -171,7 +212,8 @@ class _Segment:
 
     def __call__(self, given: ImageFiles, watch: Watch) -> dict[str, Any]:
         """Solve and write, unless the same was done before; return the record of the table."""
-        settings = run_settings(self.model, self.solver, given.paths)
+        more = {} if self.pseudo is None else {"confident": self.pseudo}
+        settings = run_settings(self.model, self.solver, given.paths, **more)
         paths = self._paths(given.name)
         before = None if self.force else done_before(paths.values(), paths["result"], settings)
         if before is not None:
@@ -183,13 +225,17 @@ class _Segment:
             loaded = load(given, self.model)
             result = self._solve(given, loaded, watch)
         # The record comes last: where it is, the other files are whole.
-        write_labels(paths["labels"], result.labels, self.model.palette)
+        labels, record = result.labels, _record(result, collected)
+        if self.pseudo is not None:
+            least, value = self.pseudo
+            labels = result.confident(least, unsure=value)
+            record["unsure_share"] = float((labels == value).mean())
+        write_labels(paths["labels"], labels, self.model.palette)
         if self.overlays:
             shown = overlay(loaded.image, result.labels, undecided=result.undecided)
             write_image(paths["overlay"], shown)
         if self.marginals:
             write_npz(paths["marginals"], {"marginals": result.marginals})
-        record = _record(result, collected)
         files = {key: str(path) for key, path in paths.items()}
         write_json(paths["result"], {**record, "files": files, "settings": settings})
         return {**record, "files": files}
@@ -272,6 +318,8 @@ def _row(name: str, record: dict[str, Any]) -> dict[str, str]:
         row["tiles"] = str(len(record["tiles"]))
     else:
         row["labels"] = str(len(record["pixels_by_label"]))
+        if "unsure_share" in record:
+            row["unsure"] = percent(record["unsure_share"])
         row["changed"] = percent(record["changes"]["changed"] / record["changes"]["pixels"])
     return {**row, "seconds": f"{record['seconds']:.2f}"}
 

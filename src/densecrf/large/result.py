@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from densecrf.solvers.result import Result, relative_gap
 
+PIECE = ("confidence", "confident", "margin", "margin_estimate", "marginals", "proven")
+
 __all__ = ["LargeResult", "label_dtype"]
 
 
@@ -89,6 +91,11 @@ class LargeResult:
                 for i, (energy, bound) in enumerate(trace)
             ],
         )
+
+    def __getattr__(self, name: str) -> Any:
+        """Say where to find what only a result of one piece has."""
+        remedy = "" if name not in PIECE else ": tiles keep none; use densecrf.refine"
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
 
     @property
     def gap(self) -> float | None:

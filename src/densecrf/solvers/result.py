@@ -12,7 +12,13 @@ import numpy.typing as npt
 from densecrf.model.label_prior import without_label_offsets
 from densecrf.model.resolution import excess
 from densecrf.solvers.changes import Changes, compare
-from densecrf.validation import ArgumentError
+from densecrf.validation import (
+    ArgumentError,
+    FloatArray,
+    check_fraction,
+    check_integer,
+    mention,
+)
 
 if TYPE_CHECKING:
     import os
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from densecrf.problem.certificate import HostDual
     from densecrf.solvers.verification import Verification
 
-__all__ = ["Result", "Trace", "relative_gap", "share_proven"]
+__all__ = ["Result", "Trace", "check_unsure", "relative_gap", "share_proven"]
 
 
 OPTIMAL_GAP = 1e-6
@@ -53,6 +59,15 @@ def share_proven(proven: npt.NDArray[np.bool_]) -> str:
     '99.9 %'
     """
     return f"{1000 * int(proven.sum()) // proven.size / 10:.1f} %"
+
+
+def check_unsure(value: Any, n_labels: int) -> int:
+    """Return the value of unsure pixels, or refuse one that is a label or no pixel can have."""
+    number = check_integer("unsure", value, at_least=-1, at_most=65535)
+    if 0 <= number < n_labels:
+        remedy = f"is one of the {n_labels} labels; use {mention('unsure', 65535)}"
+        raise ArgumentError("unsure", value, remedy)
+    return number
 
 
 @dataclass
@@ -164,6 +179,61 @@ class Result:
         offsets = crf.label_offsets
         given = crf.unary if offsets is None else without_label_offsets(crf, offsets)
         return compare(given, self.labels, excess(crf))
+
+    @cached_property
+    def _conditionals(self) -> tuple[FloatArray, FloatArray]:
+        from densecrf.solvers.confidence import conditionals
+
+        if self.crf is None:
+            remedy = "has no model (loaded, or from a cluster); ask for it before saving the result"
+            raise ArgumentError("result", ..., remedy)
+        return conditionals(self.crf, self.labels)
+
+    @property
+    def margin_estimate(self) -> npt.NDArray[np.float32]:
+        """How much more energy, (*spatial), the best labelling found has without a pixel's label.
+
+        An estimate of `margin` from above, for any method: by the best change of the one pixel
+        while all others keep their labels. Needs the model and one filter call.
+        """
+        return self._conditionals[0]
+
+    @property
+    def confidence(self) -> npt.NDArray[np.float32]:
+        """How sure each pixel's label is, (*spatial), in (0, 1).
+
+        The label's probability by the pixel's share of the energy, given all other labels. Needs
+        the model and one filter call; no proof. "How sure is each pixel?" in the documentation
+        shows how often labels of each confidence are right.
+
+        Examples
+        --------
+        >>> import densecrf
+        >>> crf = densecrf.DenseCRF([[0.0, 0.0], [3.0, 0.1]])
+        >>> crf.solve().confidence.round(2).tolist() == [np.float32(0.95), np.float32(0.52)]
+        True
+        """
+        return self._conditionals[1]
+
+    def confident(self, threshold: float = 0.95, *, unsure: int = 255) -> npt.NDArray[np.int64]:
+        """Return the labels, and `unsure` where the `confidence` is below a threshold.
+
+        Parameters
+        ----------
+        threshold : float
+            Least confidence of a label that is kept, between 0 and 1.
+        unsure : int
+            The value of the other pixels, no label: 255 is what losses of networks leave out.
+
+        Examples
+        --------
+        >>> import densecrf
+        >>> densecrf.DenseCRF([[0.0, 0.0], [3.0, 0.1]]).solve().confident(0.9)
+        array([  0, 255])
+        """
+        least = check_fraction("threshold", threshold)
+        value = check_unsure(unsure, len(self.marginals))
+        return np.where(self.confidence < least, value, self.labels)
 
     @property
     def gap(self) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,8 @@ class BatchResult:
         Whether a method ended by itself, within the asked gap.
     iterations : list of int
         Iterations made.
+    margin : list of Tensor or None
+        Per item (*spatial), as `densecrf.Result.margin`, on the CPU.
     """
 
     labels: Any
@@ -64,6 +66,7 @@ class BatchResult:
     lower_bound: list[float | None]
     converged: list[bool]
     iterations: list[int]
+    margin: list[Tensor | None] = field(default_factory=list)
 
     @property
     def gap(self) -> list[float | None]:
@@ -85,6 +88,10 @@ class BatchResult:
             lower_bound=[each.lower_bound for each in outcomes],
             converged=[each.converged for each in outcomes],
             iterations=[each.iterations for each in outcomes],
+            margin=[
+                None if each.margin is None else torch.from_numpy(each.margin).view(*grid)
+                for each, grid in pairs
+            ],
         )
 
 
