@@ -112,4 +112,4 @@ def test_other_streams_and_repetitions_give_the_same_bits():
 def test_nothing_of_another_backend_is_needed():
     assert os.environ.get("TRITON_INTERPRET", "0") == "0"
     problem = DenseCRF().problem(*inputs(32, 3))
-    assert problem.pairwise.merged.triton
+    assert problem.pairwise.pairwise.merged.triton
