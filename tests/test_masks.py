@@ -62,8 +62,8 @@ def test_the_evidence_of_a_hard_mask_is_the_declared_one(seed):
     mask[:, :2] = True
     found = refine_masks(image, mask, model=SMALL, border=2.0, gap=1e-6)[0]
     distance = np.array([1.5, 0.5, 0.5, 1.5, 2.5])
-    odds = NEAR + FAR * (distance / 2) ** 2
-    odds = np.where(distance > 2, 1000.0, odds) * np.where(np.arange(5) < 2, 1, -1)
+    odds = NEAR + FAR * (distance / 1.0) ** 2  # half of the thickness
+    odds = np.where(distance > 1, 1000.0, odds) * np.where(np.arange(5) < 2, 1, -1)
     unary = np.logaddexp(0, [odds, -odds])
     crf = densecrf.DenseCRF(
         np.broadcast_to(unary[:, None], (2, 3, 5)), SMALL.kernels(image.astype(float))
@@ -121,6 +121,15 @@ def test_a_displaced_mask_is_put_right():
     assert found[0].changes.area_before[1] == mask.sum()
     assert found[0].changes.changed == (mask != found.masks).sum()
     assert found[0].warning == ""
+
+
+def test_small_masks_keep_a_core():
+    image = np.full((40, 40, 3), 128, np.uint8)
+    mask = np.zeros((40, 40), bool)
+    mask[18:22, 10:30] = True
+    found = refine_masks(image, mask, strength=5.0)[0]
+    assert found.mask[19:21, 12:28].all()
+    assert not found.mask[24:].any()
 
 
 def test_pixels_beyond_the_border_keep_their_label():

@@ -186,7 +186,8 @@ def refine_masks(
     strength : float
         What the pairwise weights are multiplied by.
     border : float
-        By how many pixels the border of a mask may be wrong; pixels further away keep their label.
+        By how many pixels the border of a mask may be wrong, at most half of the mask's thickness;
+        pixels further away keep their label.
         None: any pixel may change, as with hard masks for which a confidence is given, here or by
         the model.
     confidence : float, optional
@@ -490,9 +491,9 @@ def _suspicion(changes: Changes) -> str:
     before, after = changes.area_before[1], changes.area_after[1]
     if before and not KEPT * before <= after <= before / KEPT:
         return (
-            f"has {after:,} pixels of {before:,}: a border costs more than the evidence inside "
-            f"gains, or the reverse; lower {mention('strength')}, or give {mention('border')} in "
-            f"the place of {mention('confidence')}"
+            f"has {after:,} pixels of {before:,}: its border follows other edges, or the pairwise "
+            f"weights dominate; lower {mention('strength')} or {mention('border')}, and give no "
+            f"{mention('confidence')}"
         )
     return ""
 

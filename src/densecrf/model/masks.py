@@ -5,7 +5,8 @@ from its border,
 
 .. math:: m = \pm\bigl(m_0 + m_1 (d / R)^2\bigr), \qquad d \le R,
 
-and pixels further away than R, the *border*, keep their label. Without these, the optimum of a
+and pixels further away than R, the *border*, keep their label. R is at most half of the mask's own
+thickness, so that small masks keep a core. Without these, the optimum of a
 mask that is held with a small confidence everywhere is often the empty mask: a border costs more
 than all pixels inside gain.
 """
@@ -37,6 +38,7 @@ KINDS = ("masks", "probabilities", "logits", "xyxy", "xywh", "coco")
 
 BORDER = 6.0  # pixels by which a mask's border may be wrong
 NEAR, FAR = 0.1, 2.5  # nats of evidence at the border, and what is added at its full distance
+THICK = 0.5  # of the largest distance inside a mask: the border is at most this
 CLIP = 12.0  # nats: the most that a probability or logit says
 
 Bools = npt.NDArray[np.bool_]
@@ -287,7 +289,9 @@ def evidence_of(
     part = mask[box]
     if given.boxes is not None and not np.isnan(given.boxes[i]).any():
         return Evidence(box, weight * _of_box(part, border), -np.inf)
-    distance = _distance(part, reach) + _distance(~part, reach) - 0.5
+    inner = _distance(part, 2 * reach)
+    border = min(border, max(1.0, THICK * float(inner.max(initial=0.0))))
+    distance = inner + _distance(~part, reach) - 0.5
     if given.odds is None:
         size = NEAR + FAR * (distance / border) ** 2
         odds = np.where(part, weight * size, -weight * size)

@@ -1,9 +1,9 @@
 r"""What is left of a problem when some pixels' labels are settled, with bounds on the whole.
 
-A pixel whose best label is better than all others by no less than its pairwise mass
-:math:`m_a = \sum_b K_{ab}` has that label in an optimal labelling of the Potts model: to give it
-that label, whatever the others have, costs at most :math:`m_a`. Settled pixels send their messages
-once, to the unaries of those that are left:
+A pixel whose best label is better than all others by no less than its pairwise mass with others,
+:math:`m_a = \sum_{b \ne a} K_{ab}`, has that label in an optimal labelling of the Potts model: to
+give it that label, whatever the others have, costs at most :math:`m_a`. Settled pixels send their
+messages once, to the unaries of those that are left:
 
 .. math:: \phi'_{ai} = \phi_{ai} + \sum_{b \text{ settled}} K_{ab} [x_b \ne i] .
 
@@ -72,7 +72,8 @@ class Remainder:
         self._diagonal = pairwise.diagonal_double[window]
         mass = pairwise.mass_double[window]
         margin = margins(unary)
-        self.labels: IntArray = np.where(margin >= (1 + SURE) * mass, unary.argmin(0), -1)
+        others = (1 + SURE) * (mass - self._diagonal) + SURE * mass
+        self.labels: IntArray = np.where(margin >= others, unary.argmin(0), -1)
         if known is not None:
             self.labels = np.where(known >= 0, known, self.labels)
         self.left = np.flatnonzero(self.labels < 0)
