@@ -135,7 +135,7 @@ def exactness(items: list[Item]) -> list[list[Any]]:
     return rows
 
 
-def speed(items: list[Item], peer: bool) -> list[list[Any]]:
+def speed(items: list[Item], peer: bool, device: str | None = None) -> list[list[Any]]:
     """Return CPU seconds for each of many masks of one large image, the largest gap and ratios."""
     image = np.array(
         Image.fromarray(items[len(items) // 2].image()).resize(SIZE, Image.Resampling.BICUBIC)
@@ -150,6 +150,11 @@ def speed(items: list[Item], peer: bool) -> list[list[Any]]:
     refined = refine_masks(image, masks, threads=1)
     ours = (time.process_time() - began) / len(masks)
     rows: list[list[Any]] = [["`refine_masks`", len(masks), 1000 * ours, max(refined.gap)]]
+    for name in ("first call", "then") if device else ():
+        wall = time.perf_counter()
+        refined = refine_masks(image, masks, device=device)
+        each = 1000 * (time.perf_counter() - wall) / len(masks)
+        rows.append([f"on {device}, {name} (elapsed)", len(masks), each, max(refined.gap)])
     if peer:
         some = masks[:: max(1, len(masks) // 10)]
         began = time.process_time()
@@ -179,6 +184,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="use every n-th frame")
     parser.add_argument("--exact-every", type=int, default=8, help="and of those, for exactness")
     parser.add_argument("--peer", action="store_true", help="with the rows of pydensecrf2")
+    parser.add_argument("--device", help="for a row of speed on a GPU")
     parser.add_argument("--parts", default="quality,exactness,speed")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -191,7 +197,7 @@ def main() -> None:
             table(
                 "100 masks, 480 × 854 | masks | CPU ms a mask | largest gap",
                 rows,
-                ["d", ".0f", ".1e"],
+                ["d", ".1f", ".1e"],
             )
         )
         print(parts[-1], flush=True)

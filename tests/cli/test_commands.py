@@ -26,7 +26,7 @@ def test_commands_that_left_the_package_say_where_they_are(arguments):
 # --- help ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["segment", "compare", "certify", "info", "demo"])
+@pytest.mark.parametrize("command", ["segment", "masks", "compare", "certify", "info", "demo"])
 def test_help_explains_every_command(command):
     result = densecrf(command, "--help")
     assert result.exit_code == 0
@@ -234,7 +234,7 @@ def test_ctrl_c_during_an_import_is_one_line(module, command):
 
 
 @pytest.mark.parametrize(
-    "command", ["segment", "compare", "certify", "adapt", "fit", "info", "demo"]
+    "command", ["segment", "masks", "compare", "certify", "adapt", "fit", "info", "demo"]
 )
 def test_help_is_short_and_help_all_is_whole(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
