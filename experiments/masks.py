@@ -192,7 +192,7 @@ def main() -> None:
     items = items_of(given.data / "davis", given.split, given.every)
     parts = []
     if "speed" in given.parts:
-        rows = speed(items[:: max(1, len(items) // 25)], given.peer)
+        rows = speed(items[:: max(1, len(items) // 25)], given.peer, given.device)
         parts.append(
             table(
                 "100 masks, 480 × 854 | masks | CPU ms a mask | largest gap",
