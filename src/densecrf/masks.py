@@ -265,9 +265,10 @@ def refine_masks(
             name="refine_masks",
         )
         results = [each.result() for each in tasks]
-    for i, each in enumerate(results):
-        if each.warning:
-            warn("masks", f"mask {i} {each.warning}")
+    if doubted := [i for i, each in enumerate(results) if each.warning]:
+        first = f"mask {doubted[0]} {results[doubted[0]].warning}"
+        more = f"{len(doubted)} of {len(results)} are to be looked at: " if several else ""
+        warn("masks", more + first)
     return RefinedMasks(given.restored([each.mask for each in results]), tuple(results))
 
 
@@ -384,7 +385,8 @@ class _Work:
                 if outcome.interrupted:
                     raise KeyboardInterrupt
                 labels, energy, possible = outcome.labels, outcome.energy, outcome.possible
-                lower = -np.inf if outcome.lower_bound is None else outcome.lower_bound
+                lower = float(rest.unary.min(0).sum())  # without the pairs
+                lower = max(lower, outcome.lower_bound or lower)
                 iterations += share * outcome.iterations
             whole = rest.completed(labels)
             energy = rest.whole_energy(labels, energy)
