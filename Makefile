@@ -50,9 +50,10 @@ demo: $(VENV)/.native $(VENV)/.extra-demo
 reproduce: $(VENV)/.native $(VENV)/.extra-experiments
 	$(PY) -m experiments $(ARGS)
 
-# One table of seven kinds of images; DATA is a folder with one folder for each.
+# The table and the pictures of docs/when-does-it-help.md; DATA is a folder with one folder for each
+# kind of images. An interrupted run goes on where it was.
 quality: $(VENV)/.native $(VENV)/.extra-experiments
-	$(PY) -m experiments.quality --data $(DATA) --jobs 2 --out out/quality.json $(ARGS)
+	$(PY) -m experiments.quality --data $(DATA) --jobs 2 --page docs/when-does-it-help.md $(ARGS)
 
 alternatives: $(VENV)/.native $(VENV)/.extra-alternatives
 	$(PY) -m experiments alternatives $(ARGS)

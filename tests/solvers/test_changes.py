@@ -1,6 +1,7 @@
 """Changes of a labelling against its input: counts, and when they warn."""
 
 import numpy as np
+import pytest
 
 from densecrf import ArgumentWarning
 from densecrf.solvers.changes import compare
@@ -87,3 +88,17 @@ def test_pixels_without_evidence_have_no_label_to_lose() -> None:
     assert found.changed == 0
     assert found.area_before == (0, 10)
     assert found.warning() == ""
+
+
+def test_a_fall_of_the_expected_iou_is_warned_of_where_the_weights_are_high() -> None:
+    unary = unaries(scene(), 0.8)
+    without_line = np.where(scene() == 2, 0, scene())
+    found = compare(unary, without_line, excess=2.0)
+    # The line's IoU was 0.8 of 300 pixels over 300 + 0.1 of the 9,700 others + 0.
+    assert found.loss_by_label[2] == pytest.approx(240 / (240 + 970 + 300 - 240), rel=1e-3)
+    assert found.loss == pytest.approx(sum(found.loss_by_label) / 3)
+    assert "times those usual for scores" not in found.warning()
+    told = compare(unary, without_line, excess=5.0).warning()
+    assert "the weights are 5.0 times those usual for scores" in told
+    assert "that of label 2 by 18.9" in told
+    assert not compare(unary, scene(), excess=100.0).warning()

@@ -8,7 +8,7 @@ import warnings
 from typing import Any
 
 from densecrf.model.parameters import Parameters, read_parameters, write_parameters
-from densecrf.model.resolution import COARSEST
+from densecrf.model.resolution import COARSEST, REACH
 from densecrf.validation import check_choice, outside
 
 __all__ = ["PRESETS", "get_parameters"]
@@ -18,7 +18,7 @@ PRESETS: dict[str, Parameters] = {
     "default": Parameters(
         COARSEST / 4,
         1,
-        5 * COARSEST,
+        REACH * COARSEST,
         6,
         5,
         confidence=None,

@@ -12,15 +12,16 @@ axes; z are the energies less their mean over the labels, or the probabilities, 
 more. Scores enlarged bilinearly from a stride d have a grain of d where the network is smooth, and
 of half of that where its scores are independent. Five rules:
 
-1. The kernels reach as far as the scores are coarse: standard deviations of g/4 and 5g pixels.
+1. The kernels reach as far as the scores are coarse: standard deviations of g/4 and 8g pixels.
 2. The weights are 1 and 5 times the **strength**, 2000 over the number of cells in the image, at
    most 1: :math:`\min(1, 45 g / s)^2` for a side of s pixels (600 for larger images, which show
    more than one scene).
 3. Colours differ by 1.5 times the median difference of neighbouring pixels, between 2.5 and 12.
 4. Scores that change from pixel to pixel as noise does (g < 0.7), and hard labels, have no cells:
-   g = 3 and strength 0.8 are taken.
+   g = 2 and strength 0.8 are taken.
 5. Scores coarser than most networks' (g > 7.5: class activation maps) are smoothed as far as they
-   are sure: the strength is multiplied by the cube of the share of pixels with a label above 0.9.
+   are sure: the strength is multiplied by the cube of the share of pixels with a label above 0.9,
+   or by 0.1 where that is more.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COARSEST",
+    "REACH",
     "Measured",
     "derived",
     "excess",
@@ -52,9 +54,12 @@ __all__ = [
 
 COARSEST = 6.0  # pixels; the grain that the preset's numbers are for
 CELLS, WHOLE = 45, 600.0  # cells along a side up to which the strength is 1; pixels of a scene
-ROUGH, ROUGH_GRAIN, ROUGH_STRENGTH = 0.7, 3.0, 0.8  # scores without cells
+ROUGH, ROUGH_GRAIN, ROUGH_STRENGTH = 0.7, 2.0, 0.8  # scores without cells
 SOFT, SURE = 7.5, 0.9  # grain above which sure pixels are counted; a sure pixel's probability
+LEAST_SURE = 0.1  # factor of the strength of soft maps, at least
+REACH = 8  # of the bilateral kernel, in grains
 TOTAL_WEIGHT = 6.0  # of the default model's kernels, at a strength of 1
+ASIDE = 0.1  # strength below which a result is nearly the input
 FEWEST_CELLS = 50  # along an image's side: of fewer the kernels do not reach further
 COLOR_PER_NOISE, LEAST_COLOR, MOST_COLOR = 1.5, 2.5, 12.0
 _LINES = 50_000  # pixels of the lines that are looked at, about
@@ -104,7 +109,7 @@ def measure(unary: FloatArray, image: Any, enlarged: float = math.inf) -> Measur
     >>> measure(scores, image)
     Measured(grain=5.7..., strength=1.0, sigma_color=2.5)
     >>> measure(3.0 * (scores > 0), image)
-    Measured(grain=3.0, strength=0.8, sigma_color=2.5)
+    Measured(grain=2.0, strength=0.8, sigma_color=2.5)
     """
     grid, colors = unary.shape[1:], np.asarray(image)
     every = (slice(None),)
@@ -165,7 +170,7 @@ def measure_parts(
         return Measured(ROUGH_GRAIN, ROUGH_STRENGTH, color)
     strength = strength_of(found, side)
     if found > SOFT:
-        strength *= float(np.mean(sure)) ** 3
+        strength *= max(LEAST_SURE, float(np.mean(sure)) ** 3)
     return Measured(min(found, max(COARSEST, side / FEWEST_CELLS)), strength, color)
 
 
@@ -193,7 +198,11 @@ def excess(crf: DenseCRF) -> float | None:
 
 
 def derived(crf: DenseCRF) -> dict[str, Any]:
-    """Return what was measured and the numbers of a model's kernels, ready for JSON."""
+    """Return what was measured and the numbers of a model's kernels, ready for JSON.
+
+    ``stands_aside`` is there, and true, where the weights are so small that the result is nearly
+    the input.
+    """
     numbers: dict[str, Any] = {}
     if crf.measured is not None:
         numbers |= {"grain": crf.measured.grain, "strength": crf.measured.strength}
@@ -203,6 +212,9 @@ def derived(crf: DenseCRF) -> dict[str, Any]:
                 numbers[name] = np.asarray(getattr(kernel, name)).tolist()
         which = "bilateral_weight" if hasattr(kernel, "sigma_xy") else "weight"
         numbers[which] = float(kernel.weight)
+    weights = sum(float(kernel.weight) for kernel in crf.kernels)
+    if crf.normalization == "symmetric" and weights < ASIDE * TOTAL_WEIGHT:
+        numbers["stands_aside"] = True
     return numbers
 
 

@@ -20,12 +20,12 @@ __all__ = ["Changes", "compare", "warning_of_many"]
 CONFIDENT = 0.9
 
 _LOST = 0.75  # share of a label's confident pixels whose loss is reported
-_SUBSTANTIAL = 0.005  # share of the image below which a label's confident area is not judged
+_SUBSTANTIAL = 0.02  # share of the image below which a label's confident area is not judged
 _OVERTURNED = 0.1  # share of the confident pixels whose reversal is reported
 _PRESENT = 0.05  # share of the image that a label must have had for "one label takes all"
 _MANY = 5  # images from which on labels are judged by their areas in all of them together
 _KEPT = 0.5  # share of its pixels in all images that a label usually keeps
-_HARMFUL = 4.3  # excess of weights times nats overruled by pixel: above it, most images lose
+_HARMFUL = 0.21  # excess of weights times the expected loss of IoU: above it, most images lose
 _SEEN = 0.0005  # share of all pixels below which a label is not judged by that
 
 _REMEDY = (
@@ -53,9 +53,11 @@ class Changes:
         Confident pixels whose label changed.
     confident_by_label, overturned_by_label : tuple of int
         The same for each label of the input.
-    evidence : float
-        By how many nats the input's label was better than the next, on average over the changed
-        pixels.
+    loss_by_label : tuple of float
+        By how much the IoU of each label that the input's own probabilities lead to expect falls;
+        0 for labels that they hardly give to any pixel.
+    loss : float
+        Its mean over the other labels.
     excess : float or None
         How many times the weights are what the default model takes for scores of this resolution
         (`densecrf.model.resolution`), where it was measured.
@@ -69,7 +71,8 @@ class Changes:
     overturned: int
     confident_by_label: tuple[int, ...]
     overturned_by_label: tuple[int, ...]
-    evidence: float = 0.0
+    loss_by_label: tuple[float, ...] = ()
+    loss: float = 0.0
     excess: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -111,11 +114,13 @@ class Changes:
                 f"label {self.area_after.index(self.pixels)} takes all {self.pixels:,} pixels, "
                 f"where {present} labels had more than {100 * _PRESENT:g} % of them each"
             )
-        if self.excess is not None and self.excess * self.evidence > _HARMFUL:
+        if self.excess is not None and self.excess * self.loss > _HARMFUL:
+            most = max(self.loss_by_label)
             found.append(
                 f"the weights are {self.excess:.1f} times those usual for scores of this "
-                f"resolution: {self.changed:,} pixels lost labels that their scores preferred by "
-                f"{self.evidence:.2g} nats on average"
+                "resolution, and by the input's own probabilities the mean IoU falls by "
+                f"{100 * self.loss:.1f} points, that of label {self.loss_by_label.index(most)} by "
+                f"{100 * most:.1f}"
             )
         return found
 
@@ -176,13 +181,17 @@ def compare(
     after = labels.reshape(-1)
     before = unary.argmin(0)
     # The best label's probability is 1 / sum(exp(best - energy)).
-    likelihood = np.exp(unary.min(0) - unary).sum(0)
+    p = np.exp(unary.min(0) - unary)
+    likelihood = p.sum(0)
     confident = likelihood * CONFIDENT < 1
     known = likelihood < count * (1 - 1e-6)  # pixels whose labels are not all alike
     changed = known & (before != after)
 
-    near = np.partition(unary[:, changed], 1, axis=0)[:2]
-    evidence = float((near[1] - near[0]).mean()) if changed.any() else 0.0
+    p *= known / likelihood
+    mass = p.sum(1, dtype=np.float64)
+    fall = _expected_iou(p, mass, before, known) - _expected_iou(p, mass, after, known)
+    judged = mass > _SEEN * after.size
+    loss = np.where(judged, fall, 0.0)
 
     def by_label(values: npt.NDArray[Any]) -> tuple[int, ...]:
         return tuple(np.bincount(values, minlength=count).tolist())
@@ -196,6 +205,19 @@ def compare(
         overturned=int((confident & changed).sum()),
         confident_by_label=by_label(before[confident]),
         overturned_by_label=by_label(before[confident & changed]),
-        evidence=evidence,
+        loss_by_label=tuple(loss.tolist()),
+        loss=float(loss.sum() / max(judged.sum(), 1)),
         excess=excess,
     )
+
+
+def _expected_iou(
+    p: npt.NDArray[Any],
+    mass: npt.NDArray[np.float64],
+    labels: npt.NDArray[np.integer[Any]],
+    known: npt.NDArray[np.bool_],
+) -> npt.NDArray[np.float64]:
+    """Return the IoU of each label: expected intersection over expected union, (labels,)."""
+    hit = np.bincount(labels, p[labels, np.arange(labels.size)], len(p))
+    area = np.bincount(labels[known], minlength=len(p))
+    return np.asarray(hit / np.maximum(mass + area - hit, 1e-9))

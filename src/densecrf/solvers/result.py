@@ -449,14 +449,16 @@ def _described(model: dict[str, Any]) -> str:
 
     Examples
     --------
-    >>> _described({"grain": 3.0, "strength": 0.25, "sigma_xy": 15})
-    'strength 0.25 for scores that resolve 3 pixels; sigma_xy 15'
+    >>> _described({"grain": 2.0, "strength": 0.03, "sigma_xy": 10, "stands_aside": True})
+    'strength 0.03 for scores that resolve 2 pixels; sigma_xy 10: stands aside, nearly the input'
     """
     rest = ", ".join(
         f"{name} {np.array2string(np.asarray(value), precision=3)}"
         for name, value in model.items()
-        if name not in ("grain", "strength")
+        if name not in ("grain", "strength", "stands_aside")
     )
+    if model.get("stands_aside"):
+        rest += ": stands aside, nearly the input"
     if "grain" not in model:
         return rest
     head = f"strength {model['strength']:.2g} for scores that resolve {model['grain']:.2g} pixels"
