@@ -12,6 +12,7 @@ from densecrf._moved import MOVED, register
 if TYPE_CHECKING:
     from densecrf import data, drop_in, io, large, metrics, model, operators
     from densecrf import torch as torch
+    from densecrf.large.video import refine_video
     from densecrf.learning.adaptation import adapt
     from densecrf.learning.fit import fit
     from densecrf.masks import RefinedMasks, refine_masks
@@ -58,6 +59,7 @@ __all__ = [
     "refine",
     "refine_many",
     "refine_masks",
+    "refine_video",
     "with_background",
 ]
 
@@ -65,6 +67,7 @@ __all__ = [
 _DEFINED_IN = {
     name: f"densecrf.{module}"
     for module, names in {
+        "large.video": ("refine_video",),
         "learning.adaptation": ("adapt",),
         "learning.fit": ("fit",),
         "model.activation_maps": ("with_background",),

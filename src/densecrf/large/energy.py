@@ -48,15 +48,18 @@ from densecrf.validation import (
     check_choice,
     check_integer,
     check_non_negative,
+    check_positive,
     sigmas,
     warn,
 )
 
 __all__ = [
+    "Inputs",
     "Kernel",
     "Local",
     "TiledEnergy",
     "check_memory",
+    "declared",
     "label_count",
     "plan",
     "scratch_of",
@@ -68,6 +71,7 @@ GRANTED = 2**30  # bytes of memory that are taken for granted: what fits is not 
 WORTH = 0.5  # share of the image's pixels that a tile with its margin has at most
 LEAST_BYTES, LEAST_BYTES_OF_A_LABEL = 100, 16  # of a pixel: lattices; marginals, potentials, costs
 STEP = 1.25  # by which the sides of tiles grow
+MEASURED_FRAMES = 5  # of a clip, for its model
 SCANNED = 1024  # sides of what is looked at where two layouts fit
 
 
@@ -183,6 +187,11 @@ class TiledEnergy:
         What the model's prior adds to the unaries, by label.
     found : ndarray or None
         All values of hard labels, ascending: whether some mean "could be anything" depends on all.
+    flow : Source or None
+        Of a clip (frames, height, width): how pixels move to the next frame, (frames, height,
+        width, 2). Positions within a frame are then those of the stage "positions".
+    extent : tuple of int or None
+        Of such positions: what sides of a grid they need.
     """
 
     folder: Path
@@ -205,6 +214,8 @@ class TiledEnergy:
     opaque: bool = False
     offsets: tuple[float, ...] | None = None
     found: npt.NDArray[Any] | None = None
+    flow: Source | None = None
+    extent: tuple[int, ...] | None = None
 
     @property
     def store(self) -> WorkingFiles:
@@ -238,14 +249,19 @@ class TiledEnergy:
         if any(kernel.colors is not None for kernel in self.kernels):
             colors = self._colors(local)
         sides, d = shape_of(local.outer), len(local.outer)
+        lines: list[npt.NDArray[Any]] = [
+            np.arange(part.start, part.stop).reshape(-1, *[1] * (d - 1 - axis))
+            for axis, part in enumerate(local.outer)
+        ]
+        if self.flow is not None:
+            lines[1:] = self.store.read("positions", local.outer)
         out = []
         for kernel in self.kernels:
             channels = 0 if kernel.colors is None else len(kernel.colors)
-            dtype = position_dtype(self.tiling.shape, kernel.positions)
+            dtype = position_dtype(self.extent or self.tiling.shape, kernel.positions)
             grid = np.empty((*sides, d + channels), dtype)
-            for axis, (part, sigma) in enumerate(zip(local.outer, kernel.positions, strict=True)):
-                line = np.arange(part.start, part.stop) / sigma
-                grid[..., d - 1 - axis] = line.reshape(-1, *[1] * (d - 1 - axis))
+            for axis, (line, sigma) in enumerate(zip(lines, kernel.positions, strict=True)):
+                grid[..., d - 1 - axis] = line / sigma
             features = grid.reshape(-1, d + channels)
             features = features if local.whole else features[local.pixels]
             if kernel.colors is not None and colors is not None:
@@ -350,24 +366,55 @@ class TiledEnergy:
 
 
 def plan(
-    image: Any,
-    probs: Any,
+    image: Any, probs: Any, specification: Specification, **options: Any
+) -> tuple[TiledEnergy, Parameters]:
+    """Return the run of `densecrf.large.refine`, and its numbers; the options are of `declared`."""
+    picture = open_source("image", image, native=specification.image_range is not None)
+    inputs = _read(picture, open_source("probabilities", probs), specification)
+    return declared(inputs, specification, **options)
+
+
+class Inputs(NamedTuple):
+    """What an energy is made from.
+
+    Attributes
+    ----------
+    image : Source
+        (*grid, channels).
+    scores : Source
+        (labels, *grid), or (*grid) for labels and maps.
+    content : str
+        As for `densecrf.model.reading.Reading`.
+    enlarged : float
+        The factor by which scores were enlarged; infinite where it is not known.
+    """
+
+    image: Source
+    scores: Source
+    content: Content
+    enlarged: float
+
+
+def declared(
+    inputs: Inputs,
     specification: Specification,
     *,
     folder: Path,
     tile: Any,
     mask: Any = None,
     kernels: Sequence[Kernel] | None = None,
+    sigma_t: float | None = None,
     normalization: str = "symmetric",
     method: str = "lp",
     inner: int = 8,
     threads: int = 0,
     missing_chunks: str = "error",
 ) -> tuple[TiledEnergy, Parameters]:
-    """Return the run of `densecrf.large.refine`, whose parameters these are, and its numbers."""
-    picture = open_source("image", image, native=specification.image_range is not None)
-    known = open_source("probabilities", probs)
-    picture, scores, content, enlarged = _read(picture, known, specification)
+    """Return the run on these inputs; the others are parameters of `densecrf.large.refine`.
+
+    Where `sigma_t` is given, the first axis is time: the numbers of the model are those of a frame.
+    """
+    picture, scores, content, _ = inputs
     grid = picture.shape[:-1]
     held = None if mask is None else _mask(mask, grid)
     if picture.nodata is not None:
@@ -376,11 +423,15 @@ def plan(
     opaque = specification.channel_axis is None and picture.shape[-1] == 4
     channels = 3 if opaque else picture.shape[-1]
     if specification.kind is None:
-        specification = replace(specification, kind=known.kind)
+        specification = replace(specification, kind=scores.kind)
+    plane = grid if sigma_t is None else grid[1:]
     found = None
     if kernels is None and specification.model.grain is not None:
-        found = _measured(picture, scores, content, channels, enlarged, specification)
-    parameters = specification.parameters(grid, found)
+        boxes = windows(grid) if sigma_t is None else windows_of_frames(grid)
+        found = _measured(inputs, channels, specification, plane, boxes)
+    parameters = specification.parameters(plane, found)
+    if sigma_t is not None:
+        parameters = _in_time(parameters, sigma_t)
     job = TiledEnergy(
         folder,
         Tiling(grid, grid),
@@ -464,9 +515,33 @@ def check_memory(job: TiledEnergy, memory: float | None, whose: str) -> None:
         )
 
 
-def _read(
-    image: Source, scores: Source, specification: Specification
-) -> tuple[Source, Source, Content, float]:
+def _in_time(model: Parameters, sigma_t: float) -> Parameters:
+    """Return the numbers of a frame with standard deviations for (t, y, x)."""
+    check_positive("sigma_t", sigma_t)
+
+    def whole(name: str) -> tuple[float, ...]:
+        given = getattr(model, name)
+        if np.size(given) == 3:
+            return tuple(given)
+        return (sigma_t, *sigmas(name, given, 2, "axes of a frame"))
+
+    return replace(model, sigma=whole("sigma"), sigma_xy=whole("sigma_xy"))
+
+
+def windows_of_frames(grid: Sequence[int]) -> list[Box]:
+    """Return the parts of a clip that are measured: those of some of its frames.
+
+    Examples
+    --------
+    >>> [box[0].start for box in windows_of_frames((100, 60, 80))]
+    [0, 24, 49, 74, 99]
+    """
+    count, *plane = grid
+    some = sorted({int(t) for t in np.linspace(0, count - 1, MEASURED_FRAMES)})
+    return [(slice(t, t + 1), *box) for t in some for box in windows(tuple(plane))]
+
+
+def _read(image: Source, scores: Source, specification: Specification) -> Inputs:
     """Return the image, channels last, the scores, labels first, their content and enlargement."""
     layout = layout_of(
         image.shape,
@@ -486,20 +561,18 @@ def _read(
     if layout.resized:
         enlarged = enlargement(known.shape[1:], grid)
         known = resized(known, (known.shape[0], *grid))
-    return picture, known, layout.content, enlarged
+    return Inputs(picture, known, layout.content, enlarged)
 
 
 def _measured(
-    image: Source,
-    scores: Source,
-    content: Content,
+    inputs: Inputs,
     channels: int,
-    enlarged: float,
     specification: Specification,
+    grid: tuple[int, ...],
+    boxes: Sequence[Box],
 ) -> Measured | None:
-    """Measure the resolution of the scores on the windows that `refine` looks at."""
-    grid = image.shape[:-1]
-    boxes = windows(grid)
+    """Measure the resolution of the scores of an image or of frames, on some windows."""
+    image, scores, content, enlarged = inputs
     colors = [image.read("image", (*box, slice(0, channels))) for box in boxes]
     values = np.concatenate([part.reshape(-1, channels) for part in colors]).T
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -601,7 +674,7 @@ def settings_of(job: TiledEnergy, model: Parameters, gap: float) -> dict[str, An
     """Return all that the files of a run depend on."""
     from densecrf import __version__
 
-    sources = {"image": job.image, "probabilities": job.scores, "mask": job.mask}
+    sources = {"image": job.image, "probabilities": job.scores, "mask": job.mask, "flow": job.flow}
     inputs = {name: None if each is None else each.identity for name, each in sources.items()}
     return {
         "version": __version__,

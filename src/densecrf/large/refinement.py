@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.large.energy import Kernel, plan, scratch_of, settings_of
+from densecrf.large.energy import Kernel, TiledEnergy, plan, scratch_of, settings_of
 from densecrf.large.outputs import checked_output, open_output, write_output
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress, TiledRun
@@ -17,7 +17,7 @@ from densecrf.model.specification import KEYWORDS, Specification
 from densecrf.solvers.registry import LP_GAP
 from densecrf.validation import check_gap, check_integer, check_threads, warn
 
-__all__ = ["refine"]
+__all__ = ["refine", "solve_and_write"]
 
 
 def refine(
@@ -148,14 +148,56 @@ def refine(
         inner=inner,
         threads=check_threads(1 if client is not None and threads is None else threads),
     )
+    # What `densecrf.refine` has no words for is declared here, tile by tile.
+    own = job.mask is not None or kernels is not None or normalization != "symmetric"
+    result = solve_and_write(
+        job,
+        parameters,
+        gap=gap,
+        max_iterations=max_iterations,
+        specification=None if own else specification,
+        client=client,
+        progress=progress,
+        out=path,
+        like=image,
+    )
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+def solve_and_write(
+    job: TiledEnergy,
+    parameters: Parameters,
+    *,
+    gap: float | None,
+    max_iterations: int | None,
+    specification: Specification | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+    out: Path | None = None,
+    like: Any = None,
+) -> LargeResult:
+    """Carry out a run, or go on with it, and write the labels.
+
+    Parameters
+    ----------
+    job, parameters
+        As by `plan`.
+    gap, max_iterations, client, progress
+        As for `refine`.
+    specification : Specification, optional
+        What `densecrf.refine` is called with where one tile holds the image.
+    out : Path, optional
+        Where the labels go.
+    like : path-like or array, optional
+        The image, whose place on Earth the labels have.
+    """
     wanted = LP_GAP if gap is None else check_gap(gap)
     if max_iterations is not None:
         check_integer("max_iterations", max_iterations, at_least=1)
     run = TiledRun(job, client, progress)
     run.check_client()
-    # What `densecrf.refine` has no words for is declared here, tile by tile.
-    own = job.mask is not None or kernels is not None or normalization != "symmetric"
-    asked = (parameters, wanted, max_iterations, None if own else specification)
+    asked = (parameters, wanted, max_iterations, specification)
     with job.store.locked():
         job.store.begin(settings_of(job, parameters, wanted))
         try:
@@ -165,9 +207,8 @@ def refine(
             job.store.clear()
             run = TiledRun(job, client, progress)
             result = run.solve(*asked)
-        _write(run, result, path, image)
+        _write(run, result, out, like)
         job.store.remove()
-    result.seconds = time.perf_counter() - started
     return result
 
 

@@ -291,7 +291,12 @@ class TiledRun:
         self.job = job
 
     def prepare(self, model: Parameters) -> None:
-        """Compute the labels' shares, row masses, the constants' energies, and label costs."""
+        """Compute positions, the labels' shares, row masses, constants' energies, label costs."""
+        if self.job.flow is not None:
+            records = self.stage("positions", visits.positions, 0)
+            furthest = np.max([record["furthest"] for record in records], 0).astype(int)
+            sides = (self.job.tiling.shape[0], *(furthest + 1).tolist())
+            self.job = replace(self.job, extent=sides)
         if model.prior is not None:
             check_label_count("prior", model.prior.frequencies, self.job.n_labels)
             records = self.stage("shares", visits.shares, 0)

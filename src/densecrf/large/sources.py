@@ -300,13 +300,13 @@ def open_raster(path: Any, mode: str = "r", **profile: Any) -> Any:
         return rasterio.open(path, mode, **profile)
 
 
-def needs(module: str, path: str) -> Any:
+def needs(module: str, path: str, extra: str = "large") -> Any:
     """Import the optional library that reads a file."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{path}: needs {module}, which is not installed; pip install 'densecrf[large]'",
+            f"{path}: needs {module}, which is not installed; pip install 'densecrf[{extra}]'",
             name=module,
         ) from error
 

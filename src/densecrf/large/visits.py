@@ -23,8 +23,10 @@ import numpy.typing as npt
 
 from densecrf.backend import Gradient
 from densecrf.large.energy import Local, TiledEnergy
+from densecrf.large.motion import at_rest, flow_from, moved
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range, whole
+from densecrf.large.tiles import shape_of
 from densecrf.model.label_prior import share_sums
 from densecrf.model.specification import KEYWORDS, Specification
 from densecrf.native import core as native_core
@@ -50,6 +52,7 @@ __all__ = [
     "iterate",
     "labels_of",
     "masses",
+    "positions",
     "refine_whole",
     "scan",
     "several",
@@ -257,6 +260,26 @@ def shares(job: TiledEnergy, task: int) -> dict[str, Any]:
     local = job.local(job.tiling.tiles(0)[task], 0)
     sums, known = share_sums(job.unary(local)[:, local.core])
     return job.store.finish("shares", task, {"sums": sums.tolist(), "known": known})
+
+
+def positions(job: TiledEnergy, task: int) -> dict[str, Any]:
+    """Store where each pixel of a window's frames was in the first frame, (y, x) by the flow.
+
+    Windows are visited in the order of time: each goes on from the last frame of the one before.
+    """
+    box = job.tiling.tiles(0)[task]
+    frames, plane = range(box[0].start, box[0].stop), box[1:]
+    places = at_rest(shape_of(plane))
+    if frames.start:
+        places = job.store.read("positions", (slice(frames.start - 1, frames.start), *plane))[:, 0]
+    out = []
+    for t in frames:
+        if t:
+            places = moved(places, flow_from(cast("Source", job.flow), t - 1))
+        out.append(places)
+    job.store.write("positions", box, np.stack(out, 1))
+    furthest = np.abs(out).max((0, 2, 3)).tolist()
+    return job.store.finish("positions", task, {"furthest": furthest})
 
 
 def masses(job: TiledEnergy, task: int) -> dict[str, Any]:
