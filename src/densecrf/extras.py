@@ -7,6 +7,7 @@ __all__ = ["check_installed"]
 
 #: Modules, with the name of the library where that is another, and the extra that installs it.
 EXTRAS = {
+    "av": ("PyAV", "video"),
     "distributed": ("distributed", "large"),
     "h5py": ("h5py", "large"),
     "matplotlib": ("matplotlib", "plot"),

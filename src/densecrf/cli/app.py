@@ -6,7 +6,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from densecrf import __version__
-from densecrf.cli import adapt, browser, certify, compare, demo, fit, info, masks, segment
+from densecrf.cli import adapt, browser, certify, compare, demo, fit, info, masks, segment, video
 from densecrf.cli.reports import console, fail
 
 __all__ = ["EPILOG", "app"]
@@ -24,7 +24,8 @@ RARE = {
     *("strength", "sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
     *("confidence", "scale_sigmas", "adapt", "background", "background_power"),
     *("method", "time_limit", "max_iterations", "threads", "device", "scheduler"),
-    *("overlays", "marginals", "confident", "unsure", "tile", "force", "as_json", "quiet"),
+    *("overlays", "marginals", "confident", "unsure", "tile", "window", "sigma_t"),
+    *("force", "as_json", "quiet"),
     "folds",
 }
 
@@ -96,7 +97,7 @@ app = typer.Typer(
 )
 for command in (segment.segment, compare.compare, certify.certify, info.info, demo.demo):
     app.command(epilog=EPILOG, cls=_Command)(command)
-for command in (masks.masks, adapt.adapt, fit.fit):
+for command in (masks.masks, video.video, adapt.adapt, fit.fit):
     app.command(epilog=EPILOG, cls=_Command)(command)
 app.command("app", epilog=EPILOG, cls=_Command)(browser.open_app)
 

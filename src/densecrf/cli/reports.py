@@ -103,6 +103,7 @@ def describe(error: BaseException) -> str:
 OPTIONS = (
     *("axis", "kind", "n_labels", "void", "image_range", "model", "strength", "confidence"),
     *("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
+    *("sigma_t", "window", "flow"),
     *("page", "bands", "palette", "classes", "split"),
     *("method", "gap", "time_limit", "max_iterations", "threads", "device"),
     *("methods", "params", "protocol", "metric", "trials", "workers", "jobs", "within"),

@@ -222,6 +222,11 @@ class TiledEnergy:
         """The working files."""
         return WorkingFiles(self.folder, self.tiling)
 
+    @property
+    def alone(self) -> bool:
+        """Whether one tile holds all."""
+        return len(self.tiling.tiles(0)) == 1
+
     @cached_property
     def margin(self) -> tuple[int, ...]:
         """How far sums reach along each axis."""
@@ -351,13 +356,15 @@ class TiledEnergy:
         if costs is not None and len(costs) == 2:  # a Potts model with other weights
             factor, costs = sum(costs) / 2, None
         tree = None if costs is None else LabelTree(self.n_labels, leaf=costs)
-        parts = self.filters(local)
-        *scales, own = local.gather(self.store.read("masses", local.outer))
-        if self.normalization == "symmetric":
-            parts = [part.rescaled(scale) for part, scale in zip(parts, scales, strict=True)]
+        parts, normalization, own = self.filters(local), self.normalization, None
+        if not self.alone:
+            *scales, own = local.gather(self.store.read("masses", local.outer))
+            if normalization == "symmetric":
+                parts = [part.rescaled(scale) for part, scale in zip(parts, scales, strict=True)]
+            normalization, own = "none", factor * own.astype(np.float64)
         weights = [factor * kernel.weight for kernel in self.kernels]
         filters = list(zip(weights, parts, strict=True))
-        pairwise = Pairwise(filters, len(local.pixels), "none", factor * own.astype(np.float64))
+        pairwise = Pairwise(filters, len(local.pixels), normalization, own)
         return DenseCRF.from_checked(unary, (), compatibility=tree, pairwise=pairwise)
 
     def with_costs(self, costs: Sequence[float] | None) -> "TiledEnergy":

@@ -166,6 +166,8 @@ def _open(
             given = _files_in(name, path, names)
         elif path.suffix.lower() in VIDEO_SUFFIXES:
             return _video(name, path)
+        elif path.suffix.lower() in IMAGE_SUFFIXES:  # a clip of one frame
+            given = [path]
     if _are_paths(given):
         return _of_files(name, [Path(each) for each in given], reader)
     if not hasattr(given, "shape") and hasattr(given, "__next__"):
@@ -195,6 +197,8 @@ def frame_files(frames: Any) -> list[Path] | None:
     if not isinstance(frames, (str, os.PathLike)):
         return None
     path = Path(frames)
+    if path.suffix.lower() in IMAGE_SUFFIXES:
+        return [path]
     if not path.is_dir() or path.name.lower().endswith(".zarr"):
         return None
     return _files_in("frames", path, None)

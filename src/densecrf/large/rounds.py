@@ -291,7 +291,7 @@ class TiledRun:
         self.job = job
 
     def prepare(self, model: Parameters) -> None:
-        """Compute positions, the labels' shares, row masses, constants' energies, label costs."""
+        """Compute positions, the labels' shares and their costs."""
         if self.job.flow is not None:
             records = self.stage("positions", visits.positions, 0)
             furthest = np.max([record["furthest"] for record in records], 0).astype(int)
@@ -305,14 +305,17 @@ class TiledRun:
             share = sums / known if known else np.full(len(sums), 1 / len(sums))
             offsets = model.prior.energies(share).astype(np.float32)
             self.job = replace(self.job, offsets=tuple(offsets.tolist()))
-        records = self.stage("masses", visits.masses, 0)
-        self.pixels = sum(record["pixels"] for record in records)
-        self.constants = np.sum([record["unary"] for record in records], 0)
-        self.gain = float(self.constants.min()) - sum(record["least"] for record in records)
         costs = model.label_costs if self.job.kernels else None
         if costs is not None:
             check_label_count("label_costs", costs, self.job.n_labels)
         self.job = self.job.with_costs(costs)
+
+    def weigh(self) -> None:
+        """Compute row masses and the energies of constant labellings."""
+        records = self.stage("masses", visits.masses, 0)
+        self.pixels = sum(record["pixels"] for record in records)
+        self.constants = np.sum([record["unary"] for record in records], 0)
+        self.gain = float(self.constants.min()) - sum(record["least"] for record in records)
 
     def solve(
         self,
@@ -335,14 +338,14 @@ class TiledRun:
             What `densecrf.refine` is called with for an image that one tile holds.
         """
         method = self.job.method
-        alone = len(self.job.tiling.tiles(0)) == 1
         asked = {"gap": gap if method == "lp" else None, "max_iterations": limit}
-        if alone and specification is not None:
+        if self.job.alone and specification is not None:
             return self._alone(visits.refine_whole, specification, asked)
         self.read()
         self.prepare(model)
-        if alone:
+        if self.job.alone:
             return self._alone(visits.solve_whole, asked)
+        self.weigh()
         if method == "mf5":
             return self.mean_field()
         return self.linear_program(gap, limit or MOST_ITERATIONS)
