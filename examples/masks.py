@@ -47,6 +47,6 @@ figure = row(
         f"{len(given)} masks in blocks, IoU {overlap(given):.2f}": drawn(given),
         f"refined, IoU {overlap(refined.masks):.2f}": drawn(refined.masks),
     },
-    width=4.8,
+    width=4.2,
 )
 save(figure, "masks")
