@@ -65,8 +65,8 @@ class Source:
         Its path, or what kind of array it is.
     shape, dtype
         As of an array.
-    identity : str
-        What tells it from other inputs, as far as that can be known cheaply.
+    name : str
+        What tells it from other inputs, as far as that can be known without reading it.
     window : callable
         Returns a window of it.
     lacking : callable, optional
@@ -81,12 +81,14 @@ class Source:
         Whether it is one that rasterio reads.
     origin : Source, optional
         What a view is of.
+    content : callable, optional
+        Returns a digest of an array in memory, which has no other name.
     """
 
     place: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    identity: str
+    name: str
     window: Callable[[Box], Array]
     lacking: Callable[[Box], Absent] | None = None
     portable: bool = True
@@ -94,6 +96,12 @@ class Source:
     kind: str | None = None
     raster: bool = False
     origin: "Source | None" = None
+    content: Callable[[], str] | None = None
+
+    @property
+    def identity(self) -> str:
+        """What tells it from other inputs; an array in memory is read for it."""
+        return self.name if self.content is None else f"{self.name} {self.content()}"
 
     def read(self, name: str, box: Box) -> Array:
         """Return a window; what cannot be read is named."""
@@ -170,17 +178,17 @@ def _of_array(array: Any, *, portable: bool) -> Source:
     """Return an array in memory, or one that reads itself: Zarr, Dask, xarray, HDF5."""
     place, dtype = type(array).__name__, np.dtype(array.dtype)
     shape = tuple(int(side) for side in array.shape)
-    if isinstance(array, np.ndarray):
-        digest = hashlib.blake2b(digest_size=16)
-        for row in array:
-            digest.update(np.ascontiguousarray(row).tobytes())
-        known = digest.hexdigest()
-    else:
-        known = getattr(array, "name", "")
+    content = partial(_digest, array) if isinstance(array, np.ndarray) else None
+    name = f"{place} {shape} {dtype} {'' if content else getattr(array, 'name', '')}"
     window, lacking = partial(_slice, array), partial(_absent_in_array, array)
-    return Source(
-        place, shape, dtype, f"{place} {shape} {dtype} {known}", window, lacking, portable
-    )
+    return Source(place, shape, dtype, name, window, lacking, portable, content=content)
+
+
+def _digest(array: Array) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for row in array:
+        digest.update(np.ascontiguousarray(row).tobytes())
+    return digest.hexdigest()
 
 
 def _slice(array: Any, box: Box) -> Array:
@@ -354,7 +362,7 @@ def with_axes(source: Source, axes: tuple[int | None, ...]) -> Source:
     return replace(
         source,
         shape=tuple(1 if axis is None else source.shape[axis] for axis in axes),
-        identity=f"{source.identity} {axes}",
+        name=f"{source.name} {axes}",
         window=partial(_window_of_axes, source, axes),
         lacking=partial(_absent_of_axes, source, axes),
         origin=source,
@@ -387,7 +395,7 @@ def resized(source: Source, shape: tuple[int, ...]) -> Source:
         source,
         shape=shape,
         dtype=np.dtype(np.float64 if source.dtype == np.float64 else np.float32),
-        identity=f"{source.identity} {shape}",
+        name=f"{source.name} {shape}",
         window=partial(_window_resized, source, shape),
         lacking=partial(_absent_resized, source),
         nodata=None,
@@ -441,12 +449,16 @@ def valid(image: Source, mask: Source | None) -> Source:
         image,
         shape=image.shape[:-1],
         dtype=np.dtype(bool),
-        identity=f"{image.identity} {'' if mask is None else mask.identity}",
+        content=partial(_identity_of_valid, image, mask),
         window=partial(_window_of_valid, image, mask),
         lacking=None,
         portable=image.portable and (mask is None or mask.portable),
         origin=image,
     )
+
+
+def _identity_of_valid(image: Source, mask: Source | None) -> str:
+    return f"{image.identity} {'' if mask is None else mask.identity}"
 
 
 def _window_of_valid(image: Source, mask: Source | None, box: Box) -> Array:
