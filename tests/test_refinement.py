@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ import densecrf
 from densecrf import ArgumentError, solvers
 from densecrf.model import presets
 from densecrf.model.kernels import color_range
-from densecrf.model.parameters import write_parameters
+from densecrf.model.parameters import read_parameters, write_parameters
 from densecrf.model.presets import PRESETS, get_parameters
 from densecrf.model.resolution import COARSEST
 from densecrf.model.specification import Specification
@@ -111,11 +112,60 @@ def test_presets_are_those_that_people_copy():
         "deeplab": (1, 3, 67, 3, 4),
         "afa": (3, 3, 64, 5, 4),
         "cam": (3, 3, 50, 5, 10),
+        "irn": (3, 3, 50, 5, 10),
+        "psa": (3, 3, 80, 13, 10),
+        "toco": (1, 1, 121, 5, 4),
+        "mctformer": (4, 3, 83, 5, 3),
+        "cutler": (3, 7, 50, 5, 10),
+        "video": (3, 0, 60, 5, 5),
+        "pathology": (15, 30, 10, 20, 50),
+        "manga": (1, 3, 23, 7, 20),
     }
     for name, row in rows.items():
         p = get_parameters(name)
         assert (p.sigma, p.weight, p.sigma_xy, p.sigma_color, p.bilateral_weight) == row
-    assert get_parameters("cam").confidence == 0.7
+    assert get_parameters("cam").confidence == get_parameters("irn").confidence == 0.7
+    softmax_of_a_mask = 1 / (1 + np.exp(-1))
+    assert get_parameters("cutler").confidence == pytest.approx(softmax_of_a_mask, abs=1e-3)
+    assert [name for name in PRESETS if PRESETS[name].normalization == "none"] == ["manga"]
+
+
+def test_a_preset_that_is_not_normalised_declares_such_an_energy():
+    assert build(IMAGE, P, model="manga").normalization == "none"
+    assert build(IMAGE, P, model="deeplab").normalization == "symmetric"
+
+
+def test_a_preset_without_a_spatial_kernel_has_the_energy_of_the_other():
+    crf = build(IMAGE, P, model="video")
+    alone = densecrf.DenseCRF(crf.unary.reshape(L, H, W), [crf.kernels[1]])
+    labels = np.random.default_rng(0).integers(L, size=(H, W))
+    assert crf.energy(labels) == pytest.approx(alone.energy(labels), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", densecrf.METHODS)
+def test_cutlers_preset_warns_of_methods_that_find_the_optimum(method):
+    mask = (P[0] > P[1]).astype(np.uint8)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        densecrf.refine(IMAGE, mask, model="cutler", method=method, n_labels=2)
+    said = [str(each.message) for each in caught if "the empty mask" in str(each.message)]
+    finds_it = method.endswith("lp") or method.startswith("prox-lp")
+    assert len(said) == finds_it
+    if said:
+        assert f"{method!r} looks for; use method='mf' with max_iterations=10" in said[0]
+
+
+def test_what_a_preset_says_of_itself_comes_back_from_a_file(tmp_path):
+    for name, preset in PRESETS.items():
+        write_parameters(tmp_path / f"{name}.json", preset)
+        assert read_parameters(tmp_path / f"{name}.json") == preset
+    assert "caution" not in (tmp_path / "deeplab.json").read_text("utf-8")
+    (tmp_path / "cutler.json").write_text(
+        (tmp_path / "manga.json").read_text("utf-8").replace('"none"', '"both"'), "utf-8"
+    )
+    with pytest.raises(ValueError, match="it must be one of symmetric, none"):
+        read_parameters(tmp_path / "cutler.json")
 
 
 def test_the_result_has_the_shape_of_the_image():

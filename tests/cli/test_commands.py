@@ -14,6 +14,7 @@ import pytest
 
 from command_line import TRUTH, densecrf, said
 from densecrf.io import write_labels
+from densecrf.model.presets import PRESETS
 
 
 @pytest.mark.parametrize("arguments", ["tune --data x", "reproduce table --help", "tune"])
@@ -26,7 +27,9 @@ def test_commands_that_left_the_package_say_where_they_are(arguments):
 # --- help ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["segment", "masks", "compare", "certify", "info", "demo"])
+@pytest.mark.parametrize(
+    "command", ["segment", "masks", "compare", "certify", "info", "presets", "demo"]
+)
 def test_help_explains_every_command(command):
     result = densecrf(command, "--help")
     assert result.exit_code == 0
@@ -167,6 +170,19 @@ def test_shells_complete_commands_and_names(words, answers):
     assert done.stdout.split() == answers
 
 
+def test_presets_are_listed_with_whom_they_come_from():
+    shown = densecrf("presets").stdout
+    numbers = json.loads(densecrf("presets", "--json").stdout)
+    assert list(numbers) == list(PRESETS)
+    for name, preset in PRESETS.items():
+        (line,) = (line for line in shown.splitlines() if line.split()[0] == name)
+        assert preset.about in line
+        assert ("not normalised" in line) == (preset.normalization == "none")
+        assert numbers[name]["sigma_xy"] == preset.sigma_xy
+    assert "video       none      60/5/5" in shown
+    assert PRESETS["cutler"].caution in shown
+
+
 def test_info_for_people_and_programs():
     assert "methods" in densecrf("info").stdout
     answer = json.loads(densecrf("info", "--json").stdout)
@@ -234,7 +250,7 @@ def test_ctrl_c_during_an_import_is_one_line(module, command):
 
 
 @pytest.mark.parametrize(
-    "command", ["segment", "masks", "compare", "certify", "adapt", "fit", "info", "demo"]
+    "command", ["segment", "masks", "compare", "certify", "adapt", "fit", "info", "presets", "demo"]
 )
 def test_help_is_short_and_help_all_is_whole(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
@@ -242,7 +258,7 @@ def test_help_is_short_and_help_all_is_whole(command, monkeypatch):
     assert len(short.splitlines()) <= 65
     assert "<bool>" not in whole + densecrf("--help").output
     rare = set(re.findall(r"--[a-z-]+", whole)) - set(re.findall(r"--[a-z-]+", short))
-    if command in ("info", "demo"):
+    if command in ("info", "presets", "demo"):
         assert not rare
     else:
         assert {"--sigma", "--device"} & rare

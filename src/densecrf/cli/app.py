@@ -6,7 +6,19 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from densecrf import __version__
-from densecrf.cli import adapt, browser, certify, compare, demo, fit, info, masks, segment, video
+from densecrf.cli import (
+    adapt,
+    browser,
+    certify,
+    compare,
+    demo,
+    fit,
+    info,
+    masks,
+    presets,
+    segment,
+    video,
+)
 from densecrf.cli.reports import console, fail
 
 __all__ = ["EPILOG", "app"]
@@ -97,7 +109,7 @@ app = typer.Typer(
 )
 for command in (segment.segment, compare.compare, certify.certify, info.info, demo.demo):
     app.command(epilog=EPILOG, cls=_Command)(command)
-for command in (masks.masks, video.video, adapt.adapt, fit.fit):
+for command in (masks.masks, video.video, adapt.adapt, fit.fit, presets.presets):
     app.command(epilog=EPILOG, cls=_Command)(command)
 app.command("app", epilog=EPILOG, cls=_Command)(browser.open_app)
 

@@ -411,7 +411,7 @@ def declared(
     mask: Any = None,
     kernels: Sequence[Kernel] | None = None,
     sigma_t: float | None = None,
-    normalization: str = "symmetric",
+    normalization: str | None = None,
     method: str = "lp",
     inner: int = 8,
     threads: int = 0,
@@ -455,7 +455,9 @@ def declared(
             "confidence": specification.confidence_of_labels,
         },
         specification.image_range,
-        check_choice("normalization", normalization, ("symmetric", "none")),
+        check_choice(
+            "normalization", normalization or parameters.normalization, ("symmetric", "none")
+        ),
         check_choice("method", method, ("lp", "mf5")),
         check_integer("inner", inner, at_least=1, at_most=19),
         threads,

@@ -37,7 +37,7 @@ def refine(
     bilateral_weight: float | None = None,
     kernels: Sequence[Kernel] | None = None,
     scale_sigmas: bool | float | None = None,
-    normalization: str = "symmetric",
+    normalization: str | None = None,
     kind: str | None = None,
     axis: int | None = None,
     channel_axis: int | None = None,
@@ -91,8 +91,8 @@ def refine(
         ``scale_sigmas=False``, or numbers in pixels, for one that does not fit into memory.
     kernels : sequence of Kernel, optional
         Own kernels in the place of the model's two.
-    normalization : {"symmetric", "none"}
-        As for `densecrf.DenseCRF`.
+    normalization : {"symmetric", "none"}, optional
+        As for `densecrf.DenseCRF`; the model's by default.
     kind, axis, channel_axis, n_labels, void, confidence, clip, image_range
         As for `densecrf.refine`.
     missing_chunks : {"error", "fill"}
@@ -149,7 +149,8 @@ def refine(
         threads=check_threads(1 if client is not None and threads is None else threads),
     )
     # What `densecrf.refine` has no words for is declared here, tile by tile.
-    own = job.mask is not None or kernels is not None or normalization != "symmetric"
+    own = job.mask is not None or kernels is not None
+    own = own or job.normalization != parameters.normalization
     result = solve_and_write(
         job,
         parameters,

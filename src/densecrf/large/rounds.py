@@ -32,6 +32,7 @@ from densecrf.parallel import run
 from densecrf.problem import rounding
 from densecrf.problem.certificate import Share, Sizes
 from densecrf.solvers.lp import CELLS, DAMPED, DOMINANT, SLOW
+from densecrf.solvers.minimisation import warn_of_optimum
 from densecrf.validation import ArgumentError, check_finite, physical_memory
 
 __all__ = ["Progress", "Schedule", "TiledRun"]
@@ -341,6 +342,7 @@ class TiledRun:
         asked = {"gap": gap if method == "lp" else None, "max_iterations": limit}
         if self.job.alone and specification is not None:
             return self._alone(visits.refine_whole, specification, asked)
+        warn_of_optimum(model.caution, method)
         self.read()
         self.prepare(model)
         if self.job.alone:

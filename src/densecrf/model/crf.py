@@ -81,6 +81,8 @@ class DenseCRF:
     label_offsets: FloatArray | None = None
     #: The resolution of the scores, where `densecrf.refine` measured it.
     measured: "Measured | None" = None
+    #: Why methods that find the optimum are to be used with care: `Parameters.caution`.
+    caution: str = ""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ import numpy as np
 from densecrf.io.atomic import write_json
 from densecrf.io.errors import FileFormatError
 from densecrf.model.compatibility import with_label_costs
-from densecrf.model.crf import DenseCRF
+from densecrf.model.crf import NORMALIZATIONS, DenseCRF
 from densecrf.model.kernels import Bilateral, Spatial
 from densecrf.model.label_prior import LabelPrior, label_shares, with_label_offsets
 from densecrf.model.resolution import Measured, measure
@@ -62,6 +62,10 @@ class Parameters:
     prior : LabelPrior, optional
         What is added to the unaries by label, from the labels' shares in the image; see
         `densecrf.model.label_prior`.
+    normalization : {"symmetric", "none"}
+        As for `densecrf.DenseCRF`.
+    caution : str
+        Why methods that find the optimum are to be used with care; they warn of it.
     provenance : dict
         How it was made: what made it, from how many images, how good it is.
 
@@ -87,6 +91,8 @@ class Parameters:
     grain: float | None = None
     label_costs: tuple[float, ...] | None = None
     prior: LabelPrior | None = None
+    normalization: str = "symmetric"
+    caution: str = ""
     provenance: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def sized(self, shape: tuple[int, ...], factor: bool | float | None = None) -> "Parameters":
@@ -167,7 +173,8 @@ class Parameters:
             return own.crf(unary, image, ignore=ignore, largest=largest)
         kernels = self.sized(np.shape(unary)[1:]).kernels(image, largest)
         declared = DenseCRF if largest is None else DenseCRF.from_checked
-        crf = declared(unary, kernels, ignore=ignore)
+        crf = declared(unary, kernels, self.normalization, ignore=ignore)
+        crf.caution = self.caution
         if self.prior is not None:
             check_label_count("prior", self.prior.frequencies, crf.n_labels)
             crf = with_label_offsets(crf, self.prior.energies(label_shares(crf.unary)))
@@ -202,8 +209,8 @@ def write_parameters(path: str | os.PathLike[str], model: Parameters, **remarks:
     """
     parameters = asdict(model)
     provenance = parameters.pop("provenance")
-    for name in ("label_costs", "prior"):
-        if parameters[name] is None:
+    for name in ("label_costs", "prior", "normalization", "caution"):
+        if parameters[name] == getattr(Parameters, name):
             del parameters[name]
     head = {"format": FORMAT, "version": VERSION}
     write_json(path, {**head, "parameters": parameters, "provenance": provenance, **remarks})
@@ -248,6 +255,13 @@ def read_parameters(path: str | os.PathLike[str]) -> Parameters:
     for name in NUMBERS:
         if not _number(values[name]) or (values[name] == 0 and name.startswith("sigma")):
             raise FileFormatError(path, f"{name} is {values[name]!r}; it must be a positive number")
+    if (normalization := values.get("normalization", "symmetric")) not in NORMALIZATIONS:
+        reason = (
+            f"normalization is {normalization!r}; it must be one of {', '.join(NORMALIZATIONS)}"
+        )
+        raise FileFormatError(path, reason)
+    if not isinstance(values.get("caution", ""), str):
+        raise FileFormatError(path, "caution must be a text")
     provenance = {} if flat else raw.get("provenance", {})
     if not isinstance(provenance, dict):
         raise FileFormatError(path, "provenance must be a JSON object")

@@ -1,6 +1,9 @@
 """Presets: the parameters that people copy from project to project, and ours.
 
 `PRESETS["default"]` is the default of `densecrf.refine`, the command line and `densecrf.torch`.
+Those of papers and projects are the numbers with which their published programs call pydensecrf,
+for five iterations of mean field or more (ten in most, 50 in RCF); `about` names where they come
+from, and behind the semicolon who else uses them.
 """
 
 import os
@@ -37,9 +40,28 @@ PRESETS: dict[str, Parameters] = {
         about="ours, for strokes and other seeds",
     ),
     "pydensecrf": Parameters(3, 3, 80, 13, 10, about="the example of pydensecrf's documentation"),
-    "deeplab": Parameters(1, 3, 67, 3, 4, about="DeepLab, for network outputs"),
-    "afa": Parameters(3, 3, 64, 5, 4, about="AFA, weakly supervised segmentation"),
-    "cam": Parameters(3, 3, 50, 5, 10, about="class activation maps to pseudo-labels"),
+    "deeplab": Parameters(1, 3, 67, 3, 4, about="DeepLab (Chen et al. 2018); STEGO, CLIP-ES"),
+    "afa": Parameters(3, 3, 64, 5, 4, about="AFA (Ru et al. 2022); WeCLIP"),
+    "cam": Parameters(3, 3, 50, 5, 10, about="class activation maps to pseudo-labels, as irn"),
+    "irn": Parameters(3, 3, 50, 5, 10, about="IRN (Ahn, Cho and Kwak 2019); AdvCAM"),
+    "psa": Parameters(3, 3, 80, 13, 10, about="PSA (Ahn and Kwak 2018); SEAM, PuzzleCAM"),
+    "toco": Parameters(1, 1, 121, 5, 4, about="ToCo (Ru et al. 2023); SeCo, DuPL"),
+    "mctformer": Parameters(4, 3, 83, 5, 3, about="MCTformer (Xu et al. 2022)"),
+    "cutler": Parameters(
+        3,
+        7,
+        50,
+        5,
+        10,
+        confidence=0.731,
+        about="CutLER (Wang et al. 2023), masks; TokenCut on video",
+        caution="made for ten iterations of mean field; its optimum is often the empty mask",
+    ),
+    "video": Parameters(3, 0, 60, 5, 5, about="RCF (Lian, Wu and Yu 2023), frame by frame"),
+    "pathology": Parameters(15, 30, 10, 20, 50, about="ConStruct (Le et al. 2026), tissue"),
+    "manga": Parameters(
+        1, 3, 23, 7, 20, normalization="none", about="manga-image-translator, masks of text"
+    ),
     "tuned": Parameters(
         4.33,
         3.0,

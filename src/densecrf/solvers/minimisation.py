@@ -29,7 +29,7 @@ from densecrf.validation import (
 if TYPE_CHECKING:
     from densecrf.model.crf import DenseCRF
 
-__all__ = ["minimise", "solve"]
+__all__ = ["minimise", "solve", "warn_of_optimum"]
 
 BAR = 16  # characters of the progress bar
 
@@ -98,6 +98,7 @@ def solve(
     if progress:
         limits.callback = _with_progress(limits, method)
     own = check_threads(threads)
+    warn_of_optimum(crf.caution, method)
     problem: Problem[Any]
     if device is None:
         problem = problem_of(crf, own)
@@ -313,6 +314,13 @@ def _on_host(problem: Problem[Array], dual: Dual[Array]) -> HostDual:
     if isinstance(dual, Mixture):
         return Mixture(tuple((share, on_host(part)) for share, part in dual.parts))
     return on_host(dual)
+
+
+def warn_of_optimum(caution: str, method: str) -> None:
+    """Warn where a model is to be used with care by a method that finds its optimum."""
+    if caution and method in REGISTRY and REGISTRY[method].on_lp:
+        known = f"{mention('method', 'mf')} with {mention('max_iterations', 10)}"
+        warn("model", f"{caution}, which {method!r} looks for; use {known}, or another model")
 
 
 def _warn_of_constants(problem: Problem[Array], method: str, outcome: Outcome[Array]) -> None:

@@ -63,6 +63,11 @@ class Method:
     settings: type | None = None
 
     def options(self) -> list[str]:
+    @property
+    def on_lp(self) -> bool:
+        """Whether it minimises the linear program, whose optimum is nearly always the energy's."""
+        return self.compatibility == "tree"
+
         """Return the names of its options."""
         if self.settings is not None:
             return [each.name for each in fields(self.settings)]

@@ -185,7 +185,7 @@ class DenseCRF(nn.Module):
             bilateral_weight=chosen.bilateral_weight,
             compatibility=None if tree is None else torch.from_numpy(tree.matrix()),
             method=method,
-            **options,
+            **{"normalization": chosen.normalization, **options},
         )
         layer._tree = None if "compatibility" in layer._learn else tree
         layer._prior = chosen.prior
