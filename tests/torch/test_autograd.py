@@ -59,6 +59,17 @@ def test_mean_field_to_sigmas(normalization, inputs):
     check_parameters(crf, *inputs, names)
 
 
+def test_frank_wolfe_to_logits_and_weights(inputs):
+    crf = layer(method="efw", iterations=3, learn=["weights"])
+    check_parameters(crf, *inputs, ["log_spatial_weight", "log_bilateral_weight"])
+
+
+def test_frank_wolfe_to_sigmas(inputs):
+    crf = layer(method="efw", iterations=2, learn=["sigmas"])
+    names = ["log_spatial_sigma", "log_bilateral_sigma_xy", "log_bilateral_sigma_color"]
+    check_parameters(crf, *inputs, names)
+
+
 def test_mean_field_to_compatibility(inputs):
     costs = torch.tensor([[0.0, 1, 2], [1, 0, 1], [2, 1, 0]])
     crf = layer(iterations=2, learn=["compatibility"], compatibility=costs)

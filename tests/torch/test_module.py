@@ -57,7 +57,20 @@ def test_mean_field_agrees_with_numpy(compatibility, batch):
         np.testing.assert_allclose(refined[item].exp().cpu(), expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("method", ["lp", "prox-lp", "dc-neg"])
+@pytest.mark.filterwarnings("ignore:the constant labelling")
+def test_frank_wolfe_agrees_with_numpy(batch):
+    pytest.importorskip("densecrf._native")
+    logits, image = batch
+    refined = layer(method="efw", iterations=4)(logits=logits, image=image)
+    torch.testing.assert_close(refined.exp().sum(1), torch.ones_like(refined[:, 0]))
+    for item in range(2):
+        crf = model(logits[item], image[item])
+        options = {"iterations": 4, "tolerance": 0.0, "step": 0.5}
+        expected = crf.solve("efw", **options).marginals
+        np.testing.assert_allclose(refined[item].exp().cpu(), expected, rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("method", ["efw", "lp", "prox-lp", "dc-neg"])
 def test_other_methods_return_log_probabilities(method, batch):
     logits, image = batch
     refined = layer(method=method)(logits=logits, image=image)

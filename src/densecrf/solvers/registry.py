@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from densecrf.problem.problem import Problem
+from densecrf.solvers.efw import euclidean_frank_wolfe
 from densecrf.solvers.loop import Finish, Step
 from densecrf.solvers.lp import lp, lp_finish, lp_start
 from densecrf.solvers.mean_field import mean_field, unary
@@ -17,7 +18,7 @@ __all__ = ["LP_GAP", "METHODS", "REGISTRY", "Method", "MethodName"]
 
 #: Names of the methods.
 MethodName: TypeAlias = Literal[
-    "unary", "mf5", "mf", "qp", "qp-cccp", "dc-neg", "sg-lp", "cg-lp",
+    "unary", "mf5", "mf", "efw", "qp", "qp-cccp", "dc-neg", "sg-lp", "cg-lp",
     "prox-lp", "prox-lp-l", "prox-lp-acc", "lp"
 ]  # fmt: skip
 #: Relative gap at which ``"lp"`` stops unless told otherwise, in every interface.
@@ -62,12 +63,12 @@ class Method:
     finish: Finish[Any] | None = None
     settings: type | None = None
 
-    def options(self) -> list[str]:
     @property
     def on_lp(self) -> bool:
         """Whether it minimises the linear program, whose optimum is nearly always the energy's."""
         return self.compatibility == "tree"
 
+    def options(self) -> list[str]:
         """Return the names of its options."""
         if self.settings is not None:
             return [each.name for each in fields(self.settings)]
@@ -86,6 +87,7 @@ REGISTRY: dict[str, Method] = {
         scored=False,
     ),
     "mf": Method(mean_field, "mean field to convergence"),
+    "efw": Method(euclidean_frank_wolfe, "regularised Frank-Wolfe, Euclidean"),
     "qp": Method(qp, "convex quadratic program, Frank-Wolfe"),
     "qp-cccp": Method(qp_cccp, "non-convex quadratic program, CCCP", "qp"),
     "dc-neg": Method(dc_neg, "difference of convex functions", convex_start),

@@ -16,6 +16,7 @@ from densecrf.model.specification import Specification
 from densecrf.operators.torch.dispatch import use_triton
 from densecrf.operators.torch.lattice import Lattice
 from densecrf.operators.torch.pairwise import TensorPairwise
+from densecrf.solvers.efw import STEP, euclidean_frank_wolfe
 from densecrf.solvers.loop import Limits, Outcome
 from densecrf.solvers.lp import CELLS
 from densecrf.solvers.mean_field import mean_field
@@ -59,6 +60,8 @@ __all__ = ["DenseCRF"]
 LEARNABLE = ("weights", "sigmas", "compatibility")
 _MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
 _DEFAULT = PRESETS["default"]
+_UNROLLED = ("mf5", "mf", "efw")  # methods whose iterations carry the gradient
+_FEW = 5  # iterations of these, but for "mf"
 _LEVELS = 10  # of the dual point in the step that carries the gradient
 _SMOOTHING = 1e-4  # share of the uniform distribution in logarithms of probabilities
 
@@ -80,26 +83,28 @@ class DenseCRF(nn.Module):
         Standard deviations of position (pixels) and colour (in the units of `image`: the default
         is for 0 to 255), and weight of the appearance kernel. Weight 0 leaves it out.
     compatibility : Tensor, optional
-        (C, C) costs of pairs of labels, symmetric; Potts by default. For mean field and dc-neg.
+        (C, C) costs of pairs of labels, symmetric; Potts by default. For mean field, efw, dc-neg.
     normalization : {"symmetric", "none"}
         As for `densecrf.DenseCRF`.
-    method : {"mf5", "mf", "dc-neg", "prox-lp", "lp"}
+    method : {"mf5", "mf", "efw", "dc-neg", "prox-lp", "lp"}
         What `forward` runs: ``"mf5"`` makes five iterations of mean field, ``"mf"`` as many as it
-        takes to converge, 100 at most. The others run as far as they do in `solve`.
+        takes to converge, 100 at most, ``"efw"`` five of Euclidean Frank-Wolfe with a constant
+        step. The others run as far as they do in `solve`.
     iterations : int, optional
-        Another number of mean-field iterations, made in full.
+        Another number of iterations of mean field or Frank-Wolfe, made in full.
     learn : iterable of {"weights", "sigmas", "compatibility"}
         What becomes a parameter. Weights and sigmas are stored as logarithms, so they stay
         positive. To learn a compatibility, give one to start from.
 
     Notes
     -----
-    Gradients of mean field are those of the unrolled iterations, exact for the filter that is
-    computed (see `densecrf.operators.torch.autograd`). The other methods end in an exact minimum or
-    nearly so, often a vertex, and are solved without a record; the gradient is that of one more
-    step :math:`P_\Delta(y - (\phi + r) / s)` from there, in which the projection and the filter are
-    differentiated, the solution y and the order of its scores held fixed. Pixels in the interior
-    of the simplex pass it on, pixels that are certain do not (with dc-neg, nearly all are).
+    Gradients of mean field and of Frank-Wolfe are those of the unrolled iterations, exact for the
+    filter that is computed (see `densecrf.operators.torch.autograd`). The other methods end in an
+    exact minimum or nearly so, often a vertex, and are solved without a record; the gradient is
+    that of one more step :math:`P_\Delta(y - (\phi + r) / s)` from there, in which the projection
+    and the filter are differentiated, the solution y and the order of its scores held fixed. Pixels
+    in the interior of the simplex pass it on, pixels that are certain do not (with dc-neg, nearly
+    all are).
 
     CPU tensors that need no gradient are solved by the compiled core, where it is installed, with
     `torch.get_num_threads()` threads; float64 and gradients are left to torch.
@@ -148,7 +153,7 @@ class DenseCRF(nn.Module):
         self._store_costs(compatibility)
         self._tree: LabelTree | None = None
         self._prior: LabelPrior | None = None
-        self.method = check_choice("method", method, ("mf5", "mf", "dc-neg", "prox-lp", "lp"))
+        self.method = check_choice("method", method, (*_UNROLLED, "dc-neg", "prox-lp", "lp"))
         self.iterations = iterations
         if iterations is not None:
             check_integer("iterations", iterations, at_least=1)
@@ -241,7 +246,7 @@ class DenseCRF(nn.Module):
         logits, image
             As for `forward`; or lists of (C, *spatial) and (k, *spatial), of any sizes.
         method : str
-            A method of `densecrf.DenseCRF.solve`: "mf5", "mf", "dc-neg", "prox-lp", "lp", ...
+            A method of `densecrf.DenseCRF.solve`: "mf5", "efw", "dc-neg", "prox-lp", "lp", ...
         gap, time_limit, max_iterations, **options
             As there; the time limit is for all that advance together.
         """
@@ -345,28 +350,35 @@ class DenseCRF(nn.Module):
 
     def _refined(self, logits: Tensor, image: Tensor, workspace: int | None) -> Tensor:
         by_core = self._by_core(logits, image)
-        if self.method in ("mf5", "mf") and not by_core:
-            return batched(self._mean_field(self.problem(logits, image, workspace)), logits)
+        if self.method in _UNROLLED and not by_core:
+            return batched(self._unrolled(self.problem(logits, image, workspace)), logits)
         check_finite("logits", logits)
         parts = []
         for item in range(len(logits)):
             one = slice(item, item + 1)
             problem = self._item(logits[one], image[one], workspace)
-            if self.method in ("mf5", "mf"):
-                parts.append(self._mean_field(problem))
+            if self.method in _UNROLLED:
+                parts.append(self._unrolled(problem))
                 continue
             with torch.no_grad():
                 y = torch.as_tensor(minimise(problem, self.method, Limits()).y)
             if not by_core:
                 y = final_step(problem, y, self.method)
-            parts.append(((1 - _SMOOTHING) * y + _SMOOTHING / len(y)).log())
+            parts.append(_logarithms(y))
         return torch.cat([batched(part, logits[:1]) for part in parts])
 
-    def _mean_field(self, problem: Any) -> Tensor:
+    def _unrolled(self, problem: Any) -> Tensor:
         """Return the logarithms of the marginals after the layer's iterations."""
-        most = self.iterations or (5 if self.method == "mf5" else 100)
-        tolerance = 1e-3 if self.iterations is None and self.method == "mf" else 0.0
         y = problem.unary_marginals()
+        if self.method == "efw":
+            most = self.iterations or _FEW
+            for step in euclidean_frank_wolfe(
+                problem, y, iterations=most, tolerance=0.0, step=STEP
+            ):
+                y = step.y
+            return _logarithms(torch.as_tensor(y))
+        most = self.iterations or (_FEW if self.method == "mf5" else 100)
+        tolerance = 1e-3 if self.iterations is None and self.method == "mf" else 0.0
         for step in mean_field(problem, y, iterations=most - 1, tolerance=tolerance):
             y = step.y
         # The last update in logarithms, which keep what a probability would round to zero.
@@ -443,6 +455,11 @@ def _checked(name: str, value: Any) -> float | list[float]:
     if isinstance(value, Sequence):
         return [check_positive(name, number) for number in value]
     return check_positive(name, value)
+
+
+def _logarithms(y: Tensor) -> Tensor:
+    """Return the logarithms of marginals that may be 0."""
+    return ((1 - _SMOOTHING) * y + _SMOOTHING / len(y)).log()
 
 
 def final_step(problem: Problem[Tensor], y: Tensor, method: str) -> Tensor:
