@@ -18,6 +18,7 @@ ALL = (
     "mean_field",
     "certified",
     "methods",
+    "frank_wolfe",
     "distributions",
     "folder",
     "proximal",
