@@ -19,6 +19,7 @@ COLORS: dict[str, str] = {
     "unary": "#999999",
     "mf5": "#56b4e9",
     "mf": "#0072b2",
+    "efw": "#5d4fb3",
     "qp": "#f0e442",
     "qp-cccp": "#b8a800",
     "dc-neg": "#e69f00",

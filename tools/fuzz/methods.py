@@ -28,6 +28,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "unary": {},
     "mf5": {"self_term": (True, False)},
     "mf": {**ITERATIONS, "tolerance": (0.0, 1e-3), "self_term": (True, False)},
+    "efw": {
+        **ITERATIONS,
+        "tolerance": (0.0, 1e-3),
+        "regularization": (0.0, 1e-6, 0.5, 1e6),
+        "step": (None, 1e-3, 0.5, 1.0),
+    },
     "qp": {**ITERATIONS, "tolerance": (0.0, 1e-2)},
     "qp-cccp": {},
     "dc-neg": {},
