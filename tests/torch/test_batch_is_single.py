@@ -66,6 +66,7 @@ CASES = {
     "tree costs": Case("lp", 2, bilateral=0, label_costs=(1.0, 0.5, 0.8)),
     "mean field": Case("mf", 4, labels=4, most=(3, 2), spatial=0),
     "quadratic": Case("qp", 2, spatial=0),
+    "Frank-Wolfe": Case("efw", 4, spatial=0),
     "matrix of costs": Case("mf5", 5, bilateral=0, settings={"compatibility": COSTS}),
 }
 

@@ -32,7 +32,7 @@ def layer(**options):
 
 
 @pytest.mark.parametrize("costs", [None, (1 - torch.eye(4)).square() * torch.arange(1.0, 5)])
-@pytest.mark.parametrize("method", ["mf5", "mf", "dc-neg", "lp"])
+@pytest.mark.parametrize("method", ["mf5", "mf", "efw", "dc-neg", "lp"])
 def test_same_results_as_by_torch(method, costs, batch, solved, monkeypatch):
     crf = layer(method=method, compatibility=None if method == "lp" else costs)
     refined, found = crf(**batch), crf.solve(**batch, method=method)

@@ -81,7 +81,7 @@ def test_a_state_comes_back(network, image, tmp_path):
     torch.testing.assert_close(whole(image), network(image))
 
 
-@pytest.mark.parametrize("method", ["mf5", "dc-neg", "lp"])
+@pytest.mark.parametrize("method", ["mf5", "efw", "dc-neg", "lp"])
 def test_second_derivatives_are_refused(method, image):
     torch.manual_seed(0)
     network = Network(method=method)
