@@ -28,8 +28,13 @@ input_option, model_option, solver_option, output_option = (
 )
 
 
-def _one_of(name: str, text: str, choices: tuple[str, ...]) -> dict[str, Any]:
-    """Return the arguments of `typer.Option` to explain, check and complete one of some names."""
+def _one_of(
+    name: str, text: str, choices: tuple[str, ...], listed: str | None = None
+) -> dict[str, Any]:
+    """Return the arguments of `typer.Option` to explain, check and complete one of some names.
+
+    `listed` says which there are, in the place of all names.
+    """
 
     def known(value: str | None) -> str | None:
         try:
@@ -38,7 +43,7 @@ def _one_of(name: str, text: str, choices: tuple[str, ...]) -> dict[str, Any]:
             raise typer.BadParameter(str(error)) from error
 
     return {
-        "help": f"{text}: {', '.join(choices)}.",
+        "help": f"{text}: {listed or ', '.join(choices)}.",
         "callback": known,
         "autocompletion": lambda: list(choices),
         "metavar": name.upper(),
@@ -118,7 +123,12 @@ class ModelOptions:
     def declared(
         *,
         preset: Annotated[
-            str, model_option(**_one_of("preset", "Parameters of the kernels", tuple(PRESETS)))
+            str,
+            model_option(
+                **_one_of(
+                    "preset", "Parameters of the kernels", tuple(PRESETS), "see densecrf presets"
+                )
+            ),
         ] = "default",
         params: Annotated[
             Path | None,
