@@ -12,13 +12,14 @@ import io
 import os
 import re
 import shlex
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 from benchmarks import tables
+
+from command_line import densecrf
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -48,13 +49,8 @@ def run_commands(text):
     for line in text.splitlines():
         if not line.startswith("densecrf") or line.startswith(NOT_RUN):
             continue
-        done = subprocess.run(
-            [sys.executable, "-m", "densecrf", *shlex.split(line)[1:]],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        done = densecrf(*shlex.split(line)[1:])
+        assert done.exit_code == 0, f"{line}\n{done.output}"
         printed += done.stdout
     return printed
 

@@ -44,7 +44,8 @@ def check_parameters(crf, logits, image, names):
         logits.requires_grad_(),
         *(p.detach().clone().requires_grad_() for p in parameters),
     )
-    assert torch.autograd.gradcheck(function, arguments, eps=1e-7, atol=1e-5, rtol=1e-4)
+    tolerance = {"eps": 1e-7, "atol": 1e-5, "rtol": 1e-4}
+    assert torch.autograd.gradcheck(function, arguments, **tolerance, fast_mode=True)
 
 
 def test_mean_field_to_logits_and_weights(inputs):
@@ -219,7 +220,11 @@ def test_loss(form, inputs):
     if form == "quadratic":
         logits.requires_grad_()
         assert torch.autograd.gradcheck(
-            lambda logits: loss(logits=logits, image=image, roi=roi), logits, eps=1e-6, atol=1e-7
+            lambda logits: loss(logits=logits, image=image, roi=roi),
+            logits,
+            eps=1e-6,
+            atol=1e-7,
+            fast_mode=True,
         )
     else:
         # Soft levels smooth the order, so finite differences agree at two labels' edges only:

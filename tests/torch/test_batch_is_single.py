@@ -1,4 +1,4 @@
-"""64 random problems: in batches by the kernels, and one by one by plain operations."""
+"""32 random problems: in batches by the kernels, and one by one by plain operations."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ if not has_triton():
 
 from densecrf.steps.triton import TritonBatch
 
-ITEMS = 8  # of a batch, of different sizes
+ITEMS = 4  # of a batch, of different sizes
 PROVEN = 1e-6  # gap at which the labelling is the optimum
 
 
