@@ -127,36 +127,51 @@ def test_certify_completes_void_pixels(folder):
     assert densecrf(*command, "void.png").exit_code == 1
 
 
+@pytest.fixture
+def environment(tmp_path):
+    """An environment with a broken PyTorch, which `densecrf info` reports without a wait."""
+    (tmp_path / "torch.py").write_text("raise ImportError('broken')")
+    return {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+
 @posix
-def test_a_full_disk_behind_standard_output_is_one_line():
+def test_a_full_disk_behind_standard_output_is_one_line(environment):
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full")
     for command in ("info", "info --json", "--help"):
         with Path("/dev/full").open("w") as full:
             run = subprocess.run(
                 [sys.executable, "-m", "densecrf", *command.split()],
-                stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment,
             )  # fmt: skip
         assert run.returncode == 1
         assert run.stderr == "Error: cannot write to standard output: No space left on device\n"
 
 
+def test_info_reports_a_pytorch_that_cannot_be_imported(environment):
+    pytest.importorskip("torch")
+    command = [sys.executable, "-m", "densecrf", "info", "--json"]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert json.loads(run.stdout)["gpu"] == "unknown: PyTorch cannot be imported (broken)"
+
+
 @posix
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
-def test_closed_standard_streams_are_not_missed(closed):
+def test_closed_standard_streams_are_not_missed(closed, environment):
     command = f"{sys.executable} -m densecrf info {closed}"
-    run = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    streams = {"capture_output": True, "text": True}
+    run = subprocess.run(command, shell=True, check=False, env=environment, **streams)
     assert run.returncode == 0
     assert run.stderr == ""
 
 
 @posix
-def test_a_reader_that_has_gone_is_no_error_message():
+def test_a_reader_that_has_gone_is_no_error_message(environment):
     read, write = os.pipe()
     os.close(read)
     run = subprocess.run(
         [sys.executable, "-m", "densecrf", "info"],
-        stdout=write, stderr=subprocess.PIPE, text=True, check=False,
+        stdout=write, stderr=subprocess.PIPE, text=True, check=False, env=environment,
     )  # fmt: skip
     os.close(write)
     assert run.stderr == ""

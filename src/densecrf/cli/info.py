@@ -61,7 +61,10 @@ def _version(name: str) -> str:
 def _gpu() -> str:
     if _version("torch") == ABSENT:
         return 'unknown: PyTorch is not installed (pip install "densecrf[torch]")'
-    import torch
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return f"unknown: PyTorch cannot be imported ({str(error) or type(error).__name__})"
 
     if not torch.cuda.is_available():
         return "none that PyTorch can use"
