@@ -16,8 +16,8 @@ cup = np.tanh(3 * (1 - np.hypot((x - 95) / 80, (y - 80) / 70)))
 logits = np.stack([-cup, cup]) + np.random.default_rng(0).normal(0, 0.6, (2, *cup.shape))
 
 panels = {"photograph": image}
-for strength in (0, 1, 40, 400):
-    result = densecrf.refine(image, logits, axis=0, kind="logits", strength=strength, gap=1e-2)
+for strength in (0, 1, 5, 40):
+    result = densecrf.refine(image, logits, axis=0, kind="logits", strength=strength, gap=0.02)
     print(result)
     panels[f"strength {strength}"] = tint(result.labels, image)
 save(row(panels, width=2.4, names=("table", "cup")), "parameters")
