@@ -1,5 +1,7 @@
 """Tiles solve the model of `densecrf.refine`: the same numbers for the same arguments."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,7 @@ CASES = {
     "default": ((IMAGE, P), {}),
     "default, near": ((IMAGE, P), NEAR),
     "preset": ((IMAGE, P), {"model": "deeplab", "sigma_xy": 5}),
+    "not normalised": ((IMAGE, P), {"model": "manga", "sigma_xy": 5}),
     "scaled": ((IMAGE, P), {"model": "deeplab", "scale_sigmas": 0.07}),
     "prior": ((IMAGE, P), {"model": Parameters(2, 3, 5, 20, 5, prior=PRIOR)}),
     "label costs": ((IMAGE, P), {"model": Parameters(2, 3, 5, 20, 5, label_costs=(0.5, 1.0, 0.7))}),
@@ -148,3 +151,15 @@ def test_the_resolution_of_the_scores_is_that_of_the_whole_image(content, tmp_pa
     expected = specification.parameters((560, 600), found)
     assert parameters == expected
     assert len(job.kernels) == 2
+
+
+@pytest.mark.filterwarnings("ignore:kernels")
+@pytest.mark.parametrize("tile", [22, 500])
+def test_a_model_made_for_mean_field_warns_once(tile):
+    mask = (P[0] > 0.5).astype(np.uint8)
+    options = {"model": "cutler", "sigma_xy": 5, "n_labels": 2, "tile": tile}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        refine(IMAGE, mask, gap=0.5, **options)
+        refine(IMAGE, mask, method="mf5", **options)
+    assert sum("the empty mask" in str(each.message) for each in caught) == 1

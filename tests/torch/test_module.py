@@ -360,3 +360,10 @@ def test_a_model_with_label_costs_is_the_same_energy_here():
     there = densecrf.refine(image, logits, model=model, kind="logits", axis=0)
     assert here.energy[0] == pytest.approx(there.energy, rel=2e-3)
     assert here.gap[0] < 0.01
+
+
+def test_a_model_says_how_its_kernels_are_normalised():
+    of = DenseCRF.from_model
+    assert of("manga", shape=(12, 15)).normalization == "none"
+    assert of("manga", shape=(12, 15), normalization="symmetric").normalization == "symmetric"
+    assert of("deeplab", shape=(12, 15)).normalization == "symmetric"
