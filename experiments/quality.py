@@ -262,7 +262,7 @@ def picture(item: Item, file: Path) -> None:
     sheet = [input_labels(scores, truth.shape), white, ours, white, truth]
     picture = Image.fromarray(np.concatenate(sheet, 1).astype(np.uint8), "P")
     hues = (np.arange(255) * 0.618034) % 1
-    colors = 0.5 + 0.45 * np.cos(2 * np.pi * (hues[:, None] + np.array([0, 1 / 3, 2 / 3])))
+    colors = 0.62 + 0.28 * np.cos(2 * np.pi * (hues[:, None] + np.array([0, 1 / 3, 2 / 3])))
     picture.putpalette([*(255 * colors).astype(np.uint8).ravel().tolist(), 255, 255, 255])
     picture.resize((640, round(640 * picture.height / picture.width)), 0).save(file, optimize=True)
 
@@ -271,7 +271,7 @@ def write_page(page: Path, text: str, found: dict[str, list[Any]], items: Any) -
     """Write the table into a page, and a picture of each set's median image and of the worst."""
     begin, end = MARKS
     before, _, after = re.split(f"({begin}.*{end})", page.read_text("utf-8"), flags=re.DOTALL)
-    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", "utf-8")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}", "utf-8")
     folder = page.parent / "images" / "quality"
     folder.mkdir(parents=True, exist_ok=True)
     worst: tuple[float, Any] = (np.inf, None)

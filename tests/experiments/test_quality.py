@@ -45,7 +45,7 @@ def test_the_command_writes_table_and_pictures_and_goes_on_where_it_was(
     monkeypatch.setattr(quality, "ProcessPoolExecutor", lambda jobs, _: ThreadPoolExecutor(jobs))
     quality.main()
     text = page.read_text()
-    assert text.startswith("before\n<!-- quality -->\n| images")
+    assert text.startswith("before\n<!-- quality -->\n\n| images")
     assert text.endswith("<!-- end of quality -->\nafter\n")
     assert "hard labels" in text
     assert (tmp_path / "images" / "quality" / "worst.png").exists()

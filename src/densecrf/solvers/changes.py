@@ -25,7 +25,7 @@ _OVERTURNED = 0.1  # share of the confident pixels whose reversal is reported
 _PRESENT = 0.05  # share of the image that a label must have had for "one label takes all"
 _MANY = 5  # images from which on labels are judged by their areas in all of them together
 _KEPT = 0.5  # share of its pixels in all images that a label usually keeps
-_HARMFUL = 0.21  # excess of weights times the expected loss of IoU: above it, most images lose
+_HARMFUL = 1.0  # squared excess of weights times expected loss of IoU: above it, most images lose
 _SEEN = 0.0005  # share of all pixels below which a label is not judged by that
 
 _REMEDY = (
@@ -114,7 +114,7 @@ class Changes:
                 f"label {self.area_after.index(self.pixels)} takes all {self.pixels:,} pixels, "
                 f"where {present} labels had more than {100 * _PRESENT:g} % of them each"
             )
-        if self.excess is not None and self.excess * self.loss > _HARMFUL:
+        if self.excess is not None and self.excess**2 * self.loss > _HARMFUL:
             most = max(self.loss_by_label)
             found.append(
                 f"the weights are {self.excess:.1f} times those usual for scores of this "
