@@ -10,17 +10,17 @@ image = np.ascontiguousarray(data.chelsea()[::2, ::2])  # 150 × 226
 y, x = np.mgrid[: image.shape[0], : image.shape[1]]
 cam = np.exp(-(((x - 105) / 62) ** 2 + ((y - 78) / 58) ** 2))  # from 0 to 1, strongest at the nose
 
-seeds = np.where(cam > 0.4, 1, np.where(cam < 0.15, 0, 255)).astype(np.uint8)  # 255: unsure
-# The preset "cam" has a stronger bilateral kernel; "afa" keeps closer to the seeds.
-result = densecrf.refine(image, seeds, model="afa", scale_sigmas=True, gap=0.02)
+scores = densecrf.with_background(cam[None], power=3)
+# The preset "cam" has a stronger bilateral kernel; "afa" keeps closer to the map.
+result = densecrf.refine(image, scores, model="afa", scale_sigmas=True)
 print(result)
 
 figure = row(
     {
         "photograph": image,
         "activation map": cam,
-        "hard labels, white: unsure": tint(seeds, image),
-        "pseudo-labels": tint(result.labels, image),
+        "labels": tint(result.labels, image),
+        "pseudo-labels, white: unsure": tint(result.confident(0.95), image),
     },
     width=2.4,
 )
