@@ -404,3 +404,20 @@ def test_bad_options_of_pseudo_labels_are_refused(folder, options, message):
     result = densecrf("segment", "images/a.png", "--probs", "probs/a.npy", *options)
     assert result.exit_code != 0
     assert message in " ".join(said(result).replace("│", " ").split())
+
+
+def test_the_axis_of_activation_maps_is_found_or_asked_for(folder):
+    maps, found = probabilities(3)[1:], []
+    options = ["--background", 0.3, "--out", "o.png", "--force"]
+    for given in (maps, np.moveaxis(maps, 0, -1), maps[None], maps.astype(np.float16)):
+        np.save(folder / "maps.npy", given)
+        result = densecrf("segment", "images/a.png", "--probs", "maps.npy", *options)
+        assert result.exit_code == 0, said(result)
+        found.append(read_labels(folder / "o.png"))
+    assert all((each == found[0]).mean() > 0.99 for each in found)
+    np.save(folder / "maps.npy", maps[:, 1:, 3:])
+    result = densecrf("segment", "images/a.png", "--probs", "maps.npy", *options)
+    assert "does not fit an image" in said(result)
+    np.save(folder / "labels.npy", TRUTH.astype(np.uint8))
+    result = densecrf("segment", "images/a.png", "--labels", "labels.npy", *options)
+    assert "are for activation maps in --probs" in " ".join(said(result).split())

@@ -19,7 +19,9 @@ from densecrf.io.unaries import SCORE_SUFFIXES, read_known
 from densecrf.model.activation_maps import with_background
 from densecrf.model.crf import DenseCRF
 from densecrf.model.kernels import color_range
+from densecrf.model.reading import layout_of, picked
 from densecrf.model.scribbles import scribble_crf
+from densecrf.model.specification import Specification
 from densecrf.model.unaries import VOID, whole_numbers
 
 __all__ = [
@@ -194,12 +196,15 @@ def load(files: ImageFiles, options: ModelOptions) -> Loaded:
     known = files.probs or files.labels
     if known is not None:
         given, kind = _known(files, options)
-        maps = options.background is not None or options.background_power is not None
-        axis = None if files.labels is not None else 0 if maps else asked.axis
-        asked = replace(asked, kind=kind, axis=axis)
+        asked = replace(asked, kind=kind, axis=asked.axis if files.labels is None else None)
         if strokes is not None:
             strokes = np.where(np.isin(strokes, no_stroke), -1, whole_numbers("seeds", strokes))
+    maps = options.background is not None or options.background_power is not None
+    if maps and files.probs is None:
+        raise ValueError("--background and --background-power are for activation maps in --probs")
     try:
+        if maps:
+            given, asked = _with_background(image, given, asked, options)
         if known is None:
             crf = scribble_crf(asked, image, strokes, void=no_stroke)
         else:
@@ -216,16 +221,27 @@ def _known(files: ImageFiles, options: ModelOptions) -> tuple[npt.NDArray[Any], 
     path = cast("Path", files.probs)  # there is one of the two, or scribbles alone
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise FileFormatError(path, "is an image; for label images use --labels")
-    given, kind = read_known(path, options.specification.kind)
-    threshold, power = options.background, options.background_power
-    if threshold is None and power is None:
-        return given, kind
-    axis = options.specification.axis or 0
-    maps = given[None] if given.ndim == 2 else given
-    try:
-        return with_background(maps, threshold=threshold, power=power, axis=axis), "probabilities"
-    except ValueError as error:
-        raise FileFormatError(path, describe(error)) from error
+    return read_known(path, options.specification.kind)
+
+
+def _with_background(
+    image: npt.NDArray[Any], maps: npt.NDArray[Any], asked: Specification, options: ModelOptions
+) -> tuple[npt.NDArray[Any], Specification]:
+    """Return activation maps as probabilities, labels first, and how they are to be read."""
+    layout = layout_of(
+        image.shape,
+        maps.shape,
+        maps.dtype,
+        kind="probabilities",
+        axis=asked.axis,
+        channel_axis=asked.channel_axis,
+        adds_up=lambda _axes, _total: False,
+        fractions=lambda: True,
+    )
+    stack = picked(maps, layout.axes)
+    stack = stack[None] if layout.content == "map" else stack
+    added = with_background(stack, threshold=options.background, power=options.background_power)
+    return added, replace(asked, kind="probabilities", axis=0)
 
 
 def read_labelling(path: Path, palette: str | None) -> npt.NDArray[Any]:
