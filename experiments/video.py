@@ -28,7 +28,7 @@ from experiments.quality import Item
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-READ = {"kind": "logits", "axis": -1, "threads": 1}
+READ: dict[str, Any] = {"kind": "logits", "axis": -1, "threads": 1}
 
 
 class Clip(NamedTuple):
@@ -101,7 +101,7 @@ def frame_by_frame(clip: Clip) -> tuple[np.ndarray, float]:
 def together(clip: Clip, **options: Any) -> tuple[np.ndarray, float]:
     """Refine the clip by one energy."""
     result = densecrf.refine_video(clip.frames, clip.logits, **READ, **options)
-    return result.labels, result.gap or 0.0
+    return np.asarray(result.labels), result.gap or 0.0
 
 
 def judge(method: Callable[[Clip], tuple[np.ndarray, float]], clip: Clip) -> Judged:
