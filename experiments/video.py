@@ -15,6 +15,7 @@ import itertools
 import json
 import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -75,9 +76,8 @@ def flicker(labels: np.ndarray, truth: np.ndarray) -> float:
 
 def optical_flow(frames: np.ndarray) -> np.ndarray:
     """Return the flow (t - 1, y, x, 2) of each frame to the next one."""
-    import cv2
-
-    estimate = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
+    cv2: Any = import_module("cv2")
+    estimate = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
     gray = [cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in frames]
     return np.stack([estimate.calc(a, b, None) for a, b in itertools.pairwise(gray)])
 

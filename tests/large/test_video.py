@@ -83,7 +83,7 @@ def test_the_default_model_is_that_of_a_frame():
     job, _ = declared(inputs, specification, sigma_t=SIGMA_T, folder=None, tile=(4, 40, 60))
     spatial, bilateral = build(frame, scores, kind="logits", axis=0).kernels
     assert job.kernels[0].positions == pytest.approx((SIGMA_T, spatial.sigma, spatial.sigma))
-    assert job.kernels[1].positions[1:] == pytest.approx((bilateral.sigma_xy,) * 2)
+    assert job.kernels[1].positions[1:] == pytest.approx((bilateral.sigma_xy * 5 / 8,) * 2)
     assert job.kernels[1].colors == pytest.approx((bilateral.sigma_color,) * 3)
     assert [k.weight for k in job.kernels] == pytest.approx([spatial.weight, bilateral.weight])
 

@@ -36,7 +36,7 @@ from densecrf.model.kernels import black_and_white, color_range, position_dtype
 from densecrf.model.label_prior import plus_offsets
 from densecrf.model.parameters import Parameters
 from densecrf.model.reading import Content, Reading, enlargement, layout_of, sums_to_one
-from densecrf.model.resolution import Measured, measure_parts, windows
+from densecrf.model.resolution import REACH, Measured, measure_parts, windows
 from densecrf.model.specification import Specification
 from densecrf.model.unaries import energies
 from densecrf.operators import LatticeFilter
@@ -72,6 +72,7 @@ WORTH = 0.5  # share of the image's pixels that a tile with its margin has at mo
 LEAST_BYTES, LEAST_BYTES_OF_A_LABEL = 100, 16  # of a pixel: lattices; marginals, potentials, costs
 STEP = 1.25  # by which the sides of tiles grow
 MEASURED_FRAMES = 5  # of a clip, for its model
+REACH_IN_CLIPS = 5  # of the default model, in grains: the frames around have similar pixels, too
 SCANNED = 1024  # sides of what is looked at where two layouts fit
 
 
@@ -438,7 +439,8 @@ def declared(
         found = _measured(inputs, channels, specification, plane, boxes)
     parameters = specification.parameters(plane, found)
     if sigma_t is not None:
-        parameters = _in_time(parameters, sigma_t)
+        near = found is not None and specification.sigma_xy is None
+        parameters = _in_time(parameters, sigma_t, REACH_IN_CLIPS / REACH if near else 1.0)
     job = TiledEnergy(
         folder,
         Tiling(grid, grid),
@@ -524,9 +526,13 @@ def check_memory(job: TiledEnergy, memory: float | None, whose: str) -> None:
         )
 
 
-def _in_time(model: Parameters, sigma_t: float) -> Parameters:
-    """Return the numbers of a frame with standard deviations for (t, y, x)."""
+def _in_time(model: Parameters, sigma_t: float, near: float) -> Parameters:
+    """Return the numbers of a frame with standard deviations for (t, y, x).
+
+    The bilateral kernel's within a frame is multiplied by `near`.
+    """
     check_positive("sigma_t", sigma_t)
+    model = replace(model, sigma_xy=np.multiply(model.sigma_xy, near))
 
     def whole(name: str) -> tuple[float, ...]:
         given = getattr(model, name)

@@ -83,7 +83,8 @@ def refine_video(
         As for `densecrf.large.refine`.
     model, strength, sigma, weight, sigma_xy, sigma_color, bilateral_weight, scale_sigmas
         As for `densecrf.refine`, for a frame; the default model is that of the resolution of the
-        scores of five frames. Three numbers for `sigma` or `sigma_xy` are those of (t, y, x).
+        scores of five frames, and its bilateral kernel reaches 5 grains instead of 8.
+        Three numbers for `sigma` or `sigma_xy` are those of (t, y, x).
     kind, n_labels, void, confidence, clip, image_range
         As for `densecrf.refine`.
     axis, channel_axis : int, optional
