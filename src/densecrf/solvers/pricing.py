@@ -31,6 +31,7 @@ from densecrf.validation import IntArray
 __all__ = ["OtherLabels", "active_labels"]
 
 OCCURS = 2e-3  # share of the pixels from which on a label is active from the start
+MANY = 32  # labels from which on pricing pays, for any number of threads
 LEAST, MOST = 3, 0.75  # active labels, and the share of all above which pricing does not pay
 SHARE = 0.5  # what prices may take of the bound, as a share of the gap of the active labels
 PATIENCE = 6  # steps after which a label becomes active
@@ -38,7 +39,8 @@ PATIENCE = 6  # steps after which a label becomes active
 
 def active_labels(problem: Problem[Array], y: Array) -> IntArray | None:
     """Return the labels to iterate, ascending; None: all of them."""
-    if not (problem.potts and problem.steps.restricts_labels):
+    many = problem.n_labels >= MANY
+    if not (many and problem.potts and problem.steps.restricts_labels):
         return None
     labels = problem.steps.to_numpy(problem.steps.argmax(y))
     counts = np.bincount(labels, minlength=problem.n_labels)
