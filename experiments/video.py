@@ -1,7 +1,7 @@
 """Clips: accuracy, flicker and cost of `refine_video` against the default model frame by frame.
 
     python -m experiments.video --data FOLDER [--split val] [--frames 16] [--sequences 0]
-        [--sigma-t 4] [--flow] [--out FILE]
+        [--sigma-t 6] [--flow] [--out FILE]
 
 FOLDER is a set whose names are SEQUENCE_FRAME (images/, labels/, logits/, meta.json). Flicker is
 the number of pixels per frame whose label differs from that of the frame before while the true
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--split", default="val")
     parser.add_argument("--frames", type=int, default=16)
     parser.add_argument("--sequences", type=int, default=0, help="0: all")
-    parser.add_argument("--sigma-t", type=float, nargs="+", default=[4.0])
+    parser.add_argument("--sigma-t", type=float, nargs="+", default=[6.0])
     parser.add_argument("--flow", action="store_true")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

@@ -70,21 +70,18 @@ def open_clip(frames: Any, scores: Any, specification: Specification) -> Inputs:
         remedy = f"{known.length} for {pictures.length} frames; give one for each"
         raise ArgumentError("scores", ..., remedy)
     picture, samples = pictures.some(0, 1)[0], known.looked_at()
-    try:
-        layout = layout_of(
-            picture.shape,
-            samples[0].shape,
-            samples[0].dtype,
-            kind=specification.kind or known.kind,
-            axis=specification.axis,
-            channel_axis=specification.channel_axis,
-            adds_up=lambda axes, total: all(
-                sums_to_one(picked(each, axes), total=total) for each in samples
-            ),
-            fractions=lambda: any((each != np.rint(each)).any() for each in samples),
-        )
-    except ArgumentError as error:
-        raise error.renamed(probabilities="scores", image="frames") from error
+    layout = layout_of(
+        picture.shape,
+        samples[0].shape,
+        samples[0].dtype,
+        kind=specification.kind or known.kind,
+        axis=specification.axis,
+        channel_axis=specification.channel_axis,
+        adds_up=lambda axes, total: all(
+            sums_to_one(picked(each, axes), total=total) for each in samples
+        ),
+        fractions=lambda: any((each != np.rint(each)).any() for each in samples),
+    )
     if len(layout.picture.grid) != 2:
         remedy = f"of one frame the shape is {picture.shape}; give (t, y, x) or (t, y, x, channels)"
         raise ArgumentError("frames", ..., remedy)

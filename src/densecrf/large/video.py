@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from densecrf.io.errors import FileFormatError
 from densecrf.large.energy import declared, scratch_of
 from densecrf.large.frames import open_clip
 from densecrf.large.motion import open_flow
@@ -17,8 +18,8 @@ from densecrf.validation import ArgumentError, check_integer, check_threads, wit
 
 __all__ = ["SIGMA_T", "WINDOW", "refine_video"]
 
-SIGMA_T = 4.0  # frames
-WINDOW = 16  # frames
+SIGMA_T = 6.0  # frames: of fewer the lattice has more vertices, and flicker is hardly less
+WINDOW = 32  # frames
 
 
 @with_near_names
@@ -119,26 +120,31 @@ def refine_video(
         raise ArgumentError(
             "out", str(out), "labels of a clip go to .npy or .zarr; give such a name"
         )
-    inputs = open_clip(frames, scores, specification)
-    grid = inputs.image.shape[:-1]
-    job, parameters = declared(
-        inputs,
-        specification,
-        sigma_t=sigma_t,
-        folder=scratch_of(path, scratch),
-        tile=(window, *(max(2, side) for side in grid[1:])),
-        method=method,
-        threads=check_threads(threads),
-    )
-    if flow is not None:
-        job = replace(job, flow=open_flow(flow, grid))
-    result = solve_and_write(
-        job,
-        parameters,
-        gap=gap,
-        max_iterations=max_iterations,
-        progress=progress,
-        out=path,
-    )
+    try:
+        inputs = open_clip(frames, scores, specification)
+        grid = inputs.image.shape[:-1]
+        job, parameters = declared(
+            inputs,
+            specification,
+            sigma_t=sigma_t,
+            folder=scratch_of(path, scratch),
+            tile=(window, *(max(2, side) for side in grid[1:])),
+            method=method,
+            threads=check_threads(threads),
+        )
+        if flow is not None:
+            job = replace(job, flow=open_flow(flow, grid))
+        result = solve_and_write(
+            job,
+            parameters,
+            gap=gap,
+            max_iterations=max_iterations,
+            progress=progress,
+            out=path,
+        )
+    except FileFormatError:
+        raise
+    except ArgumentError as error:  # of what images have
+        raise error.renamed(tile="window", image="frames", probabilities="scores") from error
     result.seconds = time.perf_counter() - started
     return result
