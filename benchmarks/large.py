@@ -26,6 +26,7 @@ from densecrf.large import visits
 from densecrf.large.energy import plan
 from densecrf.large.visits import Before
 from densecrf.model.parameters import Parameters
+from densecrf.model.specification import Specification
 from densecrf.problem.certificate import Costs, Potentials
 from densecrf.problem.problem import problem_of
 from densecrf.refinement import build
@@ -155,23 +156,14 @@ def potentials(labels: int, shape: tuple[int, int]) -> tuple[Any, Any]:
 def evaluated(folder: Path, tile: int, state: Any) -> tuple[float, float]:
     """Return energy and bound of given labels and potentials, by tiles."""
     y, z, labels = state
-    options = {"axis": 0, "channel_axis": None, "n_labels": None, "void": 255, "clip": 1e-5}
-    job = plan(
+    job, _ = plan(
         folder / "image.npy",
         folder / "p.npy",
+        Specification(MODEL, axis=0, scale_sigmas=False),
         folder=folder / f"exact-{tile}",
         tile=tile,
-        margin=None,
-        mask=None,
-        model=MODEL,
-        scale_sigmas=False,
-        kind=None,
-        image_range=None,
-        normalization="symmetric",
-        method="lp",
         inner=5,
         threads=1,
-        **options,
     )
     everything = tuple(slice(0, side) for side in labels.shape)
     marginals, kept = visits.stored_rows(job)
