@@ -186,7 +186,7 @@ def refine_masks(
     strength : float
         What the pairwise weights are multiplied by.
     border : float
-        By how many pixels the border of a mask may be wrong, at most half of the mask's thickness;
+        By how many pixels the border of a mask may be wrong, inside at most half of its thickness;
         pixels further away keep their label.
         None: any pixel may change, as with hard masks for which a confidence is given, here or by
         the model.
