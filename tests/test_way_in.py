@@ -24,7 +24,7 @@ def test_every_array_is_scanned_once(monkeypatch):
         scanned[name] += 1
         return plain(name, array)
 
-    for module in ("validation", "unaries", "kernels", "model"):
+    for module in ("validation", "model.reading", "model.unaries", "model.kernels", "model.crf"):
         monkeypatch.setattr(f"densecrf.{module}.check_finite", count, raising=False)
     build(IMAGE / 255, P, model="pydensecrf")
     assert scanned == {"image": 1, "probabilities": 1}
