@@ -112,7 +112,7 @@ def test_damaged_compressed_files_are_named(
         (unary_bytes(LOGITS)[:-4], "truncated"),
         (unary_bytes(LOGITS) + b"1234", "too long"),
         (struct.pack(">3I", 2**16 - 1, 2**16 - 1, 2**16 - 1), "above the limit"),
-        (unary_bytes(np.full((2, 2, 2), np.nan)), "values up to nan are no scores"),
+        (unary_bytes(np.full((2, 2, 2), np.nan)), "values up to nan are not scores"),
         (unary_bytes(np.ones((1, 2, 2))), "has 1 label"),
     ],
 )
