@@ -157,7 +157,7 @@ def test_pages_are_short():
         if (DOCS / page).exists()  # the notebooks are made by the build
     }
     assert not {page: n for page, n in counts.items() if n > 1200 and page not in LONG}
-    assert sum(counts.values()) - counts["mathematics.md"] <= 15_200
+    assert sum(counts.values()) - counts["mathematics.md"] <= 15_000
     assert words((ROOT / "README.md").read_text("utf-8")) <= 900
 
 
