@@ -51,7 +51,7 @@ from densecrf.problem.problem import Problem
 from densecrf.problem.rounding import SWEEPS, Incumbent, Pace, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.pricing import OtherLabels, active_labels
+from densecrf.solvers.pricing import MANY, OtherLabels, active_labels
 from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
 
 __all__ = ["Workspace", "lp", "lp_finish", "lp_start", "multipliers", "primal_dual", "resumed"]
@@ -72,12 +72,13 @@ def lp_start(problem: Problem[Array]) -> Step[Array]:
     y = problem.unary_marginals()
     if not problem.potts:
         return Step(y)
-    y = problem.response(y)
-    active = active_labels(problem, y)
-    part, y = (
-        (problem, y) if active is None else (problem.on_labels(active), _normalised(y[active]))
-    )
-    for step in mean_field(part, y, iterations=4, tolerance=0.0):
+    part, active, iterations = problem, None, 5
+    if problem.n_labels >= MANY:
+        y, iterations = problem.response(y), 4
+        active = active_labels(problem, y)
+    if active is not None:
+        part, y = problem.on_labels(active), _normalised(y[active])
+    for step in mean_field(part, y, iterations=iterations, tolerance=0.0):
         y = step.y
     if active is not None:
         y = problem.embed_labels(y, active)

@@ -28,7 +28,7 @@ from densecrf.problem.certificate import Dual, Mixture, Potentials
 from densecrf.problem.problem import Problem
 from densecrf.validation import IntArray
 
-__all__ = ["OtherLabels", "active_labels"]
+__all__ = ["MANY", "OtherLabels", "active_labels"]
 
 OCCURS = 2e-3  # share of the pixels from which on a label is active from the start
 MANY = 32  # labels from which on pricing pays, for any number of threads
