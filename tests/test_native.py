@@ -80,7 +80,7 @@ def test_pixelwise_steps_are_bitwise_equal_for_any_thread_count():
     rng = np.random.default_rng(0)
     z = rng.standard_normal((21, 50_000), dtype=np.float32)
     same_bits(lambda threads: simplex(z, threads=threads))
-    same_bits(lambda threads: core().lower_bound(z, z[::-1].copy(), 0.5, threads))
+    same_bits(lambda threads: core().lower_bound(z, z[::-1].copy(), 0.5, None, threads))
 
 
 def test_diagonal_and_weights_are_bitwise_equal_for_any_thread_count():

@@ -93,8 +93,9 @@ def run_settings(
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return size and time of change of a file or folder."""
-    if (kind := kind_of_file(path)) not in (None, "a folder"):
+    """Return size and time of change of a file, or of a folder that holds a Zarr array."""
+    kind = kind_of_file(path)
+    if kind is not None and (kind != "a folder" or path.suffix in IMAGE_SUFFIXES):
         raise FileFormatError(path, f"is {kind}, not a file")
     found = path.stat()
     return [found.st_size, found.st_mtime_ns]
