@@ -38,10 +38,13 @@ def scene(height=96, width=128, seed=0):
 class Running:
     """A server in a process of its own."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, port=0):
         command = [sys.executable, "-m", "densecrf", "app", *map(str, arguments), "--no-browser"]
         self.process = subprocess.Popen(
-            [*command, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, "--port", str(port)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.url = self.process.stdout.readline().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{43}/", self.url), self.url
@@ -77,9 +80,12 @@ class Page:
     def at(self, x, y):
         """Return the place on the page of a point in the image, both from 0 to 1."""
         bounds = self.tab.locator("#canvas").bounding_box()
-        size = "(({ x, y, scale, width, height }) => [x, y, scale * width, scale * height])"
-        image = self.tab.evaluate(f"{size}(window.densecrf.view)")
-        return bounds["x"] + image[0] + x * image[2], bounds["y"] + image[1] + y * image[3]
+        size = (
+            "(({ x, y, scale, aspect, width, height }) => [x, y, scale * width, aspect * height])"
+        )
+        left, top, wide, tall = self.tab.evaluate(f"{size}(window.densecrf.view)")
+        scale = self.tab.evaluate("window.densecrf.view.scale")
+        return bounds["x"] + left + x * wide, bounds["y"] + top + y * scale * tall
 
     def draw(self, *points):
         """Draw a stroke with the mouse through points of the image, from 0 to 1."""

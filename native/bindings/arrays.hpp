@@ -23,6 +23,7 @@ void bind_lattice(nb::module_& m);
 void bind_baselines(nb::module_& m);
 void bind_lattice_sum(nb::module_& m);
 void bind_grid(nb::module_& m);
+void bind_geodesic(nb::module_& m);
 void bind_pixelwise(nb::module_& m);
 
 template <class T>

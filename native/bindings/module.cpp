@@ -15,6 +15,7 @@ NB_MODULE(_native, m) {
   densecrf::bind_baselines(m);
   densecrf::bind_lattice_sum(m);
   densecrf::bind_grid(m);
+  densecrf::bind_geodesic(m);
   densecrf::bind_pixelwise(m);
   m.def("set_check",
         [](nb::object function) { densecrf::check_deadline = function.release().ptr(); });

@@ -59,3 +59,22 @@ def test_wrong_strokes_say_what_to_do(scribbles, options, message):
 def test_too_many_channels():
     with pytest.raises(ValueError, match="5 channels are too many"):
         scribble_unary(np.zeros((20, 30, 5)), STROKES)
+
+
+def test_a_colour_on_both_sides_is_told_apart_by_the_way_to_the_strokes():
+    image = np.full((20, 41), 120, np.uint8)
+    image[:, 20] = 255  # a wall
+    strokes = np.full(image.shape, -1)
+    strokes[10, 2:5], strokes[10, 36:39] = 0, 1
+    labels = scribble_unary(image, strokes).argmin(0)
+    assert (labels[:, :20] == 0).all()
+    assert (labels[:, 21:] == 1).all()
+
+
+def test_colours_of_sure_pixels_carry_strokes_to_islands():
+    image = np.zeros((40, 60, 3), np.uint8)
+    image[5:15, 5:15] = image[5:15, 45:55] = (220, 60, 40)
+    strokes = np.full((40, 60), -1)
+    strokes[10, 8:12], strokes[35, 10:50] = 1, 0
+    labels = scribble_unary(image, strokes).argmin(0)
+    assert (labels == (image[..., 0] > 0)).mean() > 0.99

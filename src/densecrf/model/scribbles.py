@@ -1,4 +1,14 @@
-"""From a few strokes to an energy: a colour model of each label, learnt from its strokes."""
+r"""From a few strokes to an energy: how far away each label's strokes are, and their colours.
+
+A label is likely where a short path leads to one of its strokes, along which the colour changes
+little: with the geodesic distance d of a label,
+
+.. math:: q_i \propto d_i^{-k}\; p(c \mid i)^a\; p'(c \mid i)^b
+
+where p is a smoothed histogram of the colours under the label's strokes and p' one of all pixels
+of which the first two factors are sure, as GrabCut estimates colours again. Histograms are mixed
+with what all labels have in common, so that a colour that occurs on both sides says nothing.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -12,6 +22,7 @@ from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
 from densecrf.model.specification import Specification
 from densecrf.model.unaries import FORBIDDEN, read_void, whole_numbers
+from densecrf.native import core
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
@@ -24,10 +35,26 @@ from densecrf.validation import (
     mention,
 )
 
-__all__ = ["for_strokes", "scribble_crf", "scribble_unary"]
+__all__ = [
+    "color_bins",
+    "color_costs",
+    "for_strokes",
+    "geodesics",
+    "scribble_crf",
+    "scribble_unary",
+]
 
 BINS = 32  # levels of each channel in the histograms
 BLUR = 1.5  # standard deviation in bins by which strokes stand for similar colours
+POWER = 2.0  # of the distance, k
+NEAREST = 5.0  # colours: distances below it hardly differ
+ACROSS = 480.0  # colours that the way across an image costs
+ROUNDS = 3  # of sweeps over the image
+SHARE = 0.3  # of the colours under strokes, a
+AGAIN = 0.3  # of the colours estimated again, b
+SURE = 0.8  # probability of the pixels from which colours are estimated again
+ENOUGH = 60_000  # pixels that are looked at for that
+SMALLEST = 1e-5  # probability
 
 
 def scribble_unary(
@@ -39,11 +66,11 @@ def scribble_unary(
     certainty: float = 0.9,
     image_range: tuple[float, float] | None = None,
 ) -> FloatArray:
-    r"""Return unary energies (labels, *spatial) learnt from strokes.
+    """Return unary energies (labels, *spatial) learnt from strokes.
 
-    Each label's strokes give a smoothed colour histogram; by Bayes, with equal priors, a pixel's
-    colour :math:`c` gives :math:`p(i \mid c) \propto p(c \mid i)`, mixed with the uniform
-    distribution. Pixels under a stroke keep its label.
+    A label is likely near its strokes, along paths on which the colour changes little, and where
+    the colour is that of its strokes and of the pixels that are sure to be like them; see
+    `densecrf.model.scribbles`. Pixels under a stroke keep its label.
 
     Parameters
     ----------
@@ -82,18 +109,94 @@ def scribble_unary(
         raise ArgumentError("image", ..., remedy)
     check_fraction("certainty", certainty)
     index, free, count = _strokes(strokes, n_labels, void)
-    bins = _bins(color_range(picture, image_range)[0])
+    colors = color_range(picture, image_range)[0]
     present = np.unique(index[~free])
-    channels, drawn = picture.shape[-1], np.where(free, -1, index)
-    histograms = [_histogram(bins[drawn == label], channels) for label in present]
-    some = np.stack(histograms) + 1e-12  # colours under no stroke are uninformative
-    costs = -np.log(certainty * some / some.sum(0) + (1 - certainty) / len(present))
+    costs = _costs(colors, np.where(free, -1, np.searchsorted(present, index)), certainty)
     unary = np.full((count, *free.shape), FORBIDDEN, np.float32)
-    unary[present] = costs.astype(np.float32).take(bins, axis=1)
+    unary[present] = costs
     unary[:, ~free] = FORBIDDEN
     fixed = (index[~free], *np.nonzero(~free))
     unary[fixed] = 0
     return unary
+
+
+def _costs(colors: npt.NDArray[Any], drawn: IntArray, certainty: float) -> FloatArray:
+    """Return -log q of the labels 0, 1, ... of some strokes; -1 is no stroke."""
+    count, channels = int(drawn.max()) + 1, colors.shape[-1]
+    bins = color_bins(colors)
+    costs = np.log(geodesics(colors, drawn, count) + np.float32(NEAREST))
+    costs *= np.float32(POWER)
+    under = [np.bincount(bins[drawn == i], minlength=BINS**channels) for i in range(count)]
+    costs += np.float32(SHARE) * color_costs(under, channels, certainty).take(bins, axis=1)
+    some = _some(drawn.shape)
+    q = _softmax(-np.stack([each[some].ravel() for each in costs]))
+    few = bins[some].ravel()
+    sure = np.where(q >= SURE, q, 0)
+    again = [np.bincount(few, sure[i], minlength=BINS**channels) + under[i] for i in range(count)]
+    costs += np.float32(AGAIN) * color_costs(again, channels, certainty).take(bins, axis=1)
+    costs -= costs.min(0)
+    costs += np.log(np.exp(-costs).sum(0))
+    return np.asarray(np.minimum(costs, np.float32(-np.log(SMALLEST))), np.float32)
+
+
+def geodesics(colors: npt.NDArray[Any], drawn: IntArray, count: int) -> FloatArray:
+    """Return the length of the shortest path from each pixel to each label's strokes.
+
+    A step costs its length in space and in colour, as in `native/include/densecrf/geodesic.hpp`.
+
+    Parameters
+    ----------
+    colors : ndarray, (*spatial, channels)
+        From 0 to 255.
+    drawn : ndarray of int, (*spatial)
+        The labels of strokes; others, such as -1, are none.
+    count : int
+        Number of labels.
+
+    Examples
+    --------
+    >>> geodesics(np.array([[[0], [0], [30]]]), np.array([[0, -1, -1]]), 1).round()
+    array([[[  0., 277., 556.]]], dtype=float32)
+    """
+    shape = drawn.shape
+    step = ACROSS / np.prod(shape, dtype=np.float64) ** (1 / len(shape))
+    flat = drawn.reshape(1, -1)
+    far = np.float32(1e9)
+    out = np.where(flat == np.arange(count)[:, None], np.float32(0), far)
+    planes = np.ascontiguousarray(colors.reshape(drawn.size, -1), np.float32)
+    rows = int(np.prod(shape[-2:-1]))
+    grid = (drawn.size // (rows * shape[-1]), rows, shape[-1])
+    core().shorten_distances(out, colors=planes, shape=grid, step=step, rounds=ROUNDS, threads=0)
+    return np.asarray(out.reshape(count, *shape), np.float32)
+
+
+def color_costs(counts: list[npt.NDArray[Any]], channels: int, certainty: float) -> FloatArray:
+    r"""Return :math:`-\log p(i \mid c)` of each colour, (labels, bins), by Bayes with equal priors.
+
+    Parameters
+    ----------
+    counts : list of ndarray, (bins,)
+        How many pixels of each label have each colour.
+    channels : int
+        Of the colours.
+    certainty : float
+        Weight against the uniform distribution.
+    """
+    some = np.stack([_histogram(each, channels) for each in counts]) + 1e-12
+    mixed = certainty * some / some.sum(0) + (1 - certainty) / len(counts)
+    return np.asarray(-np.log(mixed), np.float32)
+
+
+def _some(shape: tuple[int, ...]) -> tuple[slice, ...]:
+    """Return about `ENOUGH` pixels of a grid, in equal distances."""
+    every = max(1, round((np.prod(shape, dtype=np.float64) / ENOUGH) ** (1 / len(shape))))
+    return (slice(None, None, every),) * len(shape)
+
+
+def _softmax(z: FloatArray) -> FloatArray:
+    """Return softmax over the first axis."""
+    p = np.exp(z - z.max(0))
+    return np.asarray(p / p.sum(0))
 
 
 def for_strokes(model: Parameters) -> Parameters:
@@ -140,7 +243,7 @@ def _strokes(
     return index, free, count
 
 
-def _bins(image: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def color_bins(image: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Return the histogram bin of each pixel, (*spatial)."""
     if image.dtype == np.uint8:
         levels = (np.arange(256) * BINS // 256)[image]
@@ -152,9 +255,8 @@ def _bins(image: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return flat
 
 
-def _histogram(bins: npt.NDArray[np.int64], channels: int) -> npt.NDArray[np.float64]:
-    """Return the smoothed distribution over all bins of some pixels' bins."""
-    counts = np.bincount(bins, minlength=BINS**channels)
+def _histogram(counts: npt.NDArray[Any], channels: int) -> npt.NDArray[np.float64]:
+    """Return the smoothed distribution over all bins of some pixels, counted by bins."""
     histogram = counts.reshape((BINS,) * channels) / counts.sum()
     line = np.arange(BINS)
     blur = np.exp(-0.5 * ((line[:, None] - line[None, :]) / BLUR) ** 2)
