@@ -7,6 +7,7 @@
 
 #include "arrays.hpp"
 #include "densecrf/double_filter.hpp"
+#include "densecrf/entries.hpp"
 #include "densecrf/labelling.hpp"
 
 namespace densecrf {
@@ -16,20 +17,61 @@ namespace {
 using Labels = Vector<const std::int64_t>;
 using Column = Vector<const float>;
 
-void make(LatticeSum* self, const std::vector<const Lattice*>& lattices,
-          const std::vector<double>& weights, bool symmetric) {
-  require(!lattices.empty() && lattices.size() == weights.size(), "one weight for each lattice");
+std::vector<LatticeSum::Term> terms_of(const std::vector<const Lattice*>& lattices,
+                                       const std::vector<double>& weights) {
+  require(lattices.size() == weights.size(), "one weight for each lattice");
   std::vector<LatticeSum::Term> terms;
   for (std::size_t i = 0; i < lattices.size(); ++i) {
     require(lattices[i] != nullptr, "a lattice is missing");
     check_pixels(*lattices[0], static_cast<std::size_t>(lattices[i]->pixels()));
     terms.push_back({lattices[i], weights[i]});
   }
-  new (self) LatticeSum{std::move(terms), blur_of(symmetric)};
+  return terms;
+}
+
+void make(LatticeSum* self, const std::vector<const Lattice*>& lattices,
+          const std::vector<double>& weights, bool symmetric, const Entries* entries) {
+  require(!lattices.empty() || entries, "no lattice");
+  new (self) LatticeSum{terms_of(lattices, weights), blur_of(symmetric), entries};
+  for (const auto& term : self->terms)
+    require(term.lattice->pixels() == self->pixels(), "not the same pixels");
+}
+
+void make_entries(Entries* self, const std::vector<const Lattice*>& lattices,
+                  const std::vector<double>& weights, int threads) {
+  require(!lattices.empty(), "no lattice");
+  const auto terms = terms_of(lattices, weights);
+  const auto work = static_cast<std::size_t>(terms[0].lattice->pixels());
+  parallel(threads, kFilterWork * work, [&](Team& team) { new (self) Entries(terms, team); });
+}
+
+bool few_entries(const Lattice& lattice, std::int64_t most) {
+  return parallel(1, 1, [&](Team&) { return Entries::few(lattice, most); });
 }
 
 void check_pixels(const LatticeSum& self, std::size_t count) {
-  check_pixels(*self.terms[0].lattice, count);
+  require(static_cast<std::int64_t>(count) == self.pixels(),
+          "the array's number of pixels is not the lattice's");
+}
+
+void ordered_entries(const Entries& self, Matrix<const float> scores, Matrix<float> out,
+                     nb::handle levels, std::optional<Matrix<const float>> offsets,
+                     Matrix<const float> extents, int threads) {
+  require(static_cast<std::int64_t>(scores.shape(1)) == self.pixels(), "not the same pixels");
+  check_same_shape(scores, out);
+  if (offsets) check_same_shape(scores, *offsets);
+  require(extents.shape(0) == scores.shape(0) && extents.shape(1) == 2,
+          "extents: not two numbers per channel");
+  const Scores given{scores.data(), offsets ? offsets->data() : nullptr, extents.data(),
+                     static_cast<int>(scores.shape(0)), levels_of(levels)};
+  parallel(threads, kFilterWork * scores.size(),
+           [&](Team& team) { self.ordered(given, {out.data()}, team); });
+}
+
+double entry_pairs(const Entries& self, Labels labels, int threads) {
+  require(static_cast<std::int64_t>(labels.shape(0)) == self.pixels(), "not the same pixels");
+  return parallel(threads, kFilterWork * labels.size(),
+                  [&](Team& team) { return self.pairs(labels.data(), team); });
 }
 
 void apply_doubles(const LatticeSum& self, Matrix<const double> in, Matrix<double> out,
@@ -155,7 +197,8 @@ auto moves(const LatticeSum& self, Matrix<const float> phi, Labels labels, Colum
 void bind_lattice_sum(nb::module_& m) {
   nb::class_<LatticeSum>(m, "LatticeSum")
       // The lattices must come as a tuple, which keeps them alive.
-      .def("__init__", &make, "lattices"_a, "weights"_a, "symmetric"_a, nb::keep_alive<1, 2>())
+      .def("__init__", &make, "lattices"_a, "weights"_a, "symmetric"_a,
+           "entries"_a.none() = nullptr, nb::keep_alive<1, 2>(), nb::keep_alive<1, 5>())
       .def("apply", &apply, "values"_a, "out"_a.noconvert(), "threads"_a)
       .def("quadratic_step", &descent, "phi"_a, "y"_a, nb::kw_only(), "before"_a.none(), "share"_a,
            "own"_a, "c"_a.none(), "strength"_a, "out"_a.noconvert(), "threads"_a)
@@ -169,6 +212,13 @@ void bind_lattice_sum(nb::module_& m) {
       .def("ordered_double", &ordered_doubles, "scores"_a, "out"_a.noconvert(), "levels"_a,
            nb::kw_only(), "offsets"_a.none(), "extents"_a, "mass"_a, "threads"_a)
       .def("pairs_double", &pairs, "labels"_a, "count"_a, "costs"_a.none(), "threads"_a);
+  nb::class_<Entries>(m, "Entries")
+      .def("__init__", &make_entries, "lattices"_a, "weights"_a, "threads"_a)
+      .def("__len__", [](const Entries& self) { return self.begin.back(); })
+      .def("ordered", &ordered_entries, "scores"_a, "out"_a.noconvert(), "levels"_a, nb::kw_only(),
+           "offsets"_a.none(), "extents"_a, "threads"_a)
+      .def("pairs", &entry_pairs, "labels"_a, "threads"_a);
+  m.def("few_entries", &few_entries, "lattice"_a, "most"_a);
   nb::class_<BoundMeanField>(m, "MeanField")
       .def("__init__", &begin, "sum"_a, "phi"_a, "own"_a.none(), nb::keep_alive<1, 2>())
       .def("step", &step, "y"_a, "out"_a.noconvert(), "more"_a, "threads"_a);

@@ -130,6 +130,7 @@ void BlurredLattices::slice(std::int64_t begin, std::int64_t end, float* tile) c
   float pixel_rows[kTile * kBlock];
   for (int b = 0; b < blocks_of(channels_); ++b) {
     const int width = width_of(channels_, b);
+    if (sum_.terms.empty()) std::fill_n(pixel_rows, (end - begin) * width, 0.0f);
     for (std::size_t i = 0; i < sum_.terms.size(); ++i)
       row_kernels().slice(lattice(i).view(), result(b, i), factors_[i], i > 0, pixel_rows, width,
                           begin, end);
@@ -141,6 +142,7 @@ void BlurredLattices::slice(std::int64_t begin, std::int64_t end, float* tile) c
 void BlurredLattices::slice_own(const std::int32_t* channel, std::int64_t begin, std::int64_t end,
                                 float* out) const {
   std::int32_t column[kTile];
+  if (sum_.terms.empty()) std::fill_n(out, end - begin, 0.0f);
   for (std::int64_t first = begin; first < end;) {  // runs of pixels of one block
     const int block = channel[first] / kBlock;
     std::int64_t stop = first;

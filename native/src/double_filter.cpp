@@ -5,6 +5,7 @@
 #include <span>
 
 #include "column_groups.hpp"
+#include "densecrf/entries.hpp"
 
 namespace densecrf {
 
@@ -262,6 +263,10 @@ void ordered_double(const LatticeSum& sum, const double* mass, const float* scor
   for (int c = 0; c < channels; ++c)
     if (std::ranges::find(spans, c, &Span::channel) == spans.end())
       std::fill_n(out + c * n, n, 0.0);
+  if (sum.terms.empty()) {
+    std::fill_n(out, channels * n, 0.0);
+    spans.clear();
+  }
   const auto level = [&](const Span& span, std::int64_t a) {
     const std::int64_t place = span.channel * n + a;
     const double score = double{scores[place]} + (offsets ? offsets[place] : 0.0f);
@@ -281,6 +286,8 @@ void ordered_double(const LatticeSum& sum, const double* mass, const float* scor
     ordered_batch(sum, mass, level, out, Batch({at, last}), team);
     at = last;
   }
+  if (sum.entries)
+    sum.entries->add_ordered_double(scores, offsets, extents, out, channels, levels, team);
 }
 
 }  // namespace densecrf

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "blurred_lattices.hpp"
+#include "densecrf/entries.hpp"
 #include "deterministic_sums.hpp"
 #include "present_labels.hpp"
 
@@ -18,7 +19,8 @@ constexpr int kTile = BlurredLattices::kTile;
 class Support {
  public:
   Support(const LatticeSum& sum, std::int64_t n, const PresentLabels& present, Team& team)
-      : n_(n), present_(present), blurred_(sum, present.count()) {
+      : n_(n), present_(present), entries_(sum.entries), blurred_(sum, present.count()) {
+    if (sum.terms.empty()) return;
     constexpr int kGenerous = 16;  // planes' worth of floats, beside one for each label
     if (BlurredLattices::fits(sum, present.count(), (kGenerous + present.count()) * n_)) {
       blurred_.splat_labels(present.of_pixel.data(), team);
@@ -34,15 +36,21 @@ class Support {
 
   // Of pixels [begin, end), at most a tile, as planes kTile apart.
   void tile(std::int64_t begin, std::int64_t end, float* out) const {
-    if (filtered_.size() == 0) return blurred_.slice(begin, end, out);
-    for (int i = 0; i < present_.count(); ++i)
-      std::copy_n(filtered_.data() + i * n_ + begin, end - begin, out + i * kTile);
+    if (filtered_.size() == 0)
+      blurred_.slice(begin, end, out);
+    else
+      for (int i = 0; i < present_.count(); ++i)
+        std::copy_n(filtered_.data() + i * n_ + begin, end - begin, out + i * kTile);
+    if (entries_) entries_->add_support(present_.of_pixel.data(), begin, end, out, kTile);
   }
 
   // Of pixels [begin, end), on their own labels.
   void own(std::int64_t begin, std::int64_t end, float* out) const {
-    if (filtered_.size() == 0) return blurred_.slice_own(present_.of_pixel.data(), begin, end, out);
-    for (std::int64_t a = begin; a < end; ++a) out[a - begin] = filtered_[channel(a) * n_ + a];
+    if (filtered_.size() == 0)
+      blurred_.slice_own(present_.of_pixel.data(), begin, end, out);
+    else
+      for (std::int64_t a = begin; a < end; ++a) out[a - begin] = filtered_[channel(a) * n_ + a];
+    if (entries_) entries_->add_own_support(present_.of_pixel.data(), begin, end, out);
   }
 
   std::int32_t channel(std::int64_t a) const { return present_.of_pixel[a]; }
@@ -50,6 +58,7 @@ class Support {
  private:
   std::int64_t n_;
   const PresentLabels& present_;
+  const Entries* entries_;
   BlurredLattices blurred_;
   Buffer<float> filtered_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "blurred_lattices.hpp"
+#include "densecrf/entries.hpp"
 #include "deterministic_sums.hpp"
 
 namespace densecrf {
@@ -66,6 +67,10 @@ void extrapolate_tile(Planes few, const std::vector<std::int64_t>& present, cons
 }
 
 }  // namespace
+
+std::int64_t LatticeSum::pixels() const {
+  return entries ? entries->pixels() : terms.front().lattice->pixels();
+}
 
 void filter_one_by_one(const LatticeSum& sum, Planes planes, const float* in, float* out,
                        Team& team) {

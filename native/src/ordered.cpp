@@ -33,52 +33,10 @@
 #include "channel_blocks.hpp"
 #include "densecrf/filter.hpp"
 #include "lane_plan.hpp"
+#include "level_rows.hpp"
 #include "simd/row_kernels.hpp"
 
 namespace densecrf {
-
-namespace {
-
-constexpr std::int64_t kTile = 64;  // pixels that are converted or sliced together
-constexpr int kMostLanes = LanePlan::kMostLanes;
-
-// t of pixels [begin, end) for `count` labels, each counted from the first level of its range, as
-// rows of `lanes`; 0 where there is no label.
-void level_rows(const Scores& scores, std::int64_t n, const LevelRange* ranges, int count,
-                int lanes, float* out, std::int64_t begin, std::int64_t end) {
-  const Levels levels = scores.levels;
-  float tile[kMostLanes * kTile];
-  for (std::int64_t at = begin; at < end; at += kTile) {
-    const std::int64_t pixels = std::min(end - at, kTile);
-    for (int c = 0; c < count; ++c) {
-      const std::int64_t first = ranges[c].channel * n + at;
-      const float* y = scores.values + first;
-      const auto lowest = static_cast<float>(ranges[c].first);
-      float* t = tile + c * kTile;
-      if (scores.offsets)
-        for (std::int64_t a = 0; a < pixels; ++a)
-          t[a] = levels.within(y[a] + scores.offsets[first + a]) - lowest;
-      else
-        for (std::int64_t a = 0; a < pixels; ++a) t[a] = levels.within(y[a]) - lowest;
-      if (levels.hard)
-        for (std::int64_t a = 0; a < pixels; ++a) t[a] = static_cast<float>(static_cast<int>(t[a]));
-    }
-    row_kernels().to_rows(tile, kTile, count, lanes, out + at * lanes, pixels);
-  }
-}
-
-// Adds rows of `lanes` labels to the labels' planes.
-void add_rows(const float* rows, const LevelRange* ranges, int count, int lanes, const Output& out,
-              std::int64_t n, std::int64_t begin, std::int64_t end) {
-  float tile[kMostLanes * kTile];
-  row_kernels().to_planes(rows, count, lanes, out.factor, false, tile, kTile, end - begin);
-  for (int c = 0; c < count; ++c) {
-    float* plane = out.values + ranges[c].channel * n + begin;
-    for (std::int64_t a = 0; a < end - begin; ++a) plane[a] += tile[c * kTile + a];
-  }
-}
-
-}  // namespace
 
 void filter_ordered(const Lattice& lattice, const Scores& scores, const float* mass, Blur blur,
                     Output out, Team& team) {
@@ -99,9 +57,9 @@ void filter_ordered(const Lattice& lattice, const Scores& scores, const float* m
               kernels.splat_levels(view, t, vertices, vectors, lanes, begin, end);
             },
             [&](VertexRows vertices, std::int64_t begin, std::int64_t end) {
-              float tile[kTile * kMostLanes];
-              for (std::int64_t a = begin; a < end; a += kTile) {
-                const std::int64_t stop = std::min(end, a + kTile);
+              float tile[kLevelTile * LanePlan::kMostLanes];
+              for (std::int64_t a = begin; a < end; a += kLevelTile) {
+                const std::int64_t stop = std::min(end, a + kLevelTile);
                 kernels.slice_levels(view, vertices, t, mass, vectors, lanes, scale, tile, a, stop);
                 add_rows(tile, ranges, block.count, lanes, out, n, a, stop);
               }

@@ -10,28 +10,45 @@ constexpr std::int64_t kGrain = 8192;
 
 using Ids = std::vector<std::int32_t>;
 
-// After how many blurs, in this order of axes, something at the `touched` vertices reaches each
-// vertex; more than d + 1: never.
-std::vector<std::uint8_t> arrival(const Topology& topology, const Ids& touched, bool reversed) {
-  const int d = topology.dimension;
-  const auto never = static_cast<std::uint8_t>(d + 2);
-  std::vector<std::uint8_t> stage(static_cast<std::size_t>(topology.vertices), never);
-  for (const std::int32_t v : touched) stage[static_cast<std::size_t>(v)] = 0;
-  Ids reached = touched;
-  for (int i = 0; i <= d; ++i) {
-    const std::int32_t* axis = topology.axis(reversed ? d - i : i);
-    const std::size_t before = reached.size();
-    for (std::size_t k = 0; k < before; ++k) {
-      for (int side = 0; side < 2; ++side) {
-        const std::int32_t next = axis[2 * static_cast<std::int64_t>(reached[k]) + side];
-        if (next == topology.vertices || stage[static_cast<std::size_t>(next)] != never) continue;
-        stage[static_cast<std::size_t>(next)] = static_cast<std::uint8_t>(i + 1);
-        reached.push_back(next);
-      }
-    }
+// After how many blurs, along the axes in one order, something at touched vertices arrives.
+class Arrival {
+ public:
+  Arrival(const Topology& topology, const Ids& touched, bool reversed)
+      : topology_(topology),
+        reversed_(reversed),
+        never_(static_cast<std::uint8_t>(topology.dimension + 2)),
+        stage_(static_cast<std::size_t>(topology.vertices) + 1, never_),
+        reached_(touched) {
+    for (const std::int32_t v : touched) stage_[static_cast<std::size_t>(v)] = 0;
+    stage_[static_cast<std::size_t>(topology.vertices)] = 0;  // no neighbour: nowhere to go
   }
-  return stage;
-}
+
+  // Blurs along the next axis, passing vertices by that are not `useful`.
+  template <typename Useful>
+  void blur(Useful useful) {
+    const int d = topology_.dimension;
+    const std::int32_t* axis = topology_.axis(reversed_ ? d - blurs_ : blurs_);
+    const auto stage = static_cast<std::uint8_t>(++blurs_);
+    const std::size_t before = reached_.size();
+    for (std::size_t k = 0; k < before; ++k)
+      for (int side = 0; side < 2; ++side) {
+        const std::int32_t next = axis[2 * static_cast<std::int64_t>(reached_[k]) + side];
+        if (after(next) != never_ || !useful(next)) continue;
+        stage_[static_cast<std::size_t>(next)] = stage;
+        reached_.push_back(next);
+      }
+  }
+
+  int after(std::int32_t v) const { return stage_[static_cast<std::size_t>(v)]; }
+
+ private:
+  const Topology& topology_;
+  bool reversed_;
+  int blurs_ = 0;
+  int never_;
+  std::vector<std::uint8_t> stage_;
+  Ids reached_;
+};
 
 Ids touched_by(const Topology& topology, const std::int32_t* pixels, std::int64_t count) {
   std::vector<bool> seen(static_cast<std::size_t>(topology.vertices), false);
@@ -50,15 +67,22 @@ Ids touched_by(const Topology& topology, const std::int32_t* pixels, std::int64_
 
 // The vertices on some path of the blurs from one touched vertex to another, ascending. A vertex is
 // on a path of the axes 0 .. d when it is reached by the first j of them and the last d+1-j lead
-// back, for some j. The paths of the reversed order are the same, walked backwards.
+// back, for some j. The paths of the reversed order are the same, walked backwards. Beyond half of
+// the axes, a way goes on only to where the other one has been in time.
 Ids between(const Topology& topology, const Ids& touched) {
-  const auto there = arrival(topology, touched, false);
-  const auto back = arrival(topology, touched, true);
+  const int axes = topology.dimension + 1, half = (axes + 1) / 2;
+  Arrival there(topology, touched, false), back(topology, touched, true);
+  for (int i = 1; i <= half; ++i) {
+    there.blur([](std::int32_t) { return true; });
+    back.blur([](std::int32_t) { return true; });
+  }
+  for (int i = half + 1; i <= axes; ++i) {
+    there.blur([&](std::int32_t v) { return back.after(v) <= axes - i; });
+    back.blur([&](std::int32_t v) { return there.after(v) <= axes - i; });
+  }
   Ids kept;
   for (std::int32_t v = 0; v < topology.vertices; ++v)
-    if (there[static_cast<std::size_t>(v)] + back[static_cast<std::size_t>(v)] <=
-        topology.dimension + 1)
-      kept.push_back(v);
+    if (there.after(v) + back.after(v) <= axes) kept.push_back(v);
   return kept;
 }
 

@@ -133,5 +133,5 @@ def test_ordered_sums(pairwise, matrix):
 
 
 def test_the_grid_is_for_spatial_kernels_alone():
-    with pytest.raises(ValueError, match="filter='grid': works for Spatial kernels alone"):
+    with pytest.raises(ValueError, match="filter='grid': works only for Spatial kernels"):
         build_filter(kernels("exact")[1], SHAPE, "grid", "symmetric", 1)

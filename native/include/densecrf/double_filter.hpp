@@ -15,7 +15,8 @@ void apply_double(const LatticeSum& sum, const double* in, double* out, int chan
 // out_a = Σ_b Σ_c w_c k_c,ab, with the sum's own order of blurs.
 void row_sums(const LatticeSum& sum, double* out, Team& team);
 
-// out_ca = Σ_b K_ab s(t_a, t_b), with s as for filter_ordered. `mass` is Σ_b K_ab. `offsets` may be
+// out_ca = Σ_b K_ab s(t_a, t_b), with s as for filter_ordered. `mass` is Σ_b K_ab of the
+// sum's terms, without its entries. `offsets` may be
 // null; `extents` are the least and the largest score of each channel.
 void ordered_double(const LatticeSum& sum, const double* mass, const float* scores,
                     const float* offsets, const float* extents, double* out, int channels,

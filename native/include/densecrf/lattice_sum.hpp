@@ -11,6 +11,7 @@
 namespace densecrf {
 
 class BlurredLattices;
+struct Entries;
 
 struct LatticeSum {
   struct Term {
@@ -19,8 +20,11 @@ struct LatticeSum {
   };
   std::vector<Term> terms;
   Blur blur;
+  // Kernels that are given by their entries, or null. With them there may be no terms. For
+  // labelling.hpp and double_filter.hpp's ordered_double; other functions take sums without.
+  const Entries* entries = nullptr;
 
-  std::int64_t pixels() const { return terms.front().lattice->pixels(); }
+  std::int64_t pixels() const;
 };
 
 // out = Σ_c w_c k_c in, label-major planes in and out.

@@ -260,6 +260,27 @@ void slice_levels_lanes(const LatticeView& t, VertexRows in, const float* level,
   unrolled(t, in, level, mass, vectors, scale, out, begin, end);
 }
 
+// With t_a = h + f, s(t_a, t_b) = 1 - (1-f) C_h - C_{h+1} - f C_{h+2}, where C_q is how much of b
+// lies at or above level q, clamp(t_b - (q-1), 0, 1).
+template <int W, class Real>
+void ordered_pairs_width(const EntriesView& k, const Real* t, Real* out, std::int64_t begin,
+                         std::int64_t end) {
+  using Labels = Vec<W, Real>;
+  const Labels one = Labels::fill(1);
+  for (std::int64_t a = begin; a < end; ++a) {
+    Real whole[W];
+    for (int i = 0; i < W; ++i) whole[i] = static_cast<Real>(static_cast<int>(t[a * W + i]));
+    const Labels h = Labels::load(whole), f = Labels::load(t + a * W) - h, rest = one - f;
+    Labels sum = Labels::fill(0);
+    for (std::int64_t e = k.begin[a]; e < k.begin[a + 1]; ++e) {
+      const Labels d = Labels::load(t + static_cast<std::int64_t>(k.pixel[e]) * W) - h;
+      const Labels above = rest * clamp01(d + one) + clamp01(d) + f * clamp01(d - one);
+      sum = sum + Labels::fill(static_cast<Real>(k.value[e])) * (one - above);
+    }
+    sum.store(out + (a - begin) * W);
+  }
+}
+
 // Picks the block that divides the row.
 template <class Function>
 Function* by_width(int width, Function* four, Function* eight, Function* sixteen) {
@@ -340,6 +361,17 @@ void slice_doubles(const LatticeView& t, const double* rows, double scale, bool 
                                  end);
 }
 
+void ordered_pairs(const EntriesView& k, const float* t, int lanes, float* out, std::int64_t begin,
+                   std::int64_t end) {
+  by_width(lanes, ordered_pairs_width<4, float>, ordered_pairs_width<8, float>,
+           ordered_pairs_width<16, float>)(k, t, out, begin, end);
+}
+
+void ordered_pairs_doubles(const EntriesView& k, const double* t, double* out, std::int64_t begin,
+                           std::int64_t end) {
+  ordered_pairs_width<kDoubles>(k, t, out, begin, end);
+}
+
 }  // namespace
 
 extern const RowKernels DENSECRF_CONCAT(row_kernels_, DENSECRF_ISA);
@@ -356,6 +388,8 @@ const RowKernels DENSECRF_CONCAT(row_kernels_, DENSECRF_ISA) = {DENSECRF_STRING(
                                                                 slice_levels,
                                                                 splat_doubles,
                                                                 blur_doubles,
-                                                                slice_doubles};
+                                                                slice_doubles,
+                                                                ordered_pairs,
+                                                                ordered_pairs_doubles};
 
 }  // namespace densecrf

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "densecrf/entries.hpp"
 #include "densecrf/lattice.hpp"
 
 namespace densecrf {
@@ -88,6 +89,13 @@ struct RowKernels {
                        std::int32_t vertices, double* rows);
   void (*slice_doubles)(const LatticeView&, const double* rows, double scale, bool accumulate,
                         double* out, std::int64_t begin, std::int64_t end);
+
+  // out_a = Σ_b K_ab s(t_a, t_b) by the entries of K, for rows of `lanes` labels (4, 8 or 16), and
+  // in double precision for rows of kDoubles.
+  void (*ordered_pairs)(const EntriesView&, const float* t, int lanes, float* out,
+                        std::int64_t begin, std::int64_t end);
+  void (*ordered_pairs_doubles)(const EntriesView&, const double* t, double* out,
+                                std::int64_t begin, std::int64_t end);
 };
 
 // The vectors of a row with `slots` slots for each of `lanes` labels.

@@ -1,7 +1,6 @@
 """Gaussian filters, plain and in the order of scores.
 
-A filter is built once from features and answers two questions: `Filter.apply` and
-`Filter.ordered`.
+A filter is built once from features; `Filter.apply` and `Filter.ordered` use it.
 """
 
 from densecrf.operators.exact import ExactFilter

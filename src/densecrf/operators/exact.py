@@ -1,4 +1,4 @@
-"""The oracle: every pair of pixels, in blocks."""
+"""The exact filter: every pair of pixels, in blocks."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ BLOCK = 1 << 22  # pairs held at once
 class ExactFilter(Filter):
     r"""Brute force: :math:`k_{ab} = \exp(-\tfrac12\lVert f_a - f_b\rVert^2)` for all pairs.
 
-    O(n²) time, bounded memory. For small problems and as the reference of tests.
+    O(n²) time, bounded memory: for small problems and tests.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class ExactFilter(Filter):
         return out
 
     def restricted(self, pixels: PixelArray) -> "ExactFilter":
-        """Return the filter among some pixels alone."""
+        """Return the filter among some pixels."""
         out = ExactFilter(self._features[pixels])
         out._columns, out._rows = self._columns[pixels], self._rows[pixels]
         return out
@@ -64,7 +64,7 @@ class ExactFilter(Filter):
             check_deadline()
             some = slice(begin, min(self.n, begin + step))
             kernel = np.zeros((some.stop - begin, self.n))
-            for column in self._features.T:  # differences: products would cancel far from zero
+            for column in self._features.T:  # differences, since products cancel far from zero
                 kernel += np.square(column[some, None] - column[None, :])
             kernel *= -0.5
             np.exp(kernel, out=kernel)

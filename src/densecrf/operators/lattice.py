@@ -32,12 +32,11 @@ class LatticeFilter(Filter):
     blur : {"symmetric", "forward"}
         ``"symmetric"`` (default) averages both orders of the axes' blurs: an exactly symmetric
         operator. ``"forward"`` is the usual single order, for parity with other software. Its
-        quadratic forms, hence all energies, are those of its symmetrisation, which bounds are
-        computed with.
+        energies are those of its symmetrisation, and so are its bounds.
     threads : int, optional
         Threads for the construction.
     precision : {"double", "single"}
-        In which precision pixels are located in the lattice. ``"single"`` is for parity with other
+        Precision in which pixels are located in the lattice. ``"single"`` is for parity with other
         software: the few pixels on the border of two simplices then fall to the same side.
 
     Attributes
@@ -50,11 +49,10 @@ class LatticeFilter(Filter):
     Notes
     -----
     The workspace of `ordered` is at most ``4 (A W P + 16 T n)`` bytes, with P lattice points, T
-    threads, B = 8 labels at a time (4 where that would be more than 4 MiB and three times
-    the scores; more where they reach few levels), rows of W = 16 ⌈B (H - 1) / 16⌉ floats for H
-    levels, and A = 2, or T where there are more threads than that; see `ordered_workspace`. Where
-    neighbours are near each other, as with spatial kernels, far less is touched. That of `apply`
-    is the same with 16 channels in the place of W.
+    threads, A = max(2, T), rows of W = 16 ⌈B (H - 1) / 16⌉ floats for H levels and B labels at a
+    time: 8, or 4 where 8 would take more than 4 MiB and three times the scores, or more where
+    scores reach few levels; see `ordered_workspace`. With spatial kernels, far less is touched.
+    `apply` has 16 channels instead of W.
 
     Examples
     --------
@@ -77,7 +75,7 @@ class LatticeFilter(Filter):
         check_choice("precision", precision, ("double", "single"))
         given: npt.NDArray[np.floating[Any]] = as_features(features)
         self.n, dimension = given.shape
-        # For the baselines that build lattices of their own; `build_filter` makes them again.
+        # For the baselines that build their own lattices; `build_filter` can release them.
         self._features: Callable[[], npt.NDArray[np.floating[Any]]] = lambda: given
         if dimension > LARGEST_DIMENSION:
             raise ArgumentError(
@@ -108,7 +106,7 @@ class LatticeFilter(Filter):
             ) from error
 
     def release_features(self, again: Callable[[], npt.NDArray[np.floating[Any]]]) -> None:
-        """Release the features; `again` makes them once more for the baselines that need them."""
+        """Release the features; `again` recomputes them for the baselines that need them."""
         self._features = again
 
     @property
@@ -123,15 +121,15 @@ class LatticeFilter(Filter):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the lattice occupies."""
+        """Bytes of the lattice."""
         return int(self._lattice.bytes)
 
     def ordered_workspace(self, channels: int, levels: int = 10, threads: int = 0) -> int:
-        """Return the bytes of workspace that `ordered` takes at most."""
+        """Return the largest workspace of `ordered`, in bytes."""
         return int(self._lattice.ordered_workspace(channels, levels, threads))
 
     def diagonal(self) -> Doubles:
-        """Return the exact diagonal; it is the same for either order of the blurs."""
+        """Return the exact diagonal, which is the same for both orders of the blurs."""
         out = np.empty(self.n)
         self._lattice.diagonal(out, 0)  # with the weights of the rows twice
         if self._rows is not None and self._columns is not None:
@@ -153,7 +151,7 @@ class LatticeFilter(Filter):
         return out
 
     def rescaled(self, scale: FloatArray) -> "LatticeFilter":
-        """Return a filter on this lattice, whose weights change."""
+        """Return a filter on this lattice; its weights change in place."""
         self._lattice.weigh(scale, scale, 0)
         return self._weighing(self._lattice, scale, scale)
 
@@ -163,14 +161,14 @@ class LatticeFilter(Filter):
         return self._with(_lattice=lattice, _columns=columns, _rows=rows)
 
     def _with(self, **changes: Any) -> "LatticeFilter":
-        """Return a copy with other attributes, which computes its own mass."""
+        """Return a copy with other attributes and without cached mass."""
         out = object.__new__(LatticeFilter)
         vars(out).update({**vars(self), **changes})
         vars(out).pop("mass", None)
         return out
 
     def restricted(self, pixels: PixelArray) -> "LatticeFilter":
-        """Return the filter among some pixels alone, on the lattice points between them."""
+        """Return the filter among some pixels, on the lattice points that connect them."""
         whole = self._features
         return self._with(
             n=len(pixels),
@@ -221,7 +219,7 @@ class LatticeFilter(Filter):
     ) -> None:
         """Add `weight` times the ordered filter of scores + offsets to `out`.
 
-        `extents`, (channels, 2), are the least and the largest sum of each channel.
+        `extents`, (channels, 2), are the smallest and largest sum of each channel.
         """
         self._lattice.ordered(
             scores,

@@ -1,15 +1,15 @@
 r"""The interface of filters, and how scores become levels.
 
-`apply` answers :math:`\sum_b k_{ab} v_b`; `ordered` answers
+`apply` returns :math:`\sum_b k_{ab} v_b`; `ordered` returns
 :math:`\sum_b k_{ab} g_b\, s(y_a, y_b)`, where :math:`s` is the sign of :math:`y_a - y_b`
-(the conditional gradient, Eq. 13 of the paper) or a bounded, antisymmetric stand-in for it.
+(the conditional gradient, Eq. 13 of the paper) or a bounded, antisymmetric approximation of it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +26,21 @@ from densecrf.validation import (
     check_threads,
 )
 
-__all__ = ["ORDERS", "Doubles", "Filter", "Levels", "PixelArray", "as_planes", "ordered_by_ramps"]
+__all__ = [
+    "ORDERS",
+    "Bands",
+    "Doubles",
+    "Filter",
+    "Levels",
+    "PixelArray",
+    "as_planes",
+    "ordered_by_ramps",
+]
 
 PixelArray = npt.NDArray[np.integer[Any]]
 Doubles = npt.NDArray[np.float64]
+#: Of each label: its scores' lowest level, and the ramps from there to their highest.
+Bands: TypeAlias = tuple[tuple[int, int], ...]
 
 MOST_LEVELS = 1 << 16
 SMALLEST_MASS = 1e-20
@@ -64,25 +75,42 @@ class Levels:
         """Return `count` levels that span the range of all scores."""
         low, high = float(scores.min()), float(scores.max())
         span = high - low
-        # A range below what float32 can divide by is no order: one level holds all.
+        # If the range is too small to divide by in float32, one level holds all scores.
         tiny = span * float(np.finfo(np.float32).max) <= count - 1
         return Levels(count, low, 0.0 if tiny else (count - 1) / span, hard)
 
     @staticmethod
     def by_cells(extents: npt.NDArray[Any], cells: float) -> "Levels":
-        """Return so many levels for each unit of the potentials' range."""
+        """Return levels, `cells` for each unit of the potentials' range."""
         low, high = float(extents.min()), float(extents.max())
         count = max(2, ceil((high - low) * cells - 1e-3) + 1)
         return Levels(count, low, float(cells), hard=False)
 
     @staticmethod
     def merged(extents: npt.NDArray[Any], cells: float) -> npt.NDArray[Any]:
-        """Return the extents of potentials, (nodes, 2), equal ones for nodes nearly constant.
+        """Return the extents of potentials, (nodes, 2), equal for nearly constant nodes.
 
-        These have no order then, and need no filter call: most labels, after a while.
+        Nodes with equal extents have no order and need no filter call. After some iterations these
+        are most of the labels.
         """
         low, high = extents[:, 0], extents[:, 1]
         return np.stack([low, np.where((high - low) * cells < CONSTANT, low, high)], 1)
+
+    def bands(self, extents: npt.NDArray[Any], slack: float = 0.0) -> Bands:
+        """Return the bands of levels that scores of these extents, (nodes, 2), are in.
+
+        With `slack` for extents that are rounded, a fraction of a level.
+
+        Examples
+        --------
+        >>> levels = Levels(9, low=-1.0, scale=2.0, hard=False)
+        >>> levels.bands(np.array([[-1, 0.1], [0.2, 3], [1, 1]]))
+        ((0, 3), (2, 6), (4, 1))
+        """
+        t = (extents.astype(np.float64) - self.low) * self.scale
+        first = np.clip(np.floor(t[:, 0] - slack), 0, self.ramps - 1).astype(int)
+        last = np.clip(np.ceil(t[:, 1] + slack), first + 1, self.ramps).astype(int)
+        return tuple(zip(first.tolist(), (last - first).tolist(), strict=True))
 
     def of(self, scores: Any, xp: Any = np) -> Any:
         """Return the (fractional) level of each score; `xp` is numpy or torch."""
@@ -93,8 +121,8 @@ class Levels:
 class Filter(ABC):
     r"""A symmetric, non-negative approximation of a Gaussian kernel matrix.
 
-    Public methods take and return (n, channels). The `planes` methods, for the solvers, take
-    label-major float32 arrays (channels, n) that are trusted.
+    Public methods take and return (n, channels). The `planes` methods of the solvers take
+    label-major float32 arrays (channels, n) without checks.
     """
 
     n: int
@@ -105,9 +133,9 @@ class Filter(ABC):
         Parameters
         ----------
         values : array_like, (n,) or (n, channels)
-            What to filter.
+            Values to filter.
         threads : int, optional
-            Most threads; see `solve`. The result does not depend on their number.
+            Maximum number of threads; see `solve`. The result does not depend on it.
 
         Returns
         -------
@@ -144,12 +172,12 @@ class Filter(ABC):
             ``soft``: a score belongs to its two nearest levels in linear proportion.
             ``adaptive``: the exact order, no levels (Appendix B.2.1).
             ``divide-and-conquer`` (Desmaison et al. 2016) and ``literal`` (Algorithm 3 as
-            printed) are baselines. The former builds a lattice for every half anew;
-            ``divide-and-conquer-fixed`` keeps to this filter's own, for small problems.
+            printed) are baselines. The former builds a new lattice for every half;
+            ``divide-and-conquer-fixed`` uses this filter's own, for small problems.
         rescale : bool
             Whether the levels span the range of all scores; otherwise [0, 1].
         threads : int, optional
-            Most threads; see `solve`.
+            Maximum number of threads; see `solve`.
 
         Returns
         -------
@@ -192,7 +220,7 @@ class Filter(ABC):
 
     @abstractmethod
     def ordered_workspace(self, channels: int, levels: int = 10, threads: int = 0) -> int:
-        """Return the bytes that `ordered` by levels takes at most beside its arguments."""
+        """Return the largest workspace of `ordered` by levels, in bytes."""
 
     @abstractmethod
     def diagonal(self) -> Doubles:
@@ -205,18 +233,18 @@ class Filter(ABC):
     def normalized(self) -> "Filter":
         r"""Return the filter :math:`k_{ab} / \sqrt{m_a m_b}`, with the mass m.
 
-        It may take what it needs from this one, which is not to be used any more.
+        It may reuse the memory of this one, which must not be used afterwards.
         """
         mass = self.row_sums().astype(np.float32)
         scale = 1 / np.sqrt(np.maximum(mass, np.float32(SMALLEST_MASS)))
         return self.rescaled(scale)
 
     def row_sums(self) -> Doubles:
-        """Return the mass in double precision, in which the filter is normalised by it."""
+        """Return the mass in double precision, for normalisation."""
         return np.asarray(self.apply_double(np.ones((1, self.n)))[0])
 
     def rescaled(self, scale: FloatArray) -> "Filter":
-        """Return the filter with this scale on both sides, at the expense of this one."""
+        """Return the filter with this scale on both sides; it may reuse this one's memory."""
         return self.weighted(scale, scale)
 
     def restricted(self, pixels: PixelArray) -> "Filter":
@@ -227,7 +255,7 @@ class Filter(ABC):
     def apply_planes(
         self, planes: FloatArray, out: FloatArray | None = None, threads: int = 0
     ) -> FloatArray:
-        """Return the filtered `planes`, written to `out` where it is given."""
+        """Return the filtered `planes`, written to `out` if given."""
 
     @abstractmethod
     def apply_double(self, planes: Doubles, threads: int = 0) -> Doubles:
@@ -237,7 +265,7 @@ class Filter(ABC):
     def ordered_planes(
         self, scores: FloatArray, levels: Levels, out: FloatArray | None = None, threads: int = 0
     ) -> FloatArray:
-        """Return the sums over b of k_ab s(y_a, y_b) by levels, in `out` where it is given."""
+        """Return the sums over b of k_ab s(y_a, y_b) by levels, in `out` if given."""
 
     @abstractmethod
     def ordered_exactly(
@@ -249,7 +277,7 @@ class Filter(ABC):
 class MaskedFilter(Filter):
     """The submatrix of some pixels, for filters without a faster way.
 
-    Pixels outside the set weigh nothing; the cost is that of the whole.
+    Pixels outside the set have weight 0; a call costs as much as one of the whole filter.
     """
 
     def __init__(self, whole: Filter, pixels: PixelArray) -> None:
@@ -260,13 +288,13 @@ class MaskedFilter(Filter):
         self._masked = whole.weighted(inside, None)
 
     def _among_all(self, planes: Any) -> Any:
-        """Return zeros at all other pixels."""
+        """Return the planes of all pixels, with zeros outside the set."""
         out = np.zeros((len(planes), self._masked.n), planes.dtype)
         out[:, self._pixels] = planes
         return out
 
     def ordered_workspace(self, channels: int, levels: int = 10, threads: int = 0) -> int:
-        """Return the bytes that the whole filter takes, and its scores and result."""
+        """Return the bytes of the whole filter's workspace, scores and result."""
         planes = 8 * channels * self._masked.n
         return self._masked.ordered_workspace(channels, levels, threads) + planes
 

@@ -18,7 +18,8 @@ from densecrf.validation import ArgumentError, FloatArray, IntArray
 
 __all__ = ["Pairwise", "PairwiseOnThreads", "build_filter"]
 
-AT_ONCE, ENTRIES = 8, 2**21  # labels evaluated together in double precision, and their numbers
+AT_ONCE, ENTRIES = 8, 2**21  # labels, and numbers, evaluated together in double precision
+NARROW = 16  # mean number of entries per row up to which a kernel's matrix is formed
 
 
 def build_filter(
@@ -30,7 +31,7 @@ def build_filter(
             raise ArgumentError(
                 "filter",
                 "grid",
-                f'works for Spatial kernels alone, not {type(kernel).__name__}; use "lattice" or '
+                f'works only for Spatial kernels, not {type(kernel).__name__}; use "lattice" or '
                 '"exact"',
             )
         return GridFilter(shape, kernel.axis_sigmas(shape))
@@ -49,9 +50,9 @@ class Pairwise:
 
     Normalised kernels are :math:`k_{ab} / \sqrt{m_a m_b}` with :math:`m_a = \sum_b k_{ab}`.
 
-    Where all kernels are lattices, the compiled core sums them: if they are small beside the
-    planes, their values for all labels are held at once (in no more memory than the planes take),
-    and what is done with the sum is done pixel by pixel, without writing it down.
+    If all kernels are lattices, the compiled core sums them. If the lattices are small compared
+    with the planes, it holds their values for all labels at once and consumes the sum pixel by
+    pixel, without storing it.
 
     Parameters
     ----------
@@ -60,9 +61,9 @@ class Pairwise:
     n : int
         Number of pixels.
     normalization : {"symmetric", "none"}
-        Whether the filters are to be normalised.
+        Whether to normalise the filters.
     diagonal_double : ndarray, (n,), optional
-        The self terms, where they are known.
+        The self terms, if known.
     """
 
     def __init__(
@@ -76,13 +77,11 @@ class Pairwise:
         self._known_diagonal = diagonal_double
         normalized = normalization == "symmetric"
         self.parts = [(w, base.normalized() if normalized else base) for w, base in filters]
-        self.lattice_sum: Any = None  # the core's, where all parts are lattices of one kind
+        self.lattice_sum: Any = None  # the core's, if all parts are lattices of one kind
         lattices = [part for _, part in self.parts if isinstance(part, LatticeFilter)]
         if len(lattices) == len(self.parts) and len({part.symmetric for part in lattices}) == 1:
-            natives = tuple(part.native for part in lattices)
-            weights = [float(weight) for weight, _ in self.parts]
             self._symmetric = lattices[0].symmetric
-            self.lattice_sum = core().LatticeSum(natives, weights, self._symmetric)
+            self.lattice_sum = core().LatticeSum(*_native(self.parts), self._symmetric)
 
     def restricted(self, pixels: PixelArray) -> "Pairwise":
         """Return the submatrix of some pixels (ascending, distinct indices)."""
@@ -102,7 +101,7 @@ class Pairwise:
 
     @cached_property
     def total_mass(self) -> float:
-        """The sum of all pairwise weights, both orders of a pair and the pixels' own."""
+        """The sum of all of K: both orders of each pair, and the self terms."""
         return float(self.mass.sum(dtype=np.float64))
 
     @cached_property
@@ -131,11 +130,11 @@ class Pairwise:
         threads: int = 0,
         out: FloatArray | None = None,
     ) -> Iterator[FloatArray]:
-        r"""Yield mean field's updates of `y` in the Potts model, `count` of them.
+        r"""Yield `count` mean-field updates of `y` in the Potts model.
 
-        Each is softmax(K y - own · y - phi) of the one before, which is not to be changed
-        meanwhile. `own` is None where the pixel's own term counts, too. All are written to `out`,
-        which may be `y` itself, or each to an array of its own.
+        Each is softmax(K y - own · y - phi) of the previous one, which must not change meanwhile.
+        With `own` None, self terms count. All are written to `out`, which may be `y`; without
+        `out`, each is a new array.
         """
         steps = None if self.lattice_sum is None else core().MeanField(self.lattice_sum, phi, own)
         for left in reversed(range(count)):
@@ -159,15 +158,20 @@ class Pairwise:
     ) -> FloatArray:
         r"""Return :math:`\sum_b K_{ab}\, s(y_{ai}, y_{bi})`, for the symmetrised K.
 
-        `levels` matter for soft and hard. `offsets` are added to y first. `extents`, (labels, 2),
-        are the least and the largest sum of each label, where they are known; labels whose
-        extents are equal have no order, and are skipped.
+        `levels` are for the orders soft and hard. `offsets` are added to y first. `extents`,
+        (labels, 2), are the smallest and largest sum of each label, if known; labels whose extents
+        are equal have no order and are skipped.
         """
         out = np.zeros(y.shape, np.float32)
         by_levels = order in ("soft", "hard")
         if by_levels and extents is not None and self.lattice_sum is not None:
-            for weight, part in self._symmetric_parts:
+            split = self.split
+            for weight, part in self._symmetric_parts if split is None else split.wide:
                 part.add_ordered(out, weight, y, offsets, extents, levels, threads)
+            if split is not None:
+                split.entries.ordered(
+                    y, out, levels, offsets=offsets, extents=extents, threads=threads
+                )
             return out
         y = y if offsets is None else y + offsets
         moving = slice(None) if extents is None else extents[:, 0] < extents[:, 1]
@@ -181,7 +185,7 @@ class Pairwise:
 
     @cached_property
     def _symmetric_parts(self) -> list[tuple[float, Any]]:
-        """The parts, symmetrised where they are not symmetric: bounds need it."""
+        """The parts, symmetrised where needed: bounds require symmetry."""
         return [
             (weight, part.symmetrised())
             if isinstance(part, LatticeFilter) and not part.symmetric
@@ -189,8 +193,16 @@ class Pairwise:
             for weight, part in self.parts
         ]
 
+    @cached_property
+    def split(self) -> "Split | None":
+        """The same matrix with its narrow kernels by their entries; None where none is narrow."""
+        if self.lattice_sum is None or not self._symmetric:
+            return None
+        narrow = [core().few_entries(part.native, NARROW) for _, part in self._symmetric_parts]
+        return Split(self._symmetric_parts, narrow) if any(narrow) else None
+
     def give_back_free_memory(self) -> None:
-        """Let the system have what filters and the C library keep of released memory."""
+        """Return the memory that filters and the C library cache to the system."""
         if self.lattice_sum is not None:
             self.lattice_sum.free_workspaces()
         core().give_back_free_memory()
@@ -240,11 +252,15 @@ class Pairwise:
         r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` with u = y + offsets."""
         if self.lattice_sum is None:
             u = y.astype(np.float64) if offsets is None else y.astype(np.float64) + offsets
-            u = np.clip(u, extents[:, :1], extents[:, 1:])  # which were rounded, as in lattices
+            u = np.clip(u, extents[:, :1], extents[:, 1:])  # rounded extents, as in lattices
             return np.asarray(ordered_by_ramps(np, self.apply_double, self.mass_double, u, levels))
         out = np.empty(y.shape)
-        self.lattice_sum.ordered_double(
-            y, out, levels, offsets=offsets, extents=extents, mass=self.mass_double, threads=threads
+        total, mass = self.lattice_sum, None
+        if self.split is not None:
+            total, mass = self.split.lattice_sum, self.split.wide_mass_double
+        mass = self.mass_double if mass is None else mass
+        total.ordered_double(
+            y, out, levels, offsets=offsets, extents=extents, mass=mass, threads=threads
         )
         return out
 
@@ -262,17 +278,71 @@ class Pairwise:
         return float((own * self.apply_double(mu @ own, threads)).sum())
 
 
+class Split:
+    """A sum of lattices, the narrow ones by the entries of their matrix.
+
+    On a lattice of a narrow kernel most vertices belong to one pixel, and the ordered filter fills
+    rows of levels for all of them. Few pairs of pixels have an entry: they are visited instead.
+
+    Parameters
+    ----------
+    parts : sequence of (float, LatticeFilter)
+        The weights and the lattices.
+    narrow : sequence of bool
+        Which of them are narrow.
+
+    Attributes
+    ----------
+    wide : list of (float, LatticeFilter)
+        The other lattices.
+    entries
+        The narrow kernels' weighted sum.
+    lattice_sum
+        Both together.
+    """
+
+    def __init__(self, parts: Sequence[tuple[float, Any]], narrow: Sequence[bool]) -> None:
+        self.wide = [part for part, few in zip(parts, narrow, strict=True) if not few]
+        few = [part for part, few in zip(parts, narrow, strict=True) if few]
+        self._n = few[0][1].n
+        self.entries: Any = core().Entries(*_native(few), 0)
+        self.lattice_sum: Any = core().LatticeSum(*_native(self.wide), True, self.entries)
+
+    @cached_property
+    def wide_mass_double(self) -> Doubles:
+        """Row sums of the other lattices, (n,)."""
+        out = np.zeros(self._n)
+        if self.wide:
+            core().LatticeSum(*_native(self.wide), True).mass_double(out, 0)
+        return out
+
+    @cached_property
+    def mass(self) -> FloatArray:
+        """Row sums with the bits of `lattice_sum`, (n,)."""
+        out = np.empty(self._n, np.float32)
+        self.lattice_sum.mass(out, 0)
+        return out
+
+    def pairs(self, labels: IntArray, count: int, threads: int) -> float:
+        """Return the sum of all entries between pixels of different labels."""
+        wide = self.lattice_sum.pairs_double(labels, count, None, threads)
+        return float(wide + self.entries.pairs(labels, threads))
+
+
+def _native(parts: Sequence[tuple[float, Any]]) -> tuple[tuple[Any, ...], list[float]]:
+    """Return the core's lattices and their weights."""
+    return tuple(part.native for _, part in parts), [float(weight) for weight, _ in parts]
+
+
 Plain = npt.NDArray[Any]
 
 
 class PairwiseOnThreads:
-    """The matrix K as an operator of problems, by a number of threads (0: all).
+    """The matrix K as an operator of problems, with a number of threads (0: all).
 
-    See `densecrf.backend.Operator`. `build` returns the matrix; it is called whenever the matrix is
-    used, and constructs it unless `is_built`.
+    See `densecrf.backend.Operator`. `build` is called whenever the matrix is used; it constructs
+    the matrix unless `is_built`.
     """
-
-    exact_estimates = True
 
     def __init__(
         self,
@@ -291,8 +361,13 @@ class PairwiseOnThreads:
 
     @property
     def built(self) -> bool:
-        """Whether the filters are there already."""
+        """Whether the filters are built."""
         return self._is_built()
+
+    @property
+    def exact_estimates(self) -> bool:
+        """Whether energies are estimated by themselves."""
+        return self.pairwise.split is None
 
     @property
     def mass(self) -> Plain:
@@ -324,7 +399,7 @@ class PairwiseOnThreads:
         used = y.any(1)
         if used.all():
             return self.pairwise.apply(np.ascontiguousarray(y), self.threads)
-        out = np.zeros_like(y)  # labels that no pixel carries cost nothing
+        out = np.zeros_like(y)  # labels without mass are skipped
         if used.any():
             out[used] = self.pairwise.apply(y[used], self.threads)
         return out
@@ -339,7 +414,7 @@ class PairwiseOnThreads:
         """Return half the ordered sums, balanced."""
         pairwise = self.pairwise
         r = pairwise.ordered(single(nodes), levels, order, self.threads, extents, offsets)
-        # Halve it, and take out the rounding errors that keep it from adding up to 0.
+        # Halve it, and remove the rounding errors: rows sum to 0.
         core().balance(r, pairwise.mass, pairwise.total_mass, 0.5, self.threads)
         return r
 
@@ -354,7 +429,7 @@ class PairwiseOnThreads:
         return self.pairwise.ordered_double(single(nodes), offsets, extents, levels, self.threads)
 
     def pairs_double(self, labels: Plain, count: int, costs: Doubles | None) -> float:
-        """Return the cost of all ordered pairs, a pixel with itself among them."""
+        """Return the cost of all ordered pairs, self pairs included."""
         return self.pairwise.pairs_double(labels, count, costs, self.threads)
 
     def restricted(self, pixels: IntArray) -> "PairwiseOnThreads":
@@ -363,7 +438,7 @@ class PairwiseOnThreads:
         return PairwiseOnThreads(lambda: part, part.n, self.threads)
 
     def give_back_free_memory(self) -> None:
-        """Let the system have what filters and the C library keep of released memory."""
+        """Return the memory that filters and the C library cache to the system."""
         if self.built:
             self.pairwise.give_back_free_memory()
 
@@ -378,10 +453,11 @@ class PairwiseOnThreads:
             others = pairwise.mass - pairwise.diagonal  # the message to a label that no pixel has
             return moves(phi, filtered, present, others, labels, self.threads)
         best, gain = np.empty(self.n, np.int64), np.empty(self.n, np.float32)
-        unary, pairs, movers = pairwise.lattice_sum.potts_icm_moves(
+        split = pairwise.split
+        unary, pairs, movers = (split or pairwise).lattice_sum.potts_icm_moves(
             phi,
             labels,
-            mass=pairwise.mass,
+            mass=(split or pairwise).mass,
             own=pairwise.diagonal,
             best=best,
             gain=gain,
@@ -392,14 +468,20 @@ class PairwiseOnThreads:
     def potts_energies(
         self, phi: Plain, labellings: Sequence[Plain], *, double: bool
     ) -> list[float] | None:
-        """Return None: energies are evaluated one by one."""
-        del phi, labellings, double
-        return None
+        """Return estimates where some kernels are narrow; None: evaluate energies one by one."""
+        split = None if double else self.pairwise.split
+        if split is None:
+            return None
+        return [
+            float(core().sum_at(phi, labels, None, self.threads))
+            + 0.5 * split.pairs(labels, len(phi), self.threads)
+            for labels in labellings
+        ]
 
     def potts_responses(
         self, phi: Plain, y: Plain, own: Plain | None, count: int
     ) -> Iterator[Plain]:
-        """Yield mean field's updates of `y` in the Potts model, `count` of them."""
+        """Yield `count` mean-field updates of `y` in the Potts model."""
         return self.pairwise.responses(phi, single(y), own, count, self.threads)
 
     def potts_quadratic_step(
