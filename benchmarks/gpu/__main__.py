@@ -40,6 +40,7 @@ def measure(arguments):
     sections = {
         "single": partial(solvers.single, folder, size),
         "batch": partial(solvers.batch, folder, size),
+        "stream": partial(solvers.stream, folder, size),
         "filters": partial(filters.measure, folder, size),
         "check": partial(filters.check, folder, size),
         "huge": partial(solvers.huge, folder, (arguments.side, arguments.side)),

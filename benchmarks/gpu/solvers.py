@@ -6,9 +6,16 @@ from functools import partial
 
 import torch
 
-from benchmarks.gpu.data import load, network_batch, paper_batch
+from benchmarks.gpu.data import SIGMAS, load, network_batch, paper_batch
 from benchmarks.gpu.timing import DEVICE, profile, synchronize, timed
 from densecrf.torch import DenseCRF
+
+STREAM = 64  # images
+
+
+def layer(spatial=3.0, appearance=10.0):
+    """Return the layer that is measured."""
+    return DenseCRF(spatial_weight=spatial, bilateral_weight=appearance, **SIGMAS).to(DEVICE)
 
 
 def described(result):
@@ -41,7 +48,7 @@ def profiles(folder, size, table):
 
 
 def _calls(folder, size):
-    crf = DenseCRF().to(DEVICE)
+    crf = layer()
     logits, image = load(folder, "2_14_s", size)
     doubly, _ = load(folder, "2_14_s", size, doubly=True)
     return {
@@ -53,7 +60,7 @@ def _calls(folder, size):
 
 def _new_images(folder, size):
     """Mean field on sixteen images in turn: the lattices differ in size every time."""
-    crf = DenseCRF().to(DEVICE)
+    crf = layer()
     logits, images = network_batch(folder, size)
     times = []
     with torch.no_grad():
@@ -75,7 +82,7 @@ def batch(folder, size, table):
     }
     with torch.no_grad():
         for name, ((logits, images), (spatial, appearance)) in cases.items():
-            crf = DenseCRF(spatial_weight=spatial, bilateral_weight=appearance).to(DEVICE)
+            crf = layer(spatial, appearance)
             ms, result = timed(partial(crf.solve, logits=logits, image=images), 3, 1)
             mf, _ = timed(partial(crf, logits=logits, image=images), 5, 2)
             table[name] = {
@@ -88,11 +95,25 @@ def batch(folder, size, table):
             print(name, table[name], flush=True)
 
 
+def stream(folder, size, table):
+    """Images a second of a list that is longer than what is solved at a time."""
+    logits, images = (
+        [*each, *each.flip(3)] * (STREAM // 32) for each in network_batch(folder, size)
+    )
+    with torch.no_grad():
+        for weights in ((1.0, 4.0), (3.0, 10.0)):
+            crf = layer(*weights)
+            ms, result = timed(partial(crf.solve, logits=logits, image=images), 1, 1)
+            row = {"images/s": 1e3 * len(logits) / ms, "certified": sum(result.converged)}
+            table["{:g}/{:g}".format(*weights)] = row
+            print(weights, row, flush=True)
+
+
 def huge(folder, size, table):
     """Solve a picture enlarged to `size`, with noise added: time and memory."""
     logits, image = load(folder, "2_14_s", size)
     image = (image + 4 * torch.randn_like(image)).clamp(0, 255)
-    crf = DenseCRF().to(DEVICE)
+    crf = layer()
     with torch.no_grad():
         crf.solve(logits=logits[..., :256, :256], image=image[..., :256, :256])
         for method in ("mf5", "lp"):

@@ -9,7 +9,7 @@ import torch
 from densecrf.operators.levels import Levels, ordered_by_ramps
 from densecrf.operators.torch.dispatch import has_triton
 from densecrf.operators.torch.pairwise import TensorPairwise
-from densecrf.operators.triton.filter import Wanted
+from densecrf.operators.triton.units import Wanted
 from densecrf.torch.problem import torch_problem
 
 if not has_triton():

@@ -50,12 +50,12 @@ def test_memory_that_runs_out(limit):
     limit(3 * logits.nbytes)
     with (
         pytest.warns(UserWarning, match="smaller workspace"),
-        pytest.raises(MemoryError, match="do not fit into the device's memory"),
+        pytest.raises(MemoryError, match="do not fit in the device's memory"),
     ):
         crf.solve(logits=logits, image=image, max_iterations=3)
     with (
         pytest.warns(UserWarning, match="smaller workspace"),
-        pytest.raises(MemoryError, match="do not fit into the device's memory"),
+        pytest.raises(MemoryError, match="do not fit in the device's memory"),
     ):
         DenseCRFLoss("lp")(logits=logits, image=image)
     limit(2 * peak)
@@ -78,7 +78,7 @@ def test_arrays_of_other_libraries(library, monkeypatch):
     convert = module.from_dlpack if library == "cupy" else module.dlpack.from_dlpack
     refined = DenseCRF()(logits=convert(logits), image=convert(image))
     torch.testing.assert_close(refined, DenseCRF()(logits=logits, image=image))
-    with pytest.raises(ValueError, match=r"unary: .*lies on a GPU"):
+    with pytest.raises(ValueError, match=r"unary: .*is on a GPU"):
         densecrf.DenseCRF(convert(logits[0]), [])
 
 

@@ -44,15 +44,16 @@ def test_together_and_one_by_one_make_the_same_steps(
     crf = layer(spatial_weight=0.5)
     logits, images = items(3, generator, device)
     both = []
-    for most in (batches.TOGETHER, 0):
+    for most in (batches.TOGETHER, 0, 12):  # all, one, or some at a time
         monkeypatch.setattr(batches, "TOGETHER", most)
         both.append(crf.solve(logits=logits, image=images, gap=0.0, max_iterations=1))
-    first, second = both
-    assert first.energy == pytest.approx(second.energy, rel=1e-12)
-    assert first.lower_bound == pytest.approx(second.lower_bound, rel=1e-12)
-    assert first.iterations == second.iterations
-    for a, b in zip(first.marginals, second.marginals, strict=True):
-        assert torch.equal(a, b)
+    first = both[0]
+    for other in both[1:]:
+        assert first.energy == pytest.approx(other.energy, rel=1e-12)
+        assert first.lower_bound == pytest.approx(other.lower_bound, rel=1e-12)
+        assert first.iterations == other.iterations
+        for a, b in zip(first.marginals, other.marginals, strict=True):
+            assert torch.equal(a, b)
 
 
 def test_runs_of_different_length_and_their_interruption():
@@ -74,6 +75,23 @@ def test_runs_of_different_length_and_their_interruption():
 
     assert steps.run([lambda: run(0, 2), lambda: run(0, 9), lambda: run(5, 8)]) == [2, -3, 8]
     assert made == [(0, 1, 2), (0, 1, 2), (1, 2), (1,)]
+
+
+def test_a_run_that_ends_makes_room_for_the_next():
+    steps, made = Lockstep(), []
+
+    def together_(runs, numbers):
+        made.append(tuple(runs))
+        return [number - 1 for number in numbers]
+
+    def run(number):
+        while number:
+            number = steps.ask("step", together_, number)
+        return len(made)
+
+    runs = [lambda n=n: run(n) for n in (3, 1, 2, 1)]
+    assert steps.run(runs, sizes=[2, 2, 3, 9], room=4) == [3, 1, 5, 6]
+    assert made == [(0, 1), (0,), (0,), (2,), (2,), (3,)]
 
 
 def test_a_run_that_was_interrupted_ends_the_others():

@@ -18,8 +18,9 @@ from densecrf.torch import Lattice
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
 
-from densecrf.operators.triton.filter import Wanted
+from densecrf.operators.triton import filter as engine
 from densecrf.operators.triton.repeated_filter import RepeatedFilter
+from densecrf.operators.triton.units import Wanted, in_groups
 
 PIXELS, LABELS = 24, 5
 
@@ -57,6 +58,31 @@ def test_ordered(names, lattice, device, generator):
             expected[label] = 0
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
         names = names and names[::-1]
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_bands_of_levels_change_nothing(hard, lattice, device, generator):
+    levels = Levels(12, -0.5, 4.0, hard=hard)
+    low, high = torch.tensor([[-0.5, 0.0, 1.0, 0.3, 2.0], [2.25, 2.25, 1.2, 0.3, 2.1]])[..., None]
+    t = (low + (high - low) * torch.rand(LABELS, PIXELS, generator=generator)).to(device)
+    extents = torch.stack(torch.aminmax(t, dim=1), 1).cpu().numpy()
+    bands = levels.bands(extents)
+    assert bands[0][1] > bands[2][1]
+    filters, totals = RepeatedFilter(lattice), lattice.mass.double().sum().view(1)
+    wanted = Wanted(0, range(LABELS), levels)
+    got = filters.ordered(t, None, [wanted._replace(bands=bands)], 1.0, totals)
+    expected = filters.ordered(t, None, [wanted], 1.0, totals)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_one_label_is_one_channel(lattice, device):
+    (units,) = in_groups(lattice, [Wanted(0, [0])])
+    rows = units.empty_rows(torch.float32).fill_(1.0)
+    work = units.empty_work(lattice.slots, torch.float32).fill_(-7.0)
+    engine.blur_rows(lattice, rows, units, work)
+    splatted = work[0].view(-1, 4)[: lattice.vertices]  # the quad's others are no labels' rows
+    assert (splatted[:, 0] > 0).all()
+    assert (splatted[:, 1:] < 0).all()
 
 
 def test_presence(lattice, device, generator):

@@ -44,7 +44,7 @@ def operations(number):
         y = problem.steps.project(problem.steps.extrapolate(y, r, 0.5))
         problem.lower_bound(problem.update_multipliers(z, y, 48.0, 16.0))
         problem.steps.inner(y, r)
-        problem.steps.compare(y, y, None)
+        problem.steps.compare(y, problem.steps.argmax(y), None)
         problem.steps.raised_argmax(y, 1, 0.1)
         x = problem.icm_moves(problem.steps.argmax(y)).labels
         lower_bound(problem, Potentials(y, z, float(draw(1, 6))))

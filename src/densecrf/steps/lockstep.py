@@ -3,11 +3,13 @@
 A run is an ordinary call of a solver, in a coroutine of its own (greenlet). Where it asks for a
 step (`Lockstep.ask`), it is suspended until all others ask for something or have ended; then the
 step that most of them ask for is made for these, in one. So each run keeps its own numbers, limits
-and turns, a run that ends leaves the others, and every algorithm is written once, for one problem.
+and turns, a run that ends makes room for one that waits, and every algorithm is written once, for
+one problem.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import copy_context
 from typing import Any, NamedTuple
@@ -15,6 +17,8 @@ from typing import Any, NamedTuple
 from greenlet import getcurrent, greenlet
 
 __all__ = ["Lockstep"]
+
+FULL = 0.75  # share of the room below which runs that wait enter: several at once, which is cheaper
 
 #: What makes a step for some runs: their numbers and arguments to their answers.
 Together = Callable[[Sequence[int], Sequence[Any]], Sequence[Any]]
@@ -29,6 +33,11 @@ class _Asked(NamedTuple):
 
 class Lockstep:
     """The runs and what they ask for.
+
+    Parameters
+    ----------
+    before : callable, optional
+        Called before each step.
 
     Examples
     --------
@@ -47,8 +56,11 @@ class Lockstep:
     [[0, 1], [0, 1], [0], [0]]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
         self._main: Any = None
+        self._before = before
+        #: Whether a run, or a step, was interrupted.
+        self.interrupted = False
 
     def ask(self, kind: Hashable, together: Together, arguments: Any, *, late: bool = False) -> Any:
         """Return this run's answer of `together`, made for all runs that ask for the same kind.
@@ -61,55 +73,72 @@ class Lockstep:
         self,
         runs: Sequence[Callable[[], Any]],
         interrupted: Callable[[Any], bool] = lambda _: False,
+        sizes: Sequence[int] | None = None,
+        room: int | None = None,
     ) -> list[Any]:
         """Run all, and return what they return.
 
-        An interruption (Ctrl-C), which a run's answer may tell, is passed on to all runs.
+        An interruption (Ctrl-C), which a run's answer may tell, is passed on to all runs. Where
+        there is `room` for runs of so large `sizes` together, the others wait for their turn.
         """
         self._main = getcurrent()
-        passed_on = False
+        self.interrupted = passed_on = False
         answers: list[Any] = [None] * len(runs)
         asked: dict[int, _Asked] = {}
-        alive = []
-        for call in runs:
-            own = greenlet(call)
-            own.gr_context = copy_context()
-            alive.append(own)
+        alive: dict[int, Any] = {}
+        sizes = [0] * len(runs) if sizes is None else sizes
+        waiting = deque(range(len(runs)))
 
         def resume(number: int, *value: Any, error: BaseException | None = None) -> None:
             own = alive[number]
             asked.pop(number, None)
             got = own.switch(*value) if error is None else own.throw(error)
-            if own.dead:
-                answers[number] = got
-            else:
+            if not own.dead:
                 asked[number] = got
+                return
+            answers[number] = got
+            del alive[number]
+            self.interrupted = self.interrupted or interrupted(got)
 
         def everyone(error: BaseException) -> None:
             for number in list(asked):
                 resume(number, error=error)
 
-        try:
-            for number in range(len(runs)):
+        def enter() -> None:
+            used = sum(sizes[number] for number in alive)
+            if alive and room is not None and used > FULL * room:
+                return
+            while waiting:
+                number = waiting[0]
+                used += sizes[number]
+                if alive and room is not None and used > room:
+                    return
+                alive[number] = own = greenlet(runs[waiting.popleft()])
+                own.gr_context = copy_context()
                 resume(number)
+
+        try:
+            enter()
             while asked:
-                ended = (answer for n, answer in enumerate(answers) if alive[n].dead)
-                if not passed_on and any(interrupted(answer) for answer in ended):
+                if self.interrupted and not passed_on:
                     passed_on = True
                     everyone(KeyboardInterrupt())
+                    enter()
                     continue
                 numbers = _most_wanted(asked)
                 steps = [asked[number] for number in numbers]
                 try:
+                    self._before()
                     found = steps[0].together(numbers, [step.arguments for step in steps])
                 except KeyboardInterrupt as error:
-                    passed_on = True
+                    self.interrupted = passed_on = True
                     everyone(error)
-                    continue
-                for number, answer in zip(numbers, found, strict=True):
-                    resume(number, answer)
+                else:
+                    for number, answer in zip(numbers, found, strict=True):
+                        resume(number, answer)
+                enter()
         finally:  # an error of one run ends them all, with what they hold of the device's memory
-            for own in alive:
+            for own in alive.values():
                 own.throw()
         return answers
 

@@ -11,7 +11,7 @@ from densecrf.backend import Gradient, Moves
 from densecrf.native import core
 from densecrf.operators.levels import Doubles
 from densecrf.problem import projections
-from densecrf.validation import FloatArray
+from densecrf.validation import FloatArray, IntArray
 
 __all__ = ["NativeSteps"]
 
@@ -87,6 +87,14 @@ class NativeSteps:
     def least_costs(self, phi: Plain, r: Plain) -> tuple[Plain, float]:
         least = np.empty(phi.shape[1], np.float32)
         return least, float(core().lower_bound(phi, single(r), 1.0, least, self.threads))
+
+    def least_others(self, rows: Plain, labels: IntArray) -> Plain:
+        index = np.clip(labels, 0, len(rows) - 1)[None]
+        own = np.take_along_axis(rows, index, 0)
+        np.put_along_axis(rows, index, np.where(index == labels, np.inf, own), 0)
+        least: Plain = rows.min(0)
+        np.put_along_axis(rows, index, own, 0)
+        return least
 
     # --- quadratic relaxations and mean field -------------------------------------------------
 

@@ -101,6 +101,14 @@ class TorchSteps:
         least = torch.amin(phi + r, 0)
         return least, float(least.sum(dtype=torch.float64))
 
+    def least_others(self, rows: Tensor, labels: Tensor) -> Tensor:
+        index = labels.clamp(0, len(rows) - 1).unsqueeze(0)
+        own = rows.gather(0, index)
+        rows.scatter_(0, index, torch.where(index == labels, torch.inf, own))
+        least = torch.amin(rows, 0)
+        rows.scatter_(0, index, own)
+        return least
+
     # --- quadratic relaxations and mean field -------------------------------------------------
 
     def messages(self, filtered: Tensor, y: Tensor, own: Tensor, costs: Tensor | None) -> Tensor:

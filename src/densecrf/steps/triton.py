@@ -3,7 +3,7 @@
 The items' lattices form one lattice space, their pixels lie one after the other (`Spans`), and a
 step of all items is one launch. Each item is solved by an ordinary run of a solver on a problem of
 its own, whose operator and steps ask the batch; runs of several items advance together
-(`densecrf.steps.lockstep`).
+(`densecrf.steps.lockstep`), and items enter and leave meanwhile.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import numpy as np
 import torch
 
 from densecrf.backend import Moves
-from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
 from densecrf.operators.torch.lattice_sum import side_by_side
 from densecrf.operators.torch.pairwise import TorchOperator
 from densecrf.operators.torch.pixelwise import (
     Spans,
+    add_extrapolated,
     compress,
     descend,
+    differing,
     extents,
     extrapolate,
     icm_moves,
@@ -32,9 +33,9 @@ from densecrf.operators.torch.pixelwise import (
     raised_argmax,
     undecided,
 )
-from densecrf.operators.triton.filter import Wanted
 from densecrf.operators.triton.launch import Plans
 from densecrf.operators.triton.repeated_filter import DoubleFilter, Overlaps, RepeatedFilter
+from densecrf.operators.triton.units import Wanted
 from densecrf.steps.torch import TorchSteps
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from densecrf.backend import Gradient
-    from densecrf.operators.levels import Doubles, Levels
+    from densecrf.operators.levels import Bands, Doubles, Levels
     from densecrf.operators.torch.pairwise import TensorPairwise
     from densecrf.steps.lockstep import Lockstep
     from densecrf.validation import FloatArray
@@ -70,8 +71,9 @@ class TritonSteps(TorchSteps):
         return TorchSteps(self._like)
 
     def extents(self, nodes: Tensor, offsets: Tensor | None) -> FloatArray:
+        nodes = nodes.detach() if nodes.requires_grad else nodes
         kind = ("extents", len(nodes), offsets is None)
-        found: FloatArray = self._ask(kind, self._batch.extents, nodes.detach(), offsets, late=True)
+        found: FloatArray = self._ask(kind, self._batch.extents, nodes, offsets, late=True)
         return found
 
     def descend(
@@ -87,6 +89,9 @@ class TritonSteps(TorchSteps):
         kind = ("compress", offsets is None)
         out: Tensor = self._ask(kind, self._batch.compress, nodes, offsets, span, edge)
         return out
+
+    def add_extrapolated(self, u: Tensor, y: Tensor, previous: Tensor) -> None:
+        self._ask("add extrapolated", self._batch.add_extrapolated, u, y, previous)
 
     def extrapolate(self, y: Tensor, previous: Tensor, share: float) -> Tensor:
         out: Tensor = self._ask("extrapolate", self._batch.extrapolate, y, previous, 1 + share)
@@ -127,12 +132,12 @@ class TritonOperator(TorchOperator):
     @property
     def mass_double(self) -> Tensor:
         """Row sums in double precision, (n,)."""
-        return self._batch.masses_double[self._number][0]
+        return self._batch.mass_double(self._number)[0]
 
     @property
     def total_double(self) -> float:
         """The sum of all of K, summed in double precision."""
-        return self._batch.masses_double[self._number][1]
+        return self._batch.mass_double(self._number)[1]
 
     def _half_ordered(
         self,
@@ -140,12 +145,14 @@ class TritonOperator(TorchOperator):
         levels: Levels,
         names: Sequence[int] | None,
         offsets: Tensor | None,
+        bands: Bands,
     ) -> Tensor:
         if self.pairwise.by_kernel():
-            return super()._half_ordered(nodes, levels, names, offsets)
+            return super()._half_ordered(nodes, levels, names, offsets, bands)
         kind = ("ordered", len(nodes), offsets is None, levels.hard)
         names = range(len(nodes)) if names is None else names
-        given = (nodes.detach(), levels, names, offsets)
+        nodes = nodes.detach() if nodes.requires_grad else nodes
+        given = (nodes, offsets, names, levels, bands)
         r: Tensor = self._batch.ask(kind, self._batch.ordered, given)
         return r
 
@@ -159,8 +166,8 @@ class TritonOperator(TorchOperator):
         self, phi: Tensor, labellings: Sequence[Tensor], *, double: bool
     ) -> list[float]:
         """Return the labellings' energies by one filter call of all."""
-        kind, engine = ("energies", double), self._batch.double if double else self._batch.single
-        found: list[float] = self._batch.ask(kind, self._batch.energies, (phi, labellings, engine))
+        given = (phi, labellings, double)
+        found: list[float] = self._batch.ask(("energies", double), self._batch.energies, given)
         return found
 
     def potts_responses(
@@ -187,39 +194,75 @@ class TritonBatch:
 
     Parameters
     ----------
-    pairwise : sequence of TensorPairwise
-        The items' kernels, of one layer: with the same weights.
+    pairwise : TensorPairwise, optional
+        The kernels of the only item. Without it items `enter`, of one number of labels, and with
+        kernels of the same weights.
     """
 
-    def __init__(self, pairwise: Sequence[TensorPairwise]) -> None:
-        self._pairwise = pairwise
-        first = pairwise[0]
-        assert first.merged is not None
-        assert first.repeated is not None
-        self._device = first.merged.device
+    single: RepeatedFilter
+
+    def __init__(self, pairwise: TensorPairwise | None = None) -> None:
         self._lockstep: Lockstep | None = None
-        if len(pairwise) == 1:
-            self.single: RepeatedFilter = first.repeated
-            self._runs = [(0, first.n)]
-        else:
+        #: The items' kernels, and their pixels in the joint tensors, in the same order.
+        self._pairwise: dict[int, TensorPairwise] = {}
+        self._runs: dict[int, tuple[int, int]] = {}
+        #: The labels that have occurred in each item, and its row sums in double precision.
+        self._occurring: dict[int, list[int]] = {}
+        self._masses: dict[int, tuple[Tensor, float]] = {}
+        if pairwise is None:
             from densecrf.steps.lockstep import Lockstep
 
-            self._lockstep = Lockstep()
-            lattice = side_by_side([each.merged for each in pairwise if each.merged is not None])
+            self._lockstep = Lockstep(self._arrange)
+        else:
+            self._pairwise[0] = pairwise
+            self._arrange()
+
+    def enter(
+        self, number: int, unary: Tensor, pairwise: TensorPairwise
+    ) -> tuple[TritonOperator, TritonSteps]:
+        """Return operator and steps of an item, which is solved with others from now on."""
+        self._pairwise[number] = pairwise
+        return TritonOperator(pairwise, self, number), TritonSteps(unary, self)
+
+    def leave(self, number: int) -> None:
+        """Forget an item."""
+        for known in (self._pairwise, self._occurring, self._masses):
+            known.pop(number, None)
+
+    def _arrange(self) -> None:
+        """Put the items' lattices side by side, where some have entered."""
+        if self._pairwise.keys() <= self._runs.keys():
+            return
+        self._members = parts = list(self._pairwise.values())
+        if self._lockstep is None:
+            assert parts[0].repeated is not None
+            self.single = parts[0].repeated
+        else:
+            lattice = side_by_side([each.merged for each in parts if each.merged is not None])
             self.single = RepeatedFilter(lattice)
-            self._runs = [(span.pixel, span.pixels) for span in lattice.spans]
-        self._n = sum(count for _, count in self._runs)
+        spans = self.single.lattice.spans
+        self._device = self.single.lattice.device
+        self._runs = {
+            run: (span.pixel, span.pixels) for run, span in zip(self._pairwise, spans, strict=True)
+        }
+        self._places = {run: place for place, run in enumerate(self._runs)}
+        self._n = sum(count for _, count in self._runs.values())
+        self._totals = torch.stack([each.total_mass for each in parts])
+        self._double: DoubleFilter | None = None
         self._plans = Plans()
         self._spans: dict[tuple[int, ...], Spans] = {}
         self._kept: dict[Hashable, tuple[Tensor, dict[int, Tensor]]] = {}
-        #: The labels that have occurred in each item, and their rows on the device.
-        self._occurring: dict[int, list[int]] = {}
         self._rows: tuple[Hashable, Tensor] | None = None
 
-    def run(self, runs: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Return what the items' runs return, all advancing together."""
+    def run(self, runs: Sequence[Callable[[], Any]], sizes: Sequence[int], room: int) -> list[Any]:
+        """Return what the runs of items return, as many at a time as there is room for."""
         assert self._lockstep is not None
-        return self._lockstep.run(runs, attrgetter("interrupted"))
+        return self._lockstep.run(runs, attrgetter("interrupted"), sizes, room)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a run was interrupted."""
+        return self._lockstep is not None and self._lockstep.interrupted
 
     def ask(
         self,
@@ -237,10 +280,6 @@ class TritonBatch:
 
     # --- linear programs ----------------------------------------------------------------------
 
-    @cached_property
-    def _totals(self) -> Tensor:
-        return torch.stack([each.total_mass for each in self._pairwise])
-
     def extents(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return the least and the largest number of each node."""
         nodes, offsets = self._joined_all(runs, asked)
@@ -249,9 +288,9 @@ class TritonBatch:
 
     def ordered(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return half the ordered filter's output."""
-        scores, levels, names, shifts = zip(*asked, strict=True)
-        nodes, offsets = self._joined(runs, scores), self._joined(runs, shifts)
-        wanted = [Wanted(*each) for each in zip(runs, names, levels, strict=True)]
+        nodes, offsets = self._joined_all(runs, [given[:2] for given in asked])
+        places = map(self._places.__getitem__, runs)
+        wanted = [Wanted(place, *given[2:]) for place, given in zip(places, asked, strict=True)]
         return self._parts(runs, self.single.ordered(nodes, offsets, wanted, 0.5, self._totals))
 
     def descend(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
@@ -277,6 +316,15 @@ class TritonBatch:
         spans = self._spans_of(runs, [(share, 0.0) for _, _, share in asked])
         return self._parts(runs, extrapolate(y, previous, spans))
 
+    def add_extrapolated(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
+        """Add extrapolated points to potentials, in place."""
+        u, y, previous = self._joined_all(runs, asked)
+        add_extrapolated(u, y, previous, self._spans_of(runs))
+        parts, given = self._parts(runs, u), [each for each, _, _ in asked]
+        if parts[0].data_ptr() != given[0].data_ptr():  # those were copies
+            torch._foreach_copy_(given, parts)
+        return [None] * len(runs)
+
     def accumulate(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Add to totals."""
         torch._foreach_add_([total for total, _ in asked], [y for _, y in asked])
@@ -288,7 +336,7 @@ class TritonBatch:
         """Return mean field's updates."""
         phi, own = self._constants(runs, asked, "unary", "own")
         y = self._joined(runs, [each for _, _, each in asked])
-        received = self.single.apply(y, runs)
+        received = self.single.apply(y, [self._places[run] for run in runs])
         spans = self._spans_of(runs)
         out = mean_field_update(phi, received, y, own, spans=spans, plans=self._plans)
         return self._parts(runs, out)
@@ -306,16 +354,16 @@ class TritonBatch:
 
     def compare(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return the sums of y (1 - y), and whether labellings agree."""
-        sums = undecided(self._joined(runs, [y for y, _, _ in asked]), self._spans_of(runs))
-        given = [(labels, others) for _, labels, others in asked]
-        if all(others is None for _, others in given):
-            return [(each, False) for each in sums.cpu().numpy()]
-        differ = [
-            sums.new_ones(()) if others is None else (labels != others).any().to(sums.dtype)
-            for labels, others in given
+        y, labels, others = zip(*asked, strict=True)
+        spans = self._spans_of(runs)
+        sums = undecided(self._joined(runs, y), spans)
+        given = [own if other is None else other for own, other in zip(labels, others, strict=True)]
+        differ = differing(self._joined(runs, labels), self._joined(runs, given), spans)
+        found = torch.cat([sums, differ], 1).cpu().numpy()
+        return [
+            (each[:-1], other is not None and not each[-1])
+            for each, other in zip(found, others, strict=True)
         ]
-        found = torch.cat([sums, torch.stack(differ).unsqueeze(1)], 1).cpu().numpy()
-        return [(each[:-1], not each[-1]) for each in found]
 
     def fetch(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return tensors as NumPy's arrays, all in one copy from the device."""
@@ -348,30 +396,36 @@ class TritonBatch:
             for best, gain, unary, agreeing, mass, movers, _ in found
         ]
 
-    @cached_property
-    def double(self) -> DoubleFilter:
+    @property
+    def _in_double(self) -> DoubleFilter:
         """K in double precision, over the lattices that are stored."""
         if self._lockstep is None:
-            assert self._pairwise[0].double_filter is not None
-            return self._pairwise[0].double_filter
-        terms = []
-        for parts in zip(*(each.double_terms for each in self._pairwise), strict=True):
-            weights, g, lattices = zip(*parts, strict=True)
-            terms.append((weights[0], torch.cat(g), side_by_side(lattices)))
-        return DoubleFilter(terms)
+            assert self._members[0].double_filter is not None
+            return self._members[0].double_filter
+        if self._double is None:
+            terms = []
+            for parts in zip(*(each.double_terms for each in self._members), strict=True):
+                weights, g, lattices = zip(*parts, strict=True)
+                terms.append((weights[0], torch.cat(g), side_by_side(lattices)))
+            self._double = DoubleFilter(terms)
+        return self._double
 
-    @cached_property
-    def masses_double(self) -> list[tuple[Tensor, float]]:
-        """The row sums of each item's K in double precision, and their sum."""
-        ones = torch.ones(1, self._n, dtype=torch.float64, device=self._device)
-        masses = self._parts(range(len(self._runs)), self.double.apply(ones)[0])
-        totals = torch.stack([own.sum() for own in masses]).tolist()
-        return list(zip(masses, totals, strict=True))
+    def mass_double(self, run: int) -> tuple[Tensor, float]:
+        """Return the row sums of an item's K in double precision, and their sum."""
+        if run not in self._masses:
+            self._arrange()
+            ones = torch.ones(1, self._n, dtype=torch.float64, device=self._device)
+            masses = self._parts(list(self._runs), self._in_double.apply(ones)[0])
+            totals = torch.stack([own.sum() for own in masses]).tolist()
+            for number, mass, total in zip(self._runs, masses, totals, strict=True):
+                if number in self._pairwise and number not in self._masses:
+                    self._masses[number] = mass.clone(), total
+        return self._masses[run]
 
     def energies(self, runs: Sequence[int], asked: Sequence[Any]) -> Sequence[Any]:
         """Return energies of some labellings of each in the Potts model."""
         (phi,) = self._constants(runs, asked, "unary")
-        engine = asked[0][2]
+        engine = self._in_double if asked[0][2] else self.single
         given = {run: labellings for run, (_, labellings, _) in zip(runs, asked, strict=True)}
         counts = {run: len(labellings) for run, labellings in given.items()}
         planes = []
@@ -394,7 +448,7 @@ class TritonBatch:
                 rows = row[[place for _, place, _ in each]]
             own = own_unaries(phi, rows, labels, spans)
             wants = [wanted[place]._replace(plane=plane) for _, place, plane in each]
-            mass = [self.masses_double[run][1] for run, _, _ in each]
+            mass = [self.mass_double(run)[1] for run, _, _ in each]
             found = iter(potts_energies(own, engine.overlaps(labels, wants), mass))
             lines = [list(islice(found, counts[run])) for run in left]
             return [None if None in line else line for line in lines]
@@ -423,7 +477,7 @@ class TritonBatch:
         while left:
             if unknown:
                 self._find_occurring({run: given[run] for run in unknown}, count)
-            wanted = [Wanted(run, self._occurring[run]) for run in left]
+            wanted = [Wanted(self._places[run], self._occurring[run]) for run in left]
             answers = zip(left, step(left, wanted, self._rows_of(wanted, count)), strict=True)
             found |= {run: answer for run, answer in answers if answer is not None}
             left = unknown = [run for run in left if run not in found]
@@ -466,12 +520,14 @@ class TritonBatch:
         return spans
 
     def _parts(self, runs: Sequence[int], joint: Tensor) -> list[Tensor]:
-        """Return the runs' views of a joint tensor."""
+        """Return the runs' views of a joint tensor, which know it: `_joined` is quick then."""
         if len(self._runs) == 1:
             return [joint]
-        return [
-            joint[..., first : first + count] for first, count in map(self._runs.__getitem__, runs)
-        ]
+        every = torch.split(joint, [count for _, count in self._runs.values()], -1)
+        parts = [every[self._places[run]] for run in runs]
+        for part in parts:
+            part.joint = joint, self._runs  # type: ignore[attr-defined]
+        return parts
 
     def _constants(self, runs: Sequence[int], asked: Sequence[Any], *names: str) -> list[Tensor]:
         """Return the joint tensors of what is given first, which is the same in each call."""
@@ -508,6 +564,11 @@ class TritonBatch:
             return None
         if len(self._runs) == 1:
             return first.contiguous()
+        joint, arrangement = getattr(first, "joint", (None, None))
+        if arrangement is self._runs and all(
+            part is None or getattr(part, "joint", (None,))[0] is joint for part in parts
+        ):
+            return joint
         n, size = self._n, first.element_size()
         begins = {
             part.data_ptr() - size * self._runs[run][0]

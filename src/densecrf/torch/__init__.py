@@ -25,7 +25,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return what had another name before."""
+    """Return a name of version 0.1, with a warning."""
     if name == "TorchProblem":
         warnings.warn("TorchProblem is now torch_problem", DeprecationWarning, stacklevel=2)
         return torch_problem

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -11,19 +11,16 @@ import torch
 
 from densecrf.model.parameters import check_label_count
 from densecrf.operators.torch.features import bilateral, positions
-from densecrf.solvers.minimisation import minimise
 from densecrf.solvers.result import relative_gap
-from densecrf.torch.problem import batch_of, checked_device, computed, problem_on, torch_problem
+from densecrf.torch.problem import by_triton, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-    from densecrf.model.crf import DenseCRF
     from densecrf.model.label_prior import LabelPrior
-    from densecrf.solvers.loop import Limits, Outcome
-    from densecrf.validation import FloatArray
+    from densecrf.solvers.loop import Outcome
 
 __all__ = [
     "BatchResult",
@@ -31,11 +28,10 @@ __all__ = [
     "energies",
     "features_of",
     "minimise_all",
-    "minimise_each_on",
     "working_dtype",
 ]
 
-TOGETHER = 1 << 28  # labels times pixels of the items that are solved together, at most
+TOGETHER = 1 << 27  # labels times pixels of the items that are solved together, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,60 +145,37 @@ def minimise_all(
     solve : callable
         ``solve(problem, stopped=...)`` solves a problem; cuts it short where it is `stopped`.
     """
+    if len(sizes) > 1 and all(sizes) and find_spec("greenlet") is not None:
+        first = [problem_of(0)]
+        if by_triton(first[0]):
+            return _minimise_together(
+                lambda item: first.pop() if first else problem_of(item), sizes, solve
+            )
     outcomes: list[Outcome[Tensor]] = []
-    for group in _groups(sizes):
+    for item in range(len(sizes)):
         stopped = bool(outcomes) and outcomes[-1].interrupted
-        problems = [problem_of(item) for item in group]
-        joined = len(group) > 1 and find_spec("greenlet") is not None and batch_of(problems)
-        batch, problems = joined or (None, problems)
-        calls = [partial(solve, each, stopped=stopped) for each in problems]
-        found = [call() for call in calls] if batch is None else batch.run(calls)
-        for each in found:
-            each.interrupted |= stopped
-        outcomes += found
+        outcomes.append(solve(problem_of(item), stopped=stopped))
+        outcomes[-1].interrupted |= stopped
     return outcomes
 
 
-def minimise_each_on(
-    crf: DenseCRF, unaries: Sequence[FloatArray], device: Any, limits: Limits
+def _minimise_together(
+    problem_of: Callable[[int], Any], sizes: Sequence[int], solve: Callable[..., Outcome[Tensor]]
 ) -> list[Outcome[Tensor]]:
-    """Minimise by ``"lp"`` the energies of several unaries (labels, n) over a model's kernels.
+    """Solve the problems of items that enter a batch in turn, and leave it when they are solved."""
+    from densecrf.steps.triton import TritonBatch
 
-    They are brought to a device, and solved together by Triton's kernels.
-    """
-    where = checked_device(device)
+    batch = TritonBatch()
 
-    def solve(problem: Any, stopped: bool) -> Outcome[Tensor]:
-        most = 0 if stopped else limits.max_iterations
-        return minimise(problem, "lp", replace(limits, max_iterations=most))
+    def run(item: int) -> Outcome[Tensor]:
+        stopped = batch.interrupted
+        try:
+            found = solve(joined(batch, item, problem_of(item)), stopped=stopped)
+        finally:
+            batch.leave(item)
+        found.interrupted |= stopped
+        # Nothing of the joint tensors, with which the others go on.
+        found.y, found.labels, found.dual = found.y.clone(), found.labels.clone(), None
+        return found
 
-    def attempt(workspace: int | None) -> list[Outcome[Tensor]]:
-        shared: Any = problem_on(crf, where, workspace).pairwise
-
-        def problem_of(item: int) -> Any:
-            return torch_problem(torch.from_numpy(unaries[item]).to(where), shared.pairwise)
-
-        return minimise_all(problem_of, [unary.size for unary in unaries], solve)
-
-    with torch.no_grad():
-        return computed(attempt, where, len(unaries[0]), f"{len(unaries)} masks of {crf.n} pixels")
-
-
-def _groups(sizes: Sequence[int]) -> list[list[int]]:
-    """Return the items that are solved together.
-
-    Examples
-    --------
-    >>> _groups([0, 0]), _groups([9, 9, TOGETHER, 9])
-    ([[0], [1]], [[0, 1], [2], [3]])
-    """
-    groups: list[list[int]] = []
-    total = TOGETHER
-    for item, size in enumerate(sizes):
-        total += size
-        if size == 0 or total > TOGETHER:
-            groups.append([])
-            total = size
-        groups[-1].append(item)
-        total = TOGETHER if size == 0 else total
-    return groups
+    return batch.run([partial(run, item) for item in range(len(sizes))], sizes, TOGETHER)

@@ -1,7 +1,7 @@
-"""The layer as one operator, ``densecrf::refine``: what `torch.export` writes into its graphs.
+"""The layer as one operator, ``densecrf::refine``, for `torch.export`.
 
-A program that was saved with it is loaded where `densecrf.torch` is imported. The operator solves
-as the layer does, by the same code; its backward pass solves again, with a record.
+To load an exported program, import `densecrf.torch`. The operator runs the layer's own code; its
+backward pass solves again, with a record.
 """
 
 import json
@@ -32,20 +32,20 @@ NAMES = (*(f"log_{name}" for name in KERNEL_NUMBERS), "costs")  # of tensors tha
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def exporting() -> bool:
-    """Whether `torch.export` is at work; `torch.compile` asks, too, and does not look inside."""
+    """Return whether `torch.export` is tracing; opaque to `torch.compile`."""
     known = getattr(torch.compiler, "is_exporting", None)  # since torch 2.7
     return known is not None and bool(known())
 
 
 def refine(layer: "DenseCRF", logits: Tensor, image: Tensor) -> Tensor:
-    """Return what the layer's `forward` does, by the operator."""
+    """Return the layer's `forward`, computed by the operator."""
     tensors = (getattr(layer, name, None) for name in NAMES)
     out: Tensor = torch.ops.densecrf.refine(logits, image, *tensors, layer._settings())
     return out
 
 
 def settings_of(layer: "DenseCRF") -> str:
-    """Return all of a layer but its tensors."""
+    """Return a layer's settings without its tensors."""
     settings: dict[str, Any] = {
         "options": {
             **layer._given,
@@ -62,7 +62,7 @@ def settings_of(layer: "DenseCRF") -> str:
 
 
 def _layer(text: str) -> "DenseCRF":
-    """Return the layer of some settings, whose tensors are still to be given."""
+    """Return the layer with these settings, without its tensors."""
     from densecrf.torch.layer import DenseCRF
 
     settings = json.loads(text)
@@ -100,7 +100,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: A
 
 @once_differentiable
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """Return the gradients of the tensors: those of the layer, which solves once more."""
+    """Return the layer's gradients for the tensors; it solves again."""
     needed = ctx.needs_input_grad[: len(ctx.saved_tensors)]
     inputs: list[Any] = [each if each is None else each.detach() for each in ctx.saved_tensors]
     with torch.enable_grad():

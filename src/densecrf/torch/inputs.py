@@ -1,4 +1,4 @@
-"""Tensors that users pass, checked: every error names the argument, its value and the remedy."""
+"""Checks of users' tensors: every error names the argument, its value and the remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def as_tensor(name: str, value: Any) -> torch.Tensor:
-    """Return a plain tensor, sharing the memory of other libraries' arrays where they are."""
+    """Return a plain tensor that shares the memory of the given array."""
     if isinstance(value, torch.Tensor):
         return value if type(value) is torch.Tensor else value.as_subclass(torch.Tensor)
     if not hasattr(value, "__dlpack__"):
@@ -40,7 +40,7 @@ def checked_pair(
     logits, image = map(as_tensor, names, (logits, image))
     _check_axes("logits", logits, "(N, C, *spatial)")
     if not logits.is_floating_point():
-        remedy = f"dtype {logits.dtype} holds whole numbers; give scores, not labels (labels "
+        remedy = f"dtype {logits.dtype} holds integers; give scores, not labels (labels "
         raise ArgumentError("logits", ..., remedy + "have no gradient)")
     if logits.shape[1] < 2:
         remedy = f"shape {tuple(logits.shape)} has fewer than 2 classes on axis 1"
@@ -127,5 +127,5 @@ def check_all_finite(name: str, value: Any) -> None:
 
 
 def total(value: torch.Tensor) -> torch.Tensor:
-    """Return a sum on the device that is finite only where all of `value` is."""
+    """Return a sum on the device that is finite only if all of `value` is."""
     return value.detach().sum(dtype=torch.float32)

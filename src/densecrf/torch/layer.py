@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 __all__ = ["DenseCRF"]
 
 LEARNABLE = ("weights", "sigmas", "compatibility")
-_MOST_KEPT = 1 << 25  # numbers in the features of a lattice that is kept
+_MOST_KEPT = 1 << 25  # limit on the numbers in the features of a cached lattice
 _DEFAULT = PRESETS["default"]
 _UNROLLED = ("mf5", "mf", "efw")  # methods whose iterations carry the gradient
-_FEW = 5  # iterations of these, but for "mf"
+_FEW = 5  # iterations of these, except for "mf"
 _LEVELS = 10  # of the dual point in the step that carries the gradient
 _SMOOTHING = 1e-4  # share of the uniform distribution in logarithms of probabilities
 
@@ -87,30 +87,29 @@ class DenseCRF(nn.Module):
     normalization : {"symmetric", "none"}
         As for `densecrf.DenseCRF`.
     method : {"mf5", "mf", "efw", "dc-neg", "prox-lp", "lp"}
-        What `forward` runs: ``"mf5"`` makes five iterations of mean field, ``"mf"`` as many as it
-        takes to converge, 100 at most, ``"efw"`` five of Euclidean Frank-Wolfe with a constant
-        step. The others run as far as they do in `solve`.
+        The method of `forward`: ``"mf5"`` does five iterations of mean field, ``"mf"`` iterates to
+        convergence, 100 times at most, ``"efw"`` does five of Euclidean Frank-Wolfe with a constant
+        step. The others stop as in `solve`.
     iterations : int, optional
-        Another number of iterations of mean field or Frank-Wolfe, made in full.
+        Another number of iterations of mean field or Frank-Wolfe; all are done.
     learn : iterable of {"weights", "sigmas", "compatibility"}
-        What becomes a parameter. Weights and sigmas are stored as logarithms, so they stay
+        The parameters to learn. Weights and sigmas are stored as logarithms, so they stay
         positive. To learn a compatibility, give one to start from.
 
     Notes
     -----
-    Gradients of mean field and of Frank-Wolfe are those of the unrolled iterations, exact for the
-    filter that is computed (see `densecrf.operators.torch.autograd`). The other methods end in an
-    exact minimum or nearly so, often a vertex, and are solved without a record; the gradient is
-    that of one more step :math:`P_\Delta(y - (\phi + r) / s)` from there, in which the projection
-    and the filter are differentiated, the solution y and the order of its scores held fixed. Pixels
-    in the interior of the simplex pass it on, pixels that are certain do not (with dc-neg, nearly
-    all are).
+    Gradients of mean field and Frank-Wolfe are those of the unrolled iterations, exact for the
+    computed filter (see `densecrf.operators.torch.autograd`). The other methods end at or near a
+    minimum, often a vertex, and are solved without a record. Their gradient is that of one more
+    step :math:`P_\Delta(y - (\phi + r) / s)`: the projection and the filter are differentiated, the
+    solution y and the order of its scores held fixed. Pixels in the interior of the simplex pass
+    the gradient on; certain pixels do not (with dc-neg, nearly all are).
 
-    CPU tensors that need no gradient are solved by the compiled core, where it is installed, with
-    `torch.get_num_threads()` threads; float64 and gradients are left to torch.
+    CPU tensors without gradients are solved by the compiled core, if it is installed, with
+    `torch.get_num_threads()` threads. Torch handles float64 and gradients.
 
-    `torch.compile` leaves this layer out and compiles what is around it. `torch.export` writes it
-    as one operator, ``densecrf::refine``, which programs that import `densecrf.torch` can run.
+    `torch.compile` skips this layer and compiles the rest. `torch.export` writes it as one
+    operator, ``densecrf::refine``, for programs that import `densecrf.torch`.
 
     Examples
     --------
@@ -170,7 +169,7 @@ class DenseCRF(nn.Module):
         method: str = "lp",
         **options: Any,
     ) -> DenseCRF:
-        """Return the layer of a model, for images of one size; the rest as for the constructor.
+        """Return the layer of a model, for images of one size; other options as above.
 
         A model that follows the resolution of the scores needs their `grain` in pixels, about the
         network's stride (`densecrf.model.resolution`).
@@ -202,7 +201,7 @@ class DenseCRF(nn.Module):
         Parameters
         ----------
         logits : Tensor
-            (N, C, *spatial) scores; float64 is worked on as such, everything else in float32.
+            (N, C, *spatial) scores; float64 is computed in float64, all others in float32.
         image : Tensor
             (N, k, *spatial) on the same device, any number of channels, any real dtype.
         """
@@ -213,7 +212,7 @@ class DenseCRF(nn.Module):
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def _settings(self) -> str:
-        """Return all but the tensors; a method, since torch 2.11 takes no layer as an argument."""
+        """Return the settings; a method, since torch 2.11 takes no layer as an argument."""
         return settings_of(self)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -237,9 +236,9 @@ class DenseCRF(nn.Module):
         max_iterations: int | None = None,
         **options: Any,
     ) -> BatchResult:
-        """Minimise the energy of each item; labels, energies and bounds, without gradients.
+        """Minimise the energy of each item: labels, energies and bounds, without gradients.
 
-        Items on a GPU advance together, and each ends by itself.
+        Items on a GPU are solved together; each stops on its own.
 
         Parameters
         ----------
@@ -248,7 +247,7 @@ class DenseCRF(nn.Module):
         method : str
             A method of `densecrf.DenseCRF.solve`: "mf5", "efw", "dc-neg", "prox-lp", "lp", ...
         gap, time_limit, max_iterations, **options
-            As there; the time limit is for all that advance together.
+            As there; the time limit is for all items that are solved together.
         """
         check_choice("method", method, METHODS)
         pairs = checked_items(logits, image)
@@ -259,7 +258,7 @@ class DenseCRF(nn.Module):
             return minimise(problem, method, limits, None, options)
 
         def attempt(workspace: int | None) -> list[Outcome[Tensor]]:
-            if device.type == "cpu":  # elsewhere each problem asks when it waits anyway
+            if device.type == "cpu":  # elsewhere each problem checks when it waits anyway
                 check_all_finite("logits", logits)
             sizes = [self._together(scores, colours) for scores, colours in pairs]
             try:
@@ -277,9 +276,9 @@ class DenseCRF(nn.Module):
     def problem(
         self, logits: Tensor, image: Tensor, workspace: int | None = None
     ) -> Problem[Tensor]:
-        """Return the problem of a whole batch as one: its items lie one after the other.
+        """Return the problem of a whole batch, its items concatenated.
 
-        The filters may take `workspace` bytes of scratch memory.
+        `workspace` limits the scratch memory of the filters, in bytes.
         """
         dtype = working_dtype(logits)
         unary = energies(logits, dtype, self._prior)
@@ -304,7 +303,7 @@ class DenseCRF(nn.Module):
                 unary,
                 normalized=self.normalization == "symmetric",
                 workspace=workspace,
-                between=check,  # the device has nothing left to do then
+                between=check,  # the device is idle then
             )
         except ValueError:
             check_finite("image", image)  # the lattice is built from features alone
@@ -312,11 +311,11 @@ class DenseCRF(nn.Module):
         return torch_problem(unary, pairwise, self._symmetric_costs(unary), self._tree)
 
     def _by_core(self, logits: Tensor, image: Tensor) -> bool:
-        """Return whether the compiled core solves."""
+        """Return whether the compiled core is used."""
         return core_takes(logits, image, (*self.parameters(), self.costs))
 
     def _item(self, logits: Tensor, image: Tensor, workspace: int | None) -> Any:
-        """Return the problem of one finite item, for the compiled core where that can solve it."""
+        """Return the problem of one finite item, for the compiled core if it can solve it."""
         if not self._by_core(logits, image):
             return self.problem(logits, image, workspace)
         check_finite("image", image)
@@ -326,7 +325,7 @@ class DenseCRF(nn.Module):
         return core_problem(unary, image[0], self._declared(image), self.normalization, costs)
 
     def _together(self, logits: Tensor, image: Tensor) -> int:
-        """Return the size of an item that may be solved together with others, else 0."""
+        """Return the size of an item if it may be solved together with others, else 0."""
         alone = self._by_core(logits, image) or not use_triton(image.float())
         return 0 if alone else logits.numel()
 
@@ -335,7 +334,7 @@ class DenseCRF(nn.Module):
     ) -> Tensor | Lattice:
         """Return the features of the smoothness kernel, or its lattice.
 
-        It is the same for all images of a size, so the last one is kept, within reason.
+        It is the same for all images of one size: the last one, if not too large, is cached.
         """
         key = (image.shape[0], image.shape[2:], image.device, dtype, workspace)
         kept = self._kept  # which another thread may replace
@@ -381,11 +380,11 @@ class DenseCRF(nn.Module):
         tolerance = 1e-3 if self.iterations is None and self.method == "mf" else 0.0
         for step in mean_field(problem, y, iterations=most - 1, tolerance=tolerance):
             y = step.y
-        # The last update in logarithms, which keep what a probability would round to zero.
+        # The last update in logarithms: probabilities would round to zero.
         return torch.log_softmax(torch.as_tensor(problem.response_logits(y)), 0)
 
     def _store(self, name: str, value: Any) -> None:
-        """Keep a positive number: its logarithm as a parameter, or itself, on the host."""
+        """Store a positive number: its logarithm as a parameter, or itself, on the host."""
         weight = name.endswith("_weight")
         number = torch.tensor(value) if weight else torch.tensor(value, dtype=torch.float64)
         if weight and value == 0:
@@ -458,7 +457,7 @@ def _checked(name: str, value: Any) -> float | list[float]:
 
 
 def _logarithms(y: Tensor) -> Tensor:
-    """Return the logarithms of marginals that may be 0."""
+    """Return the logarithms of marginals, smoothed since they may be 0."""
     return ((1 - _SMOOTHING) * y + _SMOOTHING / len(y)).log()
 
 

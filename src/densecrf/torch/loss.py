@@ -32,20 +32,20 @@ class DenseCRFLoss(nn.Module):
       :math:`\sum_{a<b} K_{ab} \sum_i s_{ai} (1 - s_{bi})`;
     - ``"lp"``, the relaxation that `densecrf` minimises:
       :math:`\sum_{a<b} K_{ab} \tfrac12 \sum_i |s_{ai} - s_{bi}|`. It is lower, convex, and has no
-      gradient that pushes two agreeing pixels, however undecided, apart or away from the middle.
+      gradient where two pixels have equal probabilities.
 
-    Both are the Potts energy where probabilities are 0 and 1, and are divided by the number of
-    pixels that take part.
+    Both equal the Potts energy for probabilities of 0 and 1, and are divided by the number of
+    pixels that count.
 
     Parameters
     ----------
     form : {"quadratic", "lp"}
-        Which.
+        The form of the loss.
     spatial_sigma, spatial_weight, bilateral_sigma_xy, bilateral_sigma_color, bilateral_weight
-        As for `DenseCRF`, with its standard deviations; by default the appearance kernel alone, of
+        As for `DenseCRF`, with its standard deviations; by default only the appearance kernel, with
         weight 1. Weight 0 leaves a kernel out.
     levels : int
-        How finely the LP form takes the order of probabilities.
+        Number of levels of the LP form.
     reduction : {"mean", "none"}
         The mean over items, or one value for each.
 
@@ -97,9 +97,9 @@ class DenseCRFLoss(nn.Module):
         logits, image
             As for `DenseCRF.forward`.
         roi : Tensor, optional
-            (N, *spatial), the region of interest: pixels outside (padding) take no part.
+            (N, *spatial), the region of interest: pixels outside (padding) do not count.
         void : Tensor, optional
-            (N, *spatial), pixels that belong to no class: they take no part either.
+            (N, *spatial), pixels without a class, which do not count either.
         """
         logits, image = checked_pair(logits, image)
 
@@ -142,7 +142,7 @@ class DenseCRFLoss(nn.Module):
     def _lattices(
         self, image: Tensor, mask: Tensor, workspace: int | None
     ) -> list[tuple[float, Lattice]]:
-        """Return weights and filters, normalised over all pixels, of those that take part."""
+        """Return weights and filters, normalised over all pixels, of the pixels that count."""
         declared = (
             (self.spatial_weight, self.spatial_sigma, None),
             (self.bilateral_weight, self.bilateral_sigma_xy, self.bilateral_sigma_color),

@@ -1,10 +1,10 @@
-"""Problems of tensors and of models brought to a device: by torch, Triton or the compiled core."""
+"""Problems of tensors, and models on a device: by torch, Triton or the compiled core."""
 
 from __future__ import annotations
 
 import warnings
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from densecrf.torch.warm import first_use
 from densecrf.validation import ArgumentError, mention, outside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     import numpy.typing as npt
     from torch import Tensor
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from densecrf.steps.triton import TritonBatch
 
 __all__ = [
-    "batch_of",
+    "by_triton",
     "checked_device",
     "computed",
     "core_problem",
     "core_takes",
+    "joined",
     "minimise_on",
     "problem_on",
     "torch_problem",
@@ -56,7 +57,7 @@ def torch_problem(
     tree: LabelTree | None = None,
     crf: DenseCRF | None = None,
 ) -> Problem[Tensor]:
-    """Return the problem of tensors on their device, by Triton's kernels where they serve.
+    """Return the problem of tensors on their device, with Triton's kernels if possible.
 
     Parameters
     ----------
@@ -82,38 +83,31 @@ def torch_problem(
     steps = TorchSteps(unary)
     costs = LabelCosts.of(len(unary), steps, compatibility, tree)
     problem = Problem(unary, TorchOperator(pairwise), steps, costs, crf)
-    batch = batch_of([problem])
-    return batch[1][0] if batch else problem
+    if not by_triton(problem):
+        return problem
+    from densecrf.steps.triton import TritonBatch
+
+    return joined(TritonBatch(pairwise), 0, problem)
 
 
-def batch_of(
-    problems: Sequence[Problem[Tensor]],
-) -> tuple[TritonBatch, list[Problem[Tensor]]] | None:
-    """Return the problems as a batch and its items, or None where Triton cannot join them."""
-    operators = [each.pairwise for each in problems]
-    parts = [each.pairwise for each in operators if isinstance(each, TorchOperator)]
-    if len(parts) < len(problems) or not all(
-        p.merged is not None and p.merged.triton for p in parts
-    ):
-        return None
-    pairs = list(zip(problems, parts, strict=True))
-    if len({(each.n_labels, len(part.kernels)) for each, part in pairs}) > 1:
-        return None
-    from densecrf.steps.triton import TritonBatch, TritonOperator, TritonSteps
+def joined(batch: TritonBatch, number: int, problem: Problem[Tensor]) -> Problem[Tensor]:
+    """Return the problem of an item that enters a batch."""
+    entering = cast("TorchOperator", problem.pairwise).pairwise
+    own = batch.enter(number, problem.unary, entering)
+    return Problem(problem.unary, *own, problem.costs, problem.crf, problem.calls)
 
-    batch = TritonBatch(parts)
-    items = []
-    for number, (given, part) in enumerate(pairs):
-        own = TritonOperator(part, batch, number)
-        steps = TritonSteps(given.unary, batch)
-        items.append(Problem(given.unary, own, steps, given.costs, given.crf, given.calls))
-    return batch, items
+
+def by_triton(problem: Any) -> bool:
+    """Return whether Triton's kernels serve a problem."""
+    operator = problem.pairwise
+    merged = operator.pairwise.merged if isinstance(operator, TorchOperator) else None
+    return merged is not None and merged.triton
 
 
 def core_takes(logits: Tensor, image: Tensor, parameters: Iterable[Tensor | None]) -> bool:
-    """Return whether the compiled core solves for these tensors, tens of times faster than torch.
+    """Return whether the compiled core, tens of times faster than torch, can solve these tensors.
 
-    They are on the CPU and need no gradient; float64 is worked on as such, which the core does not.
+    They must be on the CPU and need no gradient; the core does not compute in float64.
     """
     if logits.device.type != "cpu" or logits.dtype == torch.float64:
         return False
@@ -125,7 +119,7 @@ def core_takes(logits: Tensor, image: Tensor, parameters: Iterable[Tensor | None
 
 @cache
 def _has_core() -> bool:
-    """Return whether there is a compiled core; warn once where there is none."""
+    """Return whether the compiled core is installed; warn once if not."""
     try:
         core()
     except ImportError as error:
@@ -178,7 +172,7 @@ def minimise_on(
     init: Any = None,
     options: dict[str, Any] | None = None,
 ) -> tuple[Problem[Tensor], Outcome[Tensor]]:
-    """Bring a model to a device and minimise its energy there; see `minimise`."""
+    """Copy a model to a device and minimise its energy there; see `minimise`."""
     where = checked_device(device)
 
     def attempt(workspace: int | None) -> tuple[Problem[Tensor], Outcome[Tensor]]:
@@ -194,9 +188,9 @@ def minimise_on(
 def problem_on(
     crf: DenseCRF, device: torch.device, workspace: int | None = None
 ) -> Problem[Tensor]:
-    """Bring a model with filter "lattice" (or "auto") to a device.
+    """Copy a model with filter "lattice" (or "auto") to a device.
 
-    The filters may take `workspace` bytes of scratch memory.
+    `workspace` limits the scratch memory of the filters, in bytes.
     """
     if crf.filter not in ("auto", "lattice"):
         remedy = f'works with the lattice, not with filter={crf.filter!r}; use filter="lattice"'
@@ -207,8 +201,8 @@ def problem_on(
 
     unary = move(crf.unary)
     pairwise = TensorPairwise(
-        [move(kernel.features(crf.shape)) for kernel in crf.kernels],
-        [kernel.weight for kernel in crf.kernels],
+        [move(kernel.features(crf.shape)) for kernel in crf.weighty_kernels],
+        [kernel.weight for kernel in crf.weighty_kernels],
         unary,
         normalized=crf.normalization == "symmetric",
         order="forward" if crf.blur == "forward" else "symmetric",
@@ -219,7 +213,7 @@ def problem_on(
 
 
 def checked_device(device: Any) -> torch.device:
-    """Return the device, or say why there is none: nothing falls back to another in silence."""
+    """Return the device, or raise an error: nothing falls back to another device silently."""
     try:
         where = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -239,9 +233,8 @@ def computed(
 ) -> Answer:
     """Return `attempt(workspace)` on a device, without autocast.
 
-    Where the device's memory runs out, it is called again with a smaller workspace, the bytes of
-    scratch memory that filters may use (None: their default). `what` names the problem in the
-    MemoryError of the smallest.
+    If the device's memory runs out, it is called again with a smaller workspace, the filters' limit
+    on scratch memory (None: their default). `what` names the problem in the final MemoryError.
     """
     first_use(device, labels)
     message = ""
@@ -256,6 +249,6 @@ def computed(
                 again = f"out of device memory for {what}; trying again with a smaller workspace"
                 warnings.warn(again, stacklevel=outside())
     raise MemoryError(
-        f"{what} do not fit into the device's memory even with the smallest workspace; use smaller "
+        f"{what} do not fit in the device's memory, even with the smallest workspace; use smaller "
         f"images or batches, or tiles ({message})"
     )

@@ -1,4 +1,4 @@
-"""A dictionary transform in the manner of MONAI's, which is not needed for it."""
+"""A dictionary transform as in MONAI; MONAI is not required."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["DenseCRFd"]
 
 
 class DenseCRFd:
-    """Refine one entry of a dictionary of channel-first arrays by the image in another.
+    """Refine one entry of a dictionary of channel-first arrays, using the image in another.
 
     Parameters
     ----------
     pred_key, image_key : hashable
-        Where the scores (C, *spatial) and the image (k, *spatial) are. The scores are replaced.
+        Keys of the scores (C, *spatial), which are replaced, and of the image (k, *spatial).
     scores : {"logits", "probabilities"}
-        What the scores are.
+        The kind of scores.
     output : {"log_probabilities", "probabilities", "labels"}
-        What replaces them; labels have one channel, (1, *spatial).
+        The kind of output; labels have one channel, (1, *spatial).
     **options
         Passed to `DenseCRF`.
 

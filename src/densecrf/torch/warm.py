@@ -1,4 +1,4 @@
-"""Compile the GPU's kernels before they are needed, all at once."""
+"""Compile all GPU kernels in advance."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _lock = threading.Lock()
 def warm_up(
     device: Any = "cuda", labels: int | Iterable[int] = 21, *, processes: int | None = None
 ) -> int:
-    """Compile every kernel that problems of so many labels can launch; nothing compiles later.
+    """Compile every kernel for problems with these numbers of labels.
 
-    The first use of a GPU does this by itself. Compiled kernels are kept in Triton's cache
-    (``~/.triton/cache``, or ``TRITON_CACHE_DIR``), where later processes find them.
+    The first use of a GPU calls it. Compiled kernels are stored in Triton's cache
+    (``~/.triton/cache``, or ``TRITON_CACHE_DIR``) for later processes.
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ def warm_up(
     labels : int or iterable of int
         Numbers of labels. Kernels are shared up to the next power of two.
     processes : int, optional
-        How many processes compile; by default one for each CPU, at most 16.
+        Number of processes; by default one per CPU, at most 16.
 
     Returns
     -------
     int
-        The number of kernels, 0 where none are used.
+        The number of kernels, 0 if none are used.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def warm_up(
 
 
 def first_use(device: torch.device, labels: int) -> None:
-    """Compile what this process has not loaded yet for so many labels."""
+    """Compile the kernels for these labels that this process has not loaded."""
     if device.type == "cuda" and _lanes(labels) not in _warm.get(_numbered(device), ()):
         warm_up(device, labels)
 
@@ -87,7 +87,7 @@ def _numbered(device: torch.device) -> torch.device:
 
 
 def _compiled(device: torch.device, lanes: list[int], processes: int) -> int:
-    """See to it that the kernels are in Triton's cache; return how many there are."""
+    """Ensure that the kernels are in Triton's cache; return their number."""
     from densecrf.operators.triton.variants import variants
 
     wanted = list(variants(lanes))
@@ -95,7 +95,7 @@ def _compiled(device: torch.device, lanes: list[int], processes: int) -> int:
     stamp = _stamp(wanted, 10 * major + minor)
     if not stamp.exists():
         began = time.perf_counter()
-        _say(f"compiling {len(wanted)} GPU kernels, once for this machine ...")
+        _say(f"compiling {len(wanted)} GPU kernels, once per machine ...")
         _compile(wanted, 10 * major + minor, processes)
         for kernel, arguments, constants, warps in wanted:  # from the cache, or compiled here
             kernel.warmup(*arguments, grid=(1,), **constants, num_warps=warps)
@@ -107,7 +107,7 @@ def _compiled(device: torch.device, lanes: list[int], processes: int) -> int:
 
 
 def _compile(wanted: list[Any], capability: int, processes: int) -> None:
-    """Fill Triton's cache by forked processes, which use no GPU; what fails is compiled later."""
+    """Fill Triton's cache in forked processes without a GPU; failures are compiled later."""
     import triton
 
     if processes < 2 or not hasattr(os, "fork"):
@@ -133,7 +133,7 @@ def _compile(wanted: list[Any], capability: int, processes: int) -> None:
 
 
 def _stamp(wanted: list[Any], capability: int) -> Path:
-    """Return the file that says that these kernels are in the cache."""
+    """Return the file that marks these kernels as cached."""
     import triton
 
     text = [triton.__version__, torch.__version__, str(capability)]

@@ -1,10 +1,10 @@
 r"""Gradients: of the filter, of its features, of mean field's update, of the simplex projection.
 
 The filter is :math:`K = S B S^T`, with S the barycentric weights of the pixels in their simplices
-and B the blur. It is linear in the values, so its backward pass is its transpose, which is itself
-where the blur is symmetric; in the weights S it is quadratic, and these are linear in the features
-as long as no pixel leaves its simplex. Gradients are therefore exact derivatives of what the filter
-computes, except on the faces of simplices, where the lattice's own approximation has a kink.
+and B the blur. It is linear in the values, so its backward pass is its transpose: itself if the
+blur is symmetric. It is quadratic in S, and S is linear in the features within a simplex. Gradients
+are therefore exact derivatives of the computed filter, except on the faces of simplices, where the
+lattice's approximation has a kink.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def barycentric(features: Tensor, lattice: Lattice) -> Tensor:
     Parameters
     ----------
     features : Tensor
-        (n, d) or (items, n, d), the lattice's, attached to what needs a gradient.
+        (n, d) or (items, n, d), the lattice's, with gradients.
     lattice : Lattice
         Built from them, not normalised.
     """
@@ -144,8 +144,8 @@ class _Updated(torch.autograd.Function):
 def projected(z: Tensor) -> Tensor:
     """Project columns of (labels, n) onto the simplex, with gradients.
 
-    The projection is linear around almost every point: subtract the mean over the labels above
-    zero, drop the others.
+    Around almost every point the projection is linear: it subtracts the mean over the labels above
+    zero and sets the others to zero.
 
     Examples
     --------

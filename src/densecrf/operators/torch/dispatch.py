@@ -1,8 +1,8 @@
 """Which code runs: fused Triton kernels, or plain torch operations.
 
-Triton serves float32 tensors on a CUDA device, and CPU tensors when its interpreter is switched on
-(``TRITON_INTERPRET=1``, as the tests do). Everything else, lattices of float64 among it, takes the
-plain path. Proofs are in double precision over the weights of a float32 lattice: Triton serves.
+Triton runs on float32 tensors on a CUDA device, and on CPU tensors in its interpreter
+(``TRITON_INTERPRET=1``, as in the tests). Everything else, float64 lattices included, uses plain
+torch. Proofs use double precision over the weights of a float32 lattice, so Triton runs them.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 Engine = Literal["auto", "triton", "torch"]
 
-FIRST_TRITON = (3, 3)  # whose launcher `triton.launch` knows; before it, plain torch operations
+FIRST_TRITON = (3, 3)  # the first version that `triton.launch` supports
 
 
 def has_triton() -> bool:
-    """Whether there is a Triton that runs the kernels."""
+    """Return whether a supported Triton is installed."""
     return find_spec("triton") is not None and triton_version() >= FIRST_TRITON
 
 
 @cache
 def triton_version() -> tuple[int, int]:
-    """Return the major and minor version of the Triton that is installed."""
+    """Return the major and minor version of the installed Triton."""
     major, minor = re.findall(r"\d+", version("triton"))[:2]
     return int(major), int(minor)
 
 
 @cache
 def interpreted() -> bool:
-    """Whether Triton's kernels run in its interpreter, on the CPU."""
+    """Return whether Triton's kernels run in its interpreter, on the CPU."""
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
 
 
 def use_triton(tensor: Tensor, engine: Engine = "auto") -> bool:
-    """Whether the kernels for `tensor` come from Triton: its device and dtype decide.
+    """Return whether Triton handles `tensor`, by its device and dtype.
 
-    The engine "auto" takes Triton wherever it serves; "triton" insists on it.
+    The engine "auto" uses Triton where possible; "triton" requires it.
 
     Examples
     --------
@@ -63,8 +63,8 @@ def use_triton(tensor: Tensor, engine: Engine = "auto") -> bool:
         raise ArgumentError(
             "engine",
             engine,
-            f"cannot serve a {tensor.dtype} tensor on {tensor.device}; use float32 on a CUDA "
+            f"does not support a {tensor.dtype} tensor on {tensor.device}; use float32 on a CUDA "
             "device with Triton installed, or engine='torch'",
         )
-    # On the CPU the interpreter is a test bench: it runs only when asked for by name.
+    # On the CPU the interpreter is for tests: it runs only if named.
     return serves and (tensor.is_cuda or engine == "triton")

@@ -1,7 +1,7 @@
 """From images to features: scaled positions and colours, differentiable in the deviations.
 
-Standard deviations come in float64, and so do features: where the next best number in float32 lies
-on the other side of a simplex's face, the lattice has other vertices.
+Standard deviations and features are float64: rounded to float32, a feature may cross the face of
+its simplex, and the lattice has other vertices.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def positions(shape: Sequence[int], sigma: Tensor, device: torch.device) -> Tens
 def bilateral(image: Tensor, sigma_xy: Tensor, sigma_color: Tensor) -> Tensor:
     """Return positions and colours of images (items, channels, *spatial) over standard deviations.
 
-    These are one, or one for each axis and channel; the result is (items, n, d).
+    Give one standard deviation, or one for each axis and channel; the result is (items, n, d).
     """
     where = positions(image.shape[2:], sigma_xy, image.device).expand(image.shape[0], -1, -1)
     sigma_color = sigma_color.to(image.device) if sigma_color.ndim else sigma_color

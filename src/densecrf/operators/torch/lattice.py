@@ -40,7 +40,7 @@ class Lattice:
 
     The matrix k ≈ exp(-½ ‖f_a - f_b‖²) is applied by splatting onto the vertices of the simplices
     that enclose the features, blurring with (½, 1, ½) along each of the d+1 axes, and slicing.
-    Deterministic: the same bits run after run. Made by `Lattice.build` or `Lattice.build_all`.
+    Deterministic, bit by bit. Made by `Lattice.build` or `Lattice.build_all`.
 
     Attributes
     ----------
@@ -53,15 +53,15 @@ class Lattice:
     order : {"symmetric", "forward"}
         Order of the blurs.
     workspace : int
-        Bytes of scratch memory to stay within.
+        Limit on scratch memory, in bytes.
     triton : bool
-        Whether fused kernels do the work.
+        Whether fused kernels are used.
     scale : float
         A factor of the slice, by convention 1 / (1 + 2^-d).
     shares : tuple of (int, float)
         Runs of vertices, and the factors of their values in the slice.
     own_spans : tuple of Span
-        The items that are filtered by themselves, if several.
+        The items that are filtered separately, if several.
 
     Examples
     --------
@@ -104,8 +104,8 @@ class Lattice:
         engine : {"auto", "triton", "torch"}
             Fused kernels or plain operations.
         workspace : int, optional
-            Bytes of scratch memory to stay within, where at least one label fits; by default a
-            sixteenth of the device's memory, at most 4 GiB (512 MiB on the CPU).
+            Limit on scratch memory in bytes, exceeded only if one label does not fit; by default a
+            sixteenth of the device's memory, at most 2 GiB (512 MiB on the CPU).
         """
         return cls.build_all([features], order=order, engine=engine, workspace=workspace)[0]
 
@@ -121,8 +121,8 @@ class Lattice:
     ) -> list[Lattice]:
         """Build several lattices over the same pixels together, waiting for the device only twice.
 
-        Parameters are those of `build`, and `precision`, that of the weights; by default that of
-        the features. Pixels are located in double precision, whatever it is.
+        Parameters are those of `build`, and `precision`, the dtype of the weights, by default that
+        of the features. Pixels are always located in double precision.
         """
         check_choice("order", order, ("symmetric", "forward"))
         checked = [_checked(each) for each in features]
@@ -165,7 +165,7 @@ class Lattice:
 
     @cached_property
     def spans(self) -> Sequence[Span]:
-        """What belongs to each item that is filtered by itself."""
+        """The spans of the items that are filtered separately."""
         segments = len(self.topology.segment_vertex)
         return self.own_spans or (Span(0, self.n, 0, self.vertices, 0, segments),)
 
@@ -260,7 +260,7 @@ class Lattice:
         return ordered_sum([self], [1.0], scores, levels=levels, soft=soft, low=low, high=high)
 
     def ordered_by(self, scores: Tensor, levels: Levels) -> Tensor:
-        """Filter as `ordered` does, with levels that are given as such."""
+        """Filter as `ordered` does, with given levels."""
         return _filter([self], [1.0], scores, levels)
 
     def blurred(self, values: Tensor) -> Tensor:
@@ -278,9 +278,9 @@ class Lattice:
     def diagonal(self) -> Tensor:
         """Return the diagonal k_aa of the filter's matrix, (n,), exactly.
 
-        A sum over pairs of a pixel's corners of their weights and the blur between them,
-        differentiable in the weights. The forward and the reversed order of axes have the same
-        diagonal (they are each other's transpose), so the mean over both serves either `order`.
+        It sums weights times blur over the pairs of a pixel's corners, differentiable in the
+        weights. Both orders of axes have the same diagonal (each is the other's transpose), so
+        their mean is right for either `order`.
         """
         weight = self.corner_weight
         if not self.triton:
@@ -365,7 +365,7 @@ def on_device(device: torch.device) -> AbstractContextManager[object]:
 def _default_workspace(device: torch.device) -> int:
     if device.type != "cuda":
         return 1 << 29
-    return min(4 << 30, int(torch.cuda.get_device_properties(device).total_memory) // 16)
+    return min(2 << 30, int(torch.cuda.get_device_properties(device).total_memory) // 16)
 
 
 def _checked(features: Tensor) -> tuple[Tensor, int]:
@@ -414,7 +414,7 @@ def _filter_planes(
 
 
 def _at_once(lattice: Lattice, channels: int, levels: Levels | None) -> int:
-    """Labels whose entries fit into the workspace together, in blocks of even size."""
+    """Split labels into blocks of even size whose entries fit into the workspace."""
     ramps = levels.ramps if levels else 1
     label = 2 * lattice.n * (lattice.dimension + 1) * ramps * lattice.corner_weight.element_size()
     fitting = max(1, min(channels, lattice.workspace // label))

@@ -1,9 +1,9 @@
 """Several lattices as one: sums over the same pixels, and batches over different ones.
 
-Vertices and entries of the lattices lie side by side. Entries of each begin at a whole segment, so
-that they are added in the same order, and give the same bits, as by the lattice itself. In a sum,
-vertices have no neighbours along axes that their lattice does not have: blurring there leaves them
-as they are. Weights go into the corners that the sum is read from.
+Vertices and entries of the lattices are concatenated. The entries of each lattice begin at a
+segment, so they are added in the same order, with the same bits, as by the lattice itself. In a
+sum, vertices have no neighbours along axes that their lattice lacks, and blurring there leaves them
+unchanged. Weights multiply the corners from which the sum is sliced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 
 def merge(
-    lattices: Sequence[Lattice], factors: Sequence[float], *, normalized: bool
+    lattices: Sequence[Lattice],
+    factors: Sequence[float],
+    *,
+    normalized: bool,
+    g: Sequence[Tensor] | None = None,
 ) -> tuple[Lattice, list[Tensor]]:
     r"""Return :math:`\sum_c \text{factor}_c g_c k_c g_c` as one filter, and the :math:`g_c`.
 
@@ -34,9 +38,11 @@ def merge(
     lattices : sequence of Lattice
         Over the same pixels.
     factors : sequence of float
-        A weight for each.
+        One weight per lattice.
     normalized : bool
         Whether :math:`g_c = m_c^{-1/2}`, with the row sums m of each; else 1.
+    g : sequence of Tensor, optional
+        The :math:`g_c`, where they are others.
 
     Examples
     --------
@@ -45,10 +51,13 @@ def merge(
     >>> v = torch.rand(4, 9)
     >>> torch.testing.assert_close(both.apply(v), 2 * a.apply(v) + 3 * b.apply(v))
     """
-    merge_parts = _merge_by_torch
-    if lattices[0].triton:
+    if g is None and lattices[0].triton:
         from densecrf.operators.triton.topology import merge as merge_parts
-    topology, corner_weight, entry_weight, g = merge_parts(lattices, factors, normalized)
+
+        topology, corner_weight, entry_weight, found = merge_parts(lattices, factors, normalized)
+    else:
+        parts = _merge_by_torch(lattices, factors, normalized, g)
+        topology, corner_weight, entry_weight, found = parts
     shares = [
         (each.vertices, factor * each.scale) for each, factor in zip(lattices, factors, strict=True)
     ]
@@ -60,13 +69,16 @@ def merge(
         scale=1.0,  # theirs are in the corners' weights
         shares=tuple(shares),
     )
-    return merged, g
+    return merged, found
 
 
 def _merge_by_torch(
-    lattices: Sequence[Lattice], factors: Sequence[float], normalized: bool
+    lattices: Sequence[Lattice],
+    factors: Sequence[float],
+    normalized: bool,
+    given: Sequence[Tensor] | None = None,
 ) -> tuple[Topology, Tensor, Tensor, list[Tensor]]:
-    g = [
+    g = list(given or ()) or [
         each.mass.clamp(min=SMALLEST_MASS).rsqrt() if normalized else torch.ones_like(each.mass)
         for each in lattices
     ]
@@ -110,7 +122,7 @@ def side_by_side(lattices: Sequence[Lattice]) -> Lattice:
 
 
 def _joined(parts: Sequence[Topology], *, batch: bool) -> tuple[Topology, list[Span]]:
-    """Return topologies side by side, of one item's pixels or of a batch's, and their places."""
+    """Return concatenated topologies, over one item's pixels or a batch's, and their offsets."""
     dimension = max(part.dimension for part in parts)
     spans, corner, begin, entry_pixel, segment, neighbour = [], [], [], [], [], []
     pixel = vertex = entry = 0

@@ -13,6 +13,7 @@ from densecrf.cached import cached_property
 from densecrf.deadline import check_deadline
 from densecrf.operators.levels import SMALLEST_MASS, Levels, ordered_by_ramps
 from densecrf.operators.torch.autograd import barycentric, filtered
+from densecrf.operators.torch.blocks import block_diagonal
 from densecrf.operators.torch.lattice import Lattice
 from densecrf.operators.torch.lattice_sum import merge
 from densecrf.operators.torch.pixelwise import balanced, icm_moves
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from densecrf.backend import QuadraticStep
-    from densecrf.operators.levels import Doubles
+    from densecrf.operators.levels import Bands, Doubles
     from densecrf.operators.torch.dispatch import Engine
     from densecrf.operators.torch.lattice import Order
     from densecrf.operators.triton.repeated_filter import DoubleFilter, RepeatedFilter
@@ -32,16 +33,17 @@ if TYPE_CHECKING:
 
 __all__ = ["TensorKernel", "TensorPairwise", "TorchOperator"]
 
-WIDENED, AT_ONCE = 32, 1 << 26  # labels, and numbers, that are in double precision at once
+ROUNDED = 1e-4  # levels by which extents of potentials in single precision may be off
+WIDENED, AT_ONCE = 32, 1 << 25  # labels, and numbers, in double precision at once
 
 
 @dataclass(frozen=True, eq=False)
 class TensorKernel:
     """One normalised kernel, for gradients."""
 
-    source: Lattice  # before it was normalised
+    source: Lattice  # before normalisation
     g: Tensor  # (n,), the factors that normalise it
-    attached: Lattice | None  # `source` as a function of the features, where these need gradients
+    attached: Lattice | None  # `source` as a function of the features, if these need gradients
     normalized: bool
 
     @cached_property
@@ -56,7 +58,7 @@ class TensorKernel:
 
     @property
     def _lattice(self) -> Lattice:
-        """The lattice that gradients reach, where they are asked for."""
+        """The lattice with gradients, if they are required."""
         if self.attached is None or not torch.is_grad_enabled():
             return self.source
         return self.attached
@@ -82,10 +84,10 @@ class TensorKernel:
         return self._factors**2 * self._lattice.diagonal()
 
     def ordered(self, t: Tensor, ramps: int) -> Tensor:
-        """Filter the order of levels `t` (labels, n) in [0, ramps], which is held fixed.
+        """Filter the order of levels `t` (labels, n) in [0, ramps], held fixed.
 
-        The same sums as `Lattice.ordered`, written as plain filter calls on ramps, so that
-        gradients reach the features.
+        The sums of `Lattice.ordered`, computed by plain filter calls on ramps, so that gradients
+        reach the features.
         """
         labels, n = t.shape
         h = torch.arange(ramps, device=t.device, dtype=t.dtype).unsqueeze(1)
@@ -104,18 +106,19 @@ class TensorPairwise:
     Parameters
     ----------
     features : sequence of Tensor or Lattice
-        For each kernel, (n, d) or (items, n, d), which gradients reach; or the lattice of such, not
-        normalised.
+        For each kernel, (n, d) or (items, n, d), with gradients; or their lattice, not normalised.
     weights : Tensor or sequence of float
-        A weight for each; gradients reach them.
+        One weight per kernel, with gradients.
     like : Tensor
-        (…, n), for n, dtype and device where there is no kernel.
+        (…, n): n, dtype and device if there is no kernel.
     normalized : bool
         Whether to divide by the square roots of row sums.
+    factors : sequence of Tensor, optional
+        (n,) of each kernel, in the place of these square roots' inverses.
     order, engine, workspace
         Of `Lattice.build`.
     between : callable, optional
-        Called when the lattices are built, for which the host waits, and not yet put together.
+        Called between building the lattices, for which the host waits, and merging them.
 
     Examples
     --------
@@ -131,6 +134,7 @@ class TensorPairwise:
         like: Tensor,
         *,
         normalized: bool = True,
+        factors: Sequence[Tensor] | None = None,
         order: Order = "symmetric",
         engine: Engine = "auto",
         workspace: int | None = None,
@@ -153,7 +157,7 @@ class TensorPairwise:
         sources = [each if isinstance(each, Lattice) else next(built) for each in features]
         if between is not None:
             between()
-        self.merged, g = merge(sources, self._factors, normalized=normalized)
+        self.merged, g = merge(sources, self._factors, normalized=normalized, g=factors)
         learning = torch.is_grad_enabled()
         for feature, source, own in zip(features, sources, g, strict=True):
             learned = None
@@ -166,6 +170,13 @@ class TensorPairwise:
         """Number of pixels."""
         return int(self._like.shape[-1])
 
+    def blocks(self, block: Tensor, pixel: Tensor, count: int) -> TensorPairwise:
+        """Return the block-diagonal matrix of submatrices; see `block_diagonal`."""
+        parts = [block_diagonal(kernel.source, block, pixel, count) for kernel in self.kernels]
+        factors = [kernel.g[pixel] for kernel in self.kernels]
+        like = self._like.new_empty(1, len(pixel))
+        return TensorPairwise(parts, self.weights, like, factors=factors)
+
     @cached_property
     def learned(self) -> bool:
         """Whether weights or features need gradients."""
@@ -175,7 +186,7 @@ class TensorPairwise:
 
     @cached_property
     def repeated(self) -> RepeatedFilter | None:
-        """The filter by Triton's kernels, where they serve."""
+        """Triton's filter, if it supports these lattices."""
         if self.merged is None or not self.merged.triton:
             return None
         from densecrf.operators.triton.repeated_filter import RepeatedFilter
@@ -183,7 +194,7 @@ class TensorPairwise:
         return RepeatedFilter(self.merged)
 
     def by_kernel(self) -> bool:
-        """Whether gradients of weights or features are asked for."""
+        """Whether gradients of weights or features are required."""
         return self.learned and torch.is_grad_enabled()
 
     def _sum(self, terms: Sequence[Tensor]) -> Tensor:
@@ -216,7 +227,7 @@ class TensorPairwise:
         return out
 
     def _once(self, name: str) -> Tensor:
-        """Sum an attribute of the kernels; kept apart with and without gradients."""
+        """Sum an attribute of the kernels; cached separately with and without gradients."""
         key = name, self.by_kernel()
         if key not in self._kept:
             self._kept[key] = self._sum([getattr(kernel, name) for kernel in self.kernels])
@@ -239,21 +250,23 @@ class TensorPairwise:
         levels: Levels,
         names: Sequence[int] | None = None,
         offsets: Tensor | None = None,
+        bands: Bands | None = None,
     ) -> Tensor:
         r"""Return :math:`\tfrac12\sum_b K_{ab}\, s(t_{ai}, t_{bi})` with the order held fixed.
 
-        Balanced: without the rounding errors that keep a label's row from adding up to 0. With
-        `names`, only those labels are filtered, and the others zero. `offsets` are added to the
-        scores.
+        Balanced: rounding errors are removed, so that each row sums to 0. With `names`, only those
+        labels are filtered, and the others are zero. `offsets` are added to the scores. `bands` of
+        the levels of the filtered labels save work.
         """
         check_deadline()
         scores = scores.detach()
         if self.merged is None:
             return torch.zeros_like(scores)
         if self.repeated is not None and not self.by_kernel():
-            from densecrf.operators.triton.filter import Wanted
+            from densecrf.operators.triton.units import Wanted
 
-            wanted = [Wanted(0, range(len(scores)) if names is None else names, levels)]
+            names = range(len(scores)) if names is None else names
+            wanted = [Wanted(0, names, levels, bands)]
             return self.repeated.ordered(scores, offsets, wanted, 0.5, self.total_mass.view(1))
         scores = scores if offsets is None else scores + offsets
         if self.by_kernel():
@@ -276,7 +289,7 @@ class TensorPairwise:
 
     @cached_property
     def double_terms(self) -> list[tuple[float, Tensor, Lattice]]:
-        """Weights, normalising factors and symmetrised lattices, as they are stored."""
+        """Weights, normalising factors and symmetrised lattices, as stored."""
         return [
             (float(weight), kernel.g.detach(), replace(kernel.source, order="symmetric"))
             for weight, kernel in zip(self.weights, self.kernels, strict=True)
@@ -294,7 +307,7 @@ class TensorPairwise:
 
     @cached_property
     def double_filter(self) -> DoubleFilter | None:
-        """The filter by Triton's kernels, where they serve."""
+        """Triton's filter, if it supports these lattices."""
         if self.merged is None or not self.merged.triton:
             return None
         from densecrf.operators.triton.repeated_filter import DoubleFilter
@@ -325,15 +338,21 @@ class TensorPairwise:
             out += weight * (g * lattice.apply(g * values))
         return out
 
-    def ordered_double(self, u: Tensor, levels: Levels, mass: Tensor | None = None) -> Tensor:
+    def ordered_double(
+        self,
+        u: Tensor,
+        levels: Levels,
+        mass: Tensor | None = None,
+        bands: Bands | None = None,
+    ) -> Tensor:
         r"""Return :math:`\sum_b K_{ab}\, s(u_{ai}, u_{bi})` for each row of potentials.
 
-        `mass` is `mass_double`, where it is known.
+        `mass` is `mass_double`, if known; `bands` are those of the levels that u is in.
         """
         check_deadline()
         mass = self.mass_double if mass is None else mass
         if self.double_filter is not None:
-            return self.double_filter.ordered(levels.of(u, torch), levels.ramps, mass)
+            return self.double_filter.ordered(levels.of(u, torch), levels.ramps, bands, mass)
         out: Tensor = ordered_by_ramps(torch, self.apply_double, mass, u, levels)
         return out
 
@@ -399,12 +418,13 @@ class TorchOperator:
         _check_order(order)
         if levels.scale == 0:
             return 0 * nodes
-        # Most labels are zero everywhere after a while: without an order, r is zero.
+        # After some iterations most labels are zero everywhere: without an order, r is zero.
         varied = np.flatnonzero(extents[:, 0] < extents[:, 1]).tolist()
         if not varied and not torch.is_grad_enabled():
             return torch.zeros_like(nodes)
         everything = len(varied) == len(nodes) or torch.is_grad_enabled()
-        return self._half_ordered(nodes, levels, None if everything else varied, offsets)
+        bands = levels.bands(extents if everything else extents[varied])
+        return self._half_ordered(nodes, levels, None if everything else varied, offsets, bands)
 
     def _half_ordered(
         self,
@@ -412,9 +432,10 @@ class TorchOperator:
         levels: Levels,
         names: Sequence[int] | None,
         offsets: Tensor | None,
+        bands: Bands,
     ) -> Tensor:
-        """Return half the ordered sums of the rows named, of all without names."""
-        return self.pairwise.ordered(nodes, levels, names, offsets)
+        """Return half the ordered sums of the named rows, or of all rows."""
+        return self.pairwise.ordered(nodes, levels, names, offsets, bands)
 
     def apply_double(self, y: Tensor) -> Tensor:
         """Return K y in double precision."""
@@ -432,14 +453,15 @@ class TorchOperator:
             u = nodes[rows].double()
             if offsets is not None:
                 u += offsets[rows]
-            out[rows] = self._ordered_double(u, levels)
+            bands = levels.bands(extents[varied[first : first + len(u)]], ROUNDED)
+            out[rows] = self._ordered_double(u, levels, bands)
         return out
 
-    def _ordered_double(self, u: Tensor, levels: Levels) -> Tensor:
-        return self.pairwise.ordered_double(u, levels, self.mass_double)
+    def _ordered_double(self, u: Tensor, levels: Levels, bands: Bands) -> Tensor:
+        return self.pairwise.ordered_double(u, levels, self.mass_double, bands)
 
     def pairs_double(self, labels: Tensor, count: int, costs: Doubles | None) -> float:
-        """Return the cost of all ordered pairs, a pixel with itself among them."""
+        """Return the cost of all ordered pairs, self pairs included."""
         present = torch.bincount(labels, minlength=count).nonzero()[:, 0]
         own = (present[:, None] == labels).double()
         if costs is None:
@@ -458,7 +480,7 @@ class TorchOperator:
         """Do nothing: the allocator keeps released memory for the next tensors."""
 
     def potts_moves(self, phi: Tensor, labels: Tensor) -> Moves[Tensor]:
-        """Return the ICM move of every pixel in the Potts model, by filtering what occurs."""
+        """Return the ICM move of every pixel in the Potts model, from the labels that occur."""
         there = torch.bincount(labels, minlength=len(phi)).tolist()
         names = [label for label, pixels in enumerate(there) if pixels]
         own = (labels == self._index(names).unsqueeze(1)).to(phi.dtype)
@@ -480,7 +502,7 @@ class TorchOperator:
     def potts_responses(
         self, phi: Tensor, y: Tensor, own: Tensor | None, count: int
     ) -> Iterator[Tensor] | None:
-        """Return None: updates are composed of a filter call and a step."""
+        """Return None: an update is a filter call and a step."""
         del phi, y, own, count
         return None
 
@@ -493,12 +515,12 @@ class TorchOperator:
         before: Tensor | None,
         share: float,
     ) -> QuadraticStep[Tensor] | None:
-        """Return None: the step is composed of a filter call and others."""
+        """Return None: the step is not fused with its filter call."""
         del phi, y, strength, c, before, share
         return None
 
     def _index(self, rows: list[int]) -> Tensor:
-        """Return a list of rows as a tensor, kept: sending it to the device takes time."""
+        """Return a list of rows as a cached tensor: transfers to the device take time."""
         key = tuple(rows)
         if key not in self._indices:
             self._indices[key] = torch.tensor(rows, device=self.mass.device)
@@ -562,10 +584,11 @@ class _Submatrix(TorchOperator):
         levels: Levels,
         names: Sequence[int] | None,
         offsets: Tensor | None,
+        bands: Bands,
     ) -> Tensor:
         return 0.5 * self.ordered(nodes if offsets is None else nodes + offsets, levels, "")
 
-    def _ordered_double(self, u: Tensor, levels: Levels) -> Tensor:
+    def _ordered_double(self, u: Tensor, levels: Levels, bands: Bands) -> Tensor:
         out: Tensor = ordered_by_ramps(torch, self.apply_double, self.mass_double, u, levels)
         return out
 

@@ -1,9 +1,9 @@
 """Passes of the solvers over each pixel on its own, over label-major (labels, n) tensors.
 
-Every function runs as one fused Triton kernel where Triton serves, and as plain torch operations
-elsewhere. By Triton, the pixels of a batch's items lie one after the other (`spans`); sums come out
-per item. Given `plans`, which belong to one problem's unaries, self terms and Lipschitz constants,
-a repeated call costs less.
+Every function runs as one fused Triton kernel where Triton is available, and as plain torch
+operations elsewhere. With Triton, the pixels of a batch's items are concatenated (`spans`), and
+sums are per item. `plans`, made for one problem's unaries, self terms and Lipschitz constants, make
+repeated calls cheaper.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Numbers = tuple[tuple[float, float], ...]
 
 
 class Spans(NamedTuple):
-    """Items to work on: for each its first pixel, pixels and two numbers, (items, 4) int32."""
+    """The items: first pixel, pixels and two numbers of each, (items, 4) int32."""
 
     table: Tensor
     items: int
-    pixels: int  # the most of an item
+    pixels: int  # of the largest item
 
     @staticmethod
     def of(
@@ -45,14 +45,14 @@ class Spans(NamedTuple):
         numbers: Sequence[tuple[float, float]] | None = None,
     ) -> Spans:
         """Return the items of some runs of pixels, with their numbers."""
-        # By streams, too: another one would not wait for what the current one sends.
+        # Cached per stream: another stream would not wait for this one's transfer.
         stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
         return _sent(tuple(runs), device, tuple(numbers or ()), stream)
 
 
 @lru_cache(maxsize=256)
 def _sent(runs: Runs, device: torch.device, numbers: Numbers, stream: int) -> Spans:  # noqa: ARG001
-    """Return `Spans.of`; tables are kept, since sending one takes time."""
+    """Return `Spans.of`; tables are cached, since transfers take time."""
     table = np.zeros((len(runs), 4), np.int32)
     table[:, :2] = runs
     if numbers:
@@ -91,7 +91,7 @@ def mean_field_update(
 ) -> Tensor:
     """Return the softmax over the labels of received - own · y - phi.
 
-    `received` are the filtered marginals y, `own` (n,) the pixels' own part in them.
+    `received` are the filtered marginals y, `own` (n,) the self terms.
 
     Examples
     --------
@@ -186,9 +186,9 @@ def icm_moves(
     phi : Tensor
         (labels, n) unaries.
     received : Tensor
-        (rows, n), the mass that each filtered label has around a pixel, and in it.
+        (rows, n), the filtered mass of each label, self terms included.
     own_mass : Tensor
-        (n,), what of that is the pixel's own.
+        (n,), the self terms.
     row : Tensor
         (items, labels) int32, each label's row of `received`, or -1.
     labels : Tensor
@@ -197,12 +197,12 @@ def icm_moves(
     Returns
     -------
     best : Tensor
-        (n,) int64, the best labels; the own ones where none gains.
+        (n,) int64, the best labels; the current ones where none gains.
     gain : Tensor
-        (n,), what they gain.
+        (n,), the decrease of the energy.
     sums : Tensor
-        (items, 5) float64: unary energy, mass of agreeing pairs, all mass received, movers, and
-        pixels whose own label has no row (they make the rest meaningless).
+        (items, 5) float64: unary energy, mass of agreeing pairs, all mass received, moves, and
+        pixels whose label has no row (if there are any, the rest is invalid).
     """
     if not use_triton(phi, engine):
         (row,) = row
@@ -262,7 +262,7 @@ def inner(u: Tensor, v: Tensor, *, engine: Engine = "auto") -> Tensor:
 
 
 def extents(nodes: Tensor, offsets: Tensor | None, spans: Spans) -> Tensor:
-    """Return the least of each node's (nodes + offsets) and of their negatives.
+    """Return the minimum of each node's (nodes + offsets) and of its negative.
 
     Nodes and offsets are (nodes, n), contiguous; the result is (items, nodes, 2).
     """
@@ -293,6 +293,15 @@ def undecided(y: Tensor, spans: Spans) -> Tensor:
     return parts.sum(2)
 
 
+def differing(labels: Tensor, others: Tensor, spans: Spans) -> Tensor:
+    """Return how many pixels of each item have different labels, (items, 1) float64."""
+    blocks = -(-spans.pixels // ELEMENTS)
+    parts = torch.empty(spans.items, blocks, dtype=torch.float64, device=labels.device)
+    tensors = (labels, others, parts, spans.table)
+    launch(kernels().differing, (blocks, spans.items), tensors, {"BLOCK": ELEMENTS})
+    return parts.sum(1, keepdim=True)
+
+
 def extrapolate(y: Tensor, previous: Tensor, spans: Spans) -> Tensor:
     """Return previous + s (y - previous), s the item's first number."""
     out = torch.empty_like(y)
@@ -300,10 +309,15 @@ def extrapolate(y: Tensor, previous: Tensor, spans: Spans) -> Tensor:
     return out
 
 
+def add_extrapolated(u: Tensor, y: Tensor, previous: Tensor, spans: Spans) -> None:
+    """Add previous + 2 (y - previous) to u, in place."""
+    by_planes(kernels().add_extrapolated, (u, y, previous), spans)
+
+
 def raised_argmax(y: Tensor, spans: Spans) -> Tensor:
     """Return each pixel's largest label, (n,).
 
-    The items' numbers are a label, -1 for none, and what is added to its values.
+    The items' numbers are a label, -1 for none, and a number to add to its values.
     """
     out = torch.empty(y.shape[1], dtype=torch.int64, device=y.device)
     tiles = Tiles(y, spans)
@@ -312,7 +326,9 @@ def raised_argmax(y: Tensor, spans: Spans) -> Tensor:
 
 
 def own_unaries(phi: Tensor, row: Tensor, labels: Tensor, spans: Spans) -> Tensor:
-    """Return the unary energies of labellings, and how many pixels' labels have no row, (items, 2).
+    """Return unary energies of labellings, and the number of pixels whose label lacks a row.
+
+    The result is (items, 2).
 
     `phi` and `row` are as for `icm_moves`, `labels` (planes, n) int64; an item's first number is
     its plane.
@@ -347,7 +363,7 @@ def tile_constants(labels: int) -> tuple[dict[str, int], int]:
     """Return constants and warps of the kernels whose tiles have all labels."""
     lanes = 1 << (labels - 1).bit_length()
     block = min(256, max(16, ELEMENTS // lanes))
-    warps = min(8, max(1, lanes * block // 1024))  # few enough numbers a thread for registers
+    warps = min(8, max(1, lanes * block // 1024))  # so that a thread's numbers fit in registers
     return {"LANES": lanes, "BLOCK": block}, warps
 
 
@@ -367,7 +383,7 @@ class Tiles:
         launch(kernel, (self.blocks, self._items), arguments, self._shape, self._warps)
 
     def sums(self, kernel: Any, tensors: Sequence[Tensor], columns: int, *numbers: float) -> Tensor:
-        """Launch a kernel that also takes room for its tiles' sums; return them per item."""
+        """Launch a kernel that also takes memory for its tiles' sums; return them per item."""
         shape, device = (self._items, self.blocks, columns), self.table.device
         parts = torch.empty(shape, dtype=torch.float64, device=device)
         self.launch(kernel, (*tensors, parts, self.table), *numbers)
@@ -378,8 +394,8 @@ class Tiles:
 
 def _projected(z: Tensor) -> Tensor:
     """Simplex projection by sorting."""
-    z = z.nan_to_num(torch.finfo(z.dtype).min)  # what overflow left
-    # Relative: no cancellation for large z; what is below -1 is outside the support anyway.
+    z = z.nan_to_num(torch.finfo(z.dtype).min)  # of overflows
+    # Minus the maximum: no cancellation for large z; entries below -1 are outside the support.
     z = (z - z.amax(0)).clamp(min=-2)
     sorted_z = torch.sort(z, 0, descending=True).values
     count = torch.arange(1, z.shape[0] + 1, device=z.device, dtype=z.dtype).unsqueeze(1)

@@ -31,7 +31,7 @@ SEGMENT = 128  # entries that one program of the splat sums
 
 @dataclass(frozen=True)
 class Topology:
-    """Which vertices touch which; independent of weights, so rescaled lattices share it."""
+    """Vertices, corners and neighbours; independent of weights, so rescaled lattices share it."""
 
     pixels: int  # n
     dimension: int  # d
@@ -57,8 +57,8 @@ class Digits:
     """Mixed-radix places of the keys' digits: (item, q_0 .. q_{d-1}, remainder).
 
     A corner of remainder k has coordinates (d+1) q_i + k. `groups` lists the q digits packed
-    together into one int64; more than one group is needed only when all digits together exceed 62
-    bits. The item goes with the first, the remainder with the last.
+    together into one int64; several groups are needed only if all digits exceed 62 bits. The item
+    goes with the first, the remainder with the last.
     """
 
     low: list[int]
@@ -80,7 +80,7 @@ class SortedCorners(NamedTuple):
     """All corners in the order of their keys."""
 
     keys: Tensor  # (n (d+1),)
-    order: Tensor  # the corner that each belongs to
+    order: Tensor  # the corner of each
     number: Tensor  # (n (d+1) - 1,) int32, the vertex of the second, third, … of them
     packing: Any  # for the engine to find neighbours by key
 
@@ -95,11 +95,10 @@ class SortedCorners(NamedTuple):
 def build_topologies(
     features: Sequence[Tensor], items: int, triton: bool, precision: torch.dtype
 ) -> list[tuple[Topology, Tensor, Tensor]]:
-    """Build the lattices of several (n, d) features, `items` equal runs of which never mix.
+    """Build the lattices of several (n, d) features; their `items` equal runs never mix.
 
-    Returns topologies, barycentric weights (n, d+1) of some `precision`, and the same numbers in
-    the order of `entry_pixel`. The host waits for the device twice, however many lattices there
-    are.
+    Returns topologies, barycentric weights (n, d+1) of the given `precision`, and the same numbers
+    in the order of `entry_pixel`. The host waits for the device twice for all lattices together.
     """
     for f in features:
         n, d = f.shape
@@ -110,7 +109,7 @@ def build_topologies(
                 f"shape {(n, d)} needs {n * (d + 1)} lattice entries, more than {_MAX_ENTRIES}; "
                 "split the batch or tile the image",
             )
-    # Triton's kernel reads single precision, in which far features lose their fractions.
+    # Triton's kernel reads float32, in which large features lose their fractions.
     simplices = [_engine(triton and f.dtype != torch.float64).embed(f) for f in features]
     simplices = [each._replace(weight=each.weight.to(precision)) for each in simplices]
     extents = [torch.stack(torch.aminmax(s.base, dim=0)) for s in simplices]
@@ -121,7 +120,7 @@ def build_topologies(
         d = f.shape[1]
         digits.append(_digits(f, values[:d], values[d : 2 * d], items))
         values = values[2 * d :]
-    # Keys longer than one word are rare (many dimensions), and left to plain torch operations.
+    # Keys longer than one word (many dimensions) are rare and use plain torch operations.
     engines = [_engine(triton and len(each.groups) == 1) for each in digits]
     corners = [
         SortedCorners.of(*engine.pack(s, each))
@@ -139,7 +138,7 @@ def build_topologies(
 
 @dataclass(frozen=True)
 class Builder:
-    """The parts of a build that Triton kernels or plain torch operations do."""
+    """The parts of a build that differ between Triton and plain torch."""
 
     embed: Callable[[Tensor], Simplices]
     pack: Callable[[Simplices, Digits], tuple[Tensor, Any]]
@@ -254,7 +253,7 @@ def pack(simplices: Simplices, digits: Digits) -> tuple[Tensor, Any]:
 def index(
     simplices: Simplices, digits: Digits, corners: SortedCorners, vertices: int
 ) -> tuple[Topology, Tensor, Tensor]:
-    """Enter corners by pixel and by vertex, and find neighbours."""
+    """List corners by pixel and by vertex, and find neighbours."""
     n, d = simplices.base.shape
     device = simplices.base.device
     order = corners.order
@@ -313,7 +312,7 @@ def _combine(columns: Sequence[Tensor]) -> tuple[Tensor, list[tuple[Tensor, Tens
 
 
 def _look_up(columns: Sequence[Tensor], levels: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Fold rows as `_combine` did; -1 where a row cannot be among the folded ones."""
+    """Fold rows as `_combine` did; -1 for rows that it has not seen."""
     keys = columns[0]
     for column, (left, right) in zip(columns[1:], levels, strict=True):
         i, j = _search(left, keys), _search(right, column)

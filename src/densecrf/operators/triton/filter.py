@@ -1,14 +1,12 @@
 """The lattice filter by Triton kernels: splat, blur, slice.
 
-A call works on units, blocks of labels of one item each, that a table lists for the kernels.
+A call works on units, labels of one item each (`densecrf.operators.triton.units`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 
 from densecrf.operators.torch.pixelwise import ADD_UP
@@ -16,28 +14,25 @@ from densecrf.operators.torch.topology import SEGMENT
 from densecrf.operators.triton import filter_kernels as kernels
 from densecrf.operators.triton.launch import launch, launch_each
 from densecrf.operators.triton.pixelwise_kernels import add_up
+from densecrf.operators.triton.units import LONG, SHORT, SUMMED, Units, Wanted, in_groups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from torch import Tensor
 
-    from densecrf.operators.levels import Levels
+    from densecrf.operators.levels import Bands, Levels
     from densecrf.operators.torch.lattice import Lattice
 
-LANES = (1, 4, 8)  # labels of a unit
-PLAIN_LANES = (*LANES, 32)  # and of plain values, whose rows are short
-RUNS = (4, 8, 12)  # ramps that one program of the splat sums
-FIELDS, NAMES = 44, 12  # columns of the table, and where the labels' names begin
-MOST_KEPT = 256  # tables of a lattice
 # Sizes of the kernels' tiles, measured on an H200.
 SPLAT, SPLAT_ENTRIES, SPLAT_WARPS = 128, 32, 1  # entries x lanes of 4 bytes, most entries
-OCTET = 8  # labels that lie along a tile of the splat; others are further tiles
+OCTET = 8  # channels that lie along a tile of the splat; others are further tiles
+ORDERED_LANES = (8, 32)  # channels of a program of the splat, in order
 JOIN = {"SEGMENT": SEGMENT, "TILE": 8, "BLOCK": 64}
-BLUR, LONG, SHORT, BLUR_WARPS = 512, 32, 8, 1  # rows x channels; channels, where rows are short
+BLUR, BLUR_WARPS = 512, 1  # rows x channels
 SLICE, SLICE_WARPS = 256, 4  # pixels x lanes
 CORNERS = (3, 9)  # that a slice reads at once: the least that is enough, else the most
-SUMMED, SUMS = 4096, 64  # pixels of a block of row sums; sums that a balance adds at once
+SUMS = 64  # sums of blocks that a balance adds at once
+ROW_SUMS = {"BLOCK": SUMMED}
+BALANCE = {**ROW_SUMS, "TILE": SUMS}
 OVERLAP_SLOTS, OVERLAPPED = 4, 1024  # arrays of vertex rows of an overlap; numbers of a tile
 
 
@@ -52,171 +47,6 @@ class Scales(NamedTuple):
     factor: float
 
 
-# --- units --------------------------------------------------------------------------------
-
-
-class Wanted(NamedTuple):
-    """Labels of one item to be filtered, and their levels (None: plain values).
-
-    Where their indicators are filtered, `plane` is the labelling's number among those given.
-    """
-
-    item: int
-    names: Sequence[int]
-    levels: Levels | None = None
-    plane: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Units:
-    """Units that are worked on at once.
-
-    The table, (count, FIELDS) int32, has first pixel and pixels, first vertex and vertices, first
-    segment and segments of the item; the unit's first row among all rows of pixels (where
-    indicators are filtered: the first pixel of its labelling) and of vertices; the item; its
-    levels' low, scale and top as float32; the labels, -1 where there is none.
-    """
-
-    table: Tensor
-    count: int
-    lanes: int  # room for labels in each
-    labels: int  # the most labels of one
-    pixels: int  # the most that an item has, as the next two
-    vertices: int
-    segments: int
-    rows: int  # of pixels, of all units
-    work: int  # rows of vertices and segments, of all units
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """What the grids of launches depend on, beside the shapes of tensors."""
-        return self.lanes, self.pixels, self.vertices, self.segments
-
-    def empty_rows(self, dtype: torch.dtype) -> Tensor:
-        """Return rows of pixels to fill."""
-        return torch.empty(self.rows, self.lanes, dtype=dtype, device=self.table.device)
-
-    def empty_work(self, slots: int, ramps: int, dtype: torch.dtype) -> Tensor:
-        """Return a workspace: slots of rows of vertices."""
-        shape = (slots, self.work, width(self.labels, self.lanes, ramps))
-        return torch.empty(shape, dtype=dtype, device=self.table.device)
-
-    def empty_sums(self) -> Tensor:
-        """Return the scratch memory of `balance`."""
-        shape = (self.count * self.lanes, -(-self.pixels // SUMMED))
-        return torch.empty(shape, dtype=torch.float64, device=self.table.device)
-
-
-def split_ramps(ramps: int) -> tuple[int, int]:
-    """Return how many ramps a program sums, and how many such runs there are; 0: plain values.
-
-    Examples
-    --------
-    >>> split_ramps(0), split_ramps(3), split_ramps(9), split_ramps(13), split_ramps(48)
-    ((0, 1), (4, 1), (12, 1), (8, 2), (12, 4))
-    """
-    if ramps == 0:
-        return 0, 1
-    counts = [(run, -(-ramps // run)) for run in RUNS]
-    return min(counts, key=lambda each: each[0] * each[1] + 2 * each[1])
-
-
-def width(labels: int, lanes: int, ramps: int) -> int:
-    """Return the channels of a row of so many labels, rounded up to whole quads.
-
-    Examples
-    --------
-    >>> width(21, 32, 0), width(5, 8, 9)
-    (24, 72)
-    """
-    return -(-(lanes * ramps if ramps else labels) // 4) * 4
-
-
-def in_groups(
-    lattice: Lattice,
-    wanted: Sequence[Wanted],
-    ramps: int,
-    size: int = 4,
-    slots: int | None = None,
-) -> list[Units]:
-    """Return the units of what is wanted, as many at once as the lattice's workspace has room for.
-
-    They are kept, since making and sending their tables takes time. There are at most so many
-    `ramps` (0: the plain filter), numbers of `size` bytes, and `slots` of vertex rows, if others
-    than the lattice's.
-    """
-    kept: dict[Any, list[Units]] = vars(lattice).setdefault("_units", {})
-    asked = [(each.item, tuple(each.names), each.levels, each.plane) for each in wanted]
-    key = (ramps, size, slots, *asked)
-    found = kept.get(key)
-    if found is None:
-        if len(kept) >= MOST_KEPT:
-            kept.clear()
-        groups = _grouped(lattice, wanted, ramps, size, lattice.slots if slots is None else slots)
-        found = kept[key] = [_units(lattice, group, lanes) for group, lanes in groups]
-    return found
-
-
-def _grouped(
-    lattice: Lattice, wanted: Sequence[Wanted], ramps: int, size: int, slots: int
-) -> Iterator[tuple[list[Wanted], int]]:
-    """Yield the units of each group, and their lanes."""
-    count = max(len(each.names) for each in wanted)
-    sizes = LANES if ramps else PLAIN_LANES
-    place = sum(lanes < count for lanes in sizes[:-1])
-    room = [slots * (span.vertices + span.segments) * size for span in lattice.spans]
-    most = max(room[each.item] for each in wanted)
-    while (
-        place > 0
-        and most * width(min(count, sizes[place]), sizes[place], ramps) > lattice.workspace
-    ):
-        place -= 1
-    lanes = sizes[place]
-    channels = width(min(count, lanes), lanes, ramps)
-    group: list[Wanted] = []
-    used = 0
-    for each in wanted:
-        own = room[each.item] * channels
-        for first in range(0, len(each.names), lanes):
-            if group and used + own > lattice.workspace:
-                yield group, lanes
-                group, used = [], 0
-            group.append(each._replace(names=each.names[first : first + lanes]))
-            used += own
-    if group:
-        yield group, lanes
-
-
-def _units(lattice: Lattice, group: Sequence[Wanted], lanes: int) -> Units:
-    """Return the units of a group."""
-    table = np.empty((len(group), FIELDS), np.int32)
-    numbers = table.view(np.float32)
-    rows = work = 0
-    spans = [lattice.spans[each.item] for each in group]
-    for line, own, span, (item, names, levels, plane) in zip(
-        table, numbers, spans, group, strict=True
-    ):
-        line[:9] = (*span, rows if plane is None else plane * lattice.n, work, item)
-        if levels is not None:
-            own[9:NAMES] = levels.low, levels.scale, levels.ramps
-        line[NAMES:] = -1
-        line[NAMES : NAMES + len(names)] = names
-        rows += span.pixels
-        work += span.vertices + span.segments
-    there = torch.from_numpy(table).to(lattice.device, non_blocking=True)
-    return Units(
-        table=there,
-        count=len(group),
-        lanes=lanes,
-        labels=max(len(each.names) for each in group),
-        pixels=max(span.pixels for span in spans),
-        vertices=max(span.vertices for span in spans),
-        segments=max(span.segments for span in spans),
-        rows=rows,
-        work=work,
-    )
-
-
 # --- filters ------------------------------------------------------------------------------
 
 
@@ -228,44 +58,44 @@ def filter_planes(
     factor: float = 1.0,
     *,
     add: bool = False,
-    ramps: int = 0,
+    bands: Bands | None = None,
     mass: Tensor | None = None,
     scales: Scales | None = None,
 ) -> None:
     """Write (or add) `factor` times the filtered planes (labels, n) to the planes `out`.
 
-    With `scales`, planes are of float64: plain values, or levels in [0, `ramps`] with the `mass`
-    of all kernels.
+    With `scales`, planes are of float64, and `mass` that of all kernels.
     """
     planes = planes if planes.stride(1) == 1 else planes.contiguous()
-    if levels is not None:
-        ramps, mass = levels.ramps, lattice.mass
-    wanted = [Wanted(item, range(len(planes)), levels) for item in range(len(lattice.spans))]
-    for units in in_groups(lattice, wanted, ramps, out.element_size()):
+    if levels is not None and mass is None:
+        mass = lattice.mass
+    names = range(len(planes))
+    wanted = [Wanted(item, names, levels, bands) for item in range(len(lattice.spans))]
+    for units in in_groups(lattice, wanted, out.element_size()):
         rows = units.empty_rows(out.dtype)
         to_rows(planes, None, units, levels, rows)
-        work = units.empty_work(lattice.slots, ramps, out.dtype)
-        slot = blur_rows(lattice, rows, units, ramps, work, scales)
-        blurred = (work, slot, rows, units, ramps)
-        slice_rows(lattice, *blurred, out, mass, factor, add=add, scales=scales)
+        work = units.empty_work(lattice.slots, out.dtype)
+        slot = blur_rows(lattice, rows, units, work, scales)
+        slice_rows(lattice, work, slot, rows, units, out, mass, factor, add=add, scales=scales)
 
 
 def blurred_planes(lattice: Lattice, planes: Tensor) -> Tensor:
     """Splat and blur planes (channels, n); returns them at the vertices, (vertices, channels)."""
-    out = torch.empty(lattice.vertices, len(planes), device=planes.device)
     dtype = torch.float64 if planes.dtype == torch.float64 else torch.float32
-    first = 0
-    for units in in_groups(lattice, [Wanted(0, range(len(planes)))], 0):
+    out: list[Tensor] = []
+    left, (span,) = len(planes), lattice.spans
+    for units in in_groups(lattice, [Wanted(0, range(len(planes)))]):
         rows = units.empty_rows(dtype)
         to_rows(planes.contiguous(), None, units, None, rows)
-        work = units.empty_work(lattice.slots, 0, dtype)
-        slot = blur_rows(lattice, rows, units, 0, work)
-        by_unit = work[slot].view(units.count, -1, work.shape[2])
-        blurred = by_unit[:, : lattice.vertices, : units.lanes].transpose(0, 1)
-        part = out[:, first : first + units.count * units.lanes]
-        part.copy_(blurred.reshape(lattice.vertices, -1)[:, : part.shape[1]])
-        first += units.count * units.lanes
-    return out
+        work = units.empty_work(lattice.slots, dtype)
+        slot = blur_rows(lattice, rows, units, work)
+        for place in range(units.count):  # all but the last of one width
+            rows = work[slot, place * (span.vertices + span.segments) * units.width :]
+            own = min(left, units.labels)
+            width = -(-own // 4) * 4
+            out.append(rows[: span.vertices * width].view(-1, width)[:, :own])
+            left -= own
+    return torch.cat(out, 1).float()
 
 
 def to_rows(
@@ -274,9 +104,9 @@ def to_rows(
     """Transpose planes (labels, n), with offsets added, to rows of levels, or of plain values."""
     kind = 0 if levels is None else 1 + levels.hard
     constants = row_constants(units.lanes)
-    grid = (-(-units.pixels // constants["BLOCK"]), units.count)
+    grid = (-(-units.pixels // constants["BLOCK"]), units.count, units.lane_blocks)
     given = planes if offsets is None else offsets
-    arguments = (planes, given, rows, units.table, planes.stride(0))
+    arguments = (planes, given, rows, units.table, planes.stride(0), units.stride)
     constants = {"LEVELS": kind, "OFFSETS": offsets is not None, **constants}
     launch(kernels.to_rows, grid, arguments, constants)
 
@@ -290,7 +120,6 @@ def blur_rows(
     lattice: Lattice,
     rows: Tensor,
     units: Units,
-    ramps: int,
     work: Tensor,
     scales: Scales | None = None,
 ) -> int:
@@ -298,7 +127,7 @@ def blur_rows(
 
     Returns the slot of the workspace with the result.
     """
-    _splat(lattice, rows, units, ramps, work, scales)
+    _splat(lattice, rows, units, work, scales)
     last = lattice.topology.dimension
     tiles, common, constants = _blur_tiles(lattice, units, work)
     if lattice.order == "forward":
@@ -319,34 +148,33 @@ def blur_rows(
 
 
 def _splat(
-    lattice: Lattice, rows: Tensor, units: Units, ramps: int, work: Tensor, scales: Scales | None
+    lattice: Lattice, rows: Tensor, units: Units, work: Tensor, scales: Scales | None
 ) -> None:
     """Sum the rows of pixels into slot 0 of the workspace."""
     topology = lattice.topology
-    run, runs = split_ramps(ramps)
-    quads = work.shape[2] // 4
     weight = lattice.entry_weight
     g = weight if scales is None else scales.g
     begin, segments = topology.row_begin, topology.segment_vertex
+    lanes = ORDERED_LANES[units.width > ORDERED_LANES[0]] if units.ordered else units.lanes
     kind = {"scaled": scales is not None, "labelled": not rows.is_floating_point()}
+    tensors = (rows, topology.entry_pixel, weight, g, begin, segments, work)
     launch(
         kernels.splat,
-        (units.segments, units.count, runs),
-        (rows, topology.entry_pixel, weight, g, begin, segments, work, units.table, quads, 1),
-        splat_constants(units.lanes, run, work.dtype, **kind),
+        (units.segments, units.count, -(-units.width // lanes) if units.ordered else 1),
+        (*tensors, units.table, units.channels, units.stride, units.width, 1),
+        splat_constants(lanes, work.dtype, ordered=units.ordered, **kind),
         SPLAT_WARPS,
     )
-    blocks = -(-4 * quads // JOIN["BLOCK"])
-    grid = (units.segments, units.count, blocks)
-    launch(kernels.join, grid, (work, begin, segments, units.table, quads), JOIN, warps=1)
+    grid = (units.segments, units.count, -(-units.width // JOIN["BLOCK"]))
+    launch(kernels.join, grid, (work, begin, segments, units.table), JOIN, warps=1)
 
 
 def splat_constants(
-    lanes: int, run: int, dtype: torch.dtype, *, scaled: bool, labelled: bool
+    lanes: int, dtype: torch.dtype, *, ordered: bool, scaled: bool, labelled: bool
 ) -> dict[str, int]:
-    """Return the constants of the splat of `run` ramps at once."""
+    """Return the constants of the splat of so many channels at once."""
     tile = min(SPLAT_ENTRIES, SPLAT * 4 // dtype.itemsize // min(lanes, OCTET))
-    kind = {"RAMPS": run, "SEGMENT": SEGMENT, "SCALED": scaled, "LABELLED": labelled}
+    kind = {"ORDERED": ordered, "SEGMENT": SEGMENT, "SCALED": scaled, "LABELLED": labelled}
     return {**kind, "TILE": tile, "LANES": lanes}
 
 
@@ -354,11 +182,10 @@ def _blur_tiles(
     lattice: Lattice, units: Units, work: Tensor
 ) -> tuple[tuple[int, int], tuple[Any, ...], dict[str, int]]:
     """Return two axes of the grid, the first arguments, and the constants of the blurs."""
-    quads = work.shape[2] // 4
-    constants = blur_constants(short=4 * quads <= SHORT)
-    blocks = -(-4 * quads // constants["BLOCK"])
+    constants = blur_constants(short=units.width <= SHORT)
+    blocks = -(-units.width // constants["BLOCK"])
     tiles = (-(-units.vertices // constants["ROWS"]), units.count * blocks)
-    sizes = (lattice.vertices, work.shape[1], quads, blocks)
+    sizes = (lattice.vertices, units.quads, blocks)
     return tiles, (work, lattice.topology.neighbour, units.table, *sizes), constants
 
 
@@ -374,7 +201,6 @@ def slice_rows(
     slot: int,
     rows: Tensor,
     units: Units,
-    ramps: int,
     out: Tensor,
     mass: Tensor | None,
     factor: float = 1.0,
@@ -388,18 +214,17 @@ def slice_rows(
     and the lattice's scale, and `mass` is in what is written, not in what is added.
     """
     corners = lattice.topology.corner.shape[1]
-    kind = {"ordered": ramps > 0, "scaled": scales is not None}
+    kind = {"ordered": units.ordered, "scaled": scales is not None}
     constants = slice_constants(units.lanes, CORNERS[corners > CORNERS[0]], **kind)
     read = lattice.corner_weight if scales is None else scales.read
-    _, slot_rows, channels = work.shape
-    sizes = (channels // 4, ramps, corners, slot * slot_rows)
+    sizes = (units.stride, corners, slot, units.quads)
     factors = (factor * lattice.scale, factor if scales is None else float(not add))
     tensors = (lattice.topology.corner, lattice.corner_weight, read, out if mass is None else mass)
     launch(
         kernels.slice_rows,
-        (-(-units.pixels // constants["BLOCK"]), units.count),
+        (-(-units.pixels // constants["BLOCK"]), units.count, units.lane_blocks),
         (
-            *(work, rows if ramps else work, *tensors, out, units.table, *sizes),
+            *(work, rows if units.ordered else work, *tensors, out, units.table, *sizes),
             *(out.stride(0), *factors, int(add), 1),
         ),
         constants,
@@ -418,16 +243,10 @@ def balance(out: Tensor, units: Units, mass: Tensor, totals: Tensor, parts: Tens
 
     `parts` is scratch memory, see `Units.empty_sums`; `totals` are the sums of `mass` of all items.
     """
-    grid = (-(-units.pixels // SUMMED), units.count * units.lanes)
-    constants = sum_constants(units.lanes)
-    launch(kernels.row_sums, grid, (out, parts, units.table, out.stride(0)), constants)
+    grid = (-(-units.pixels // SUMMED), units.count, units.labels)
+    launch(kernels.row_sums, grid, (out, parts, units.table, out.stride(0)), ROW_SUMS)
     tensors = (out, mass, totals, parts, units.table, out.stride(0))
-    launch(kernels.balance, grid, tensors, {**constants, "TILE": SUMS})
-
-
-def sum_constants(lanes: int) -> dict[str, int]:
-    """Return the constants of the row sums."""
-    return {"LANES": lanes, "BLOCK": SUMMED}
+    launch(kernels.balance, grid, tensors, BALANCE)
 
 
 # --- masses of agreeing pairs ---------------------------------------------------------------
@@ -450,12 +269,12 @@ def overlaps(
     `sums` (units,) float64; scratch memory are `work`, of `OVERLAP_SLOTS` slots, and `parts`, see
     `empty_overlaps`.
     """
-    _splat(lattice, labels, units, 0, work, scales)
+    _splat(lattice, labels, units, work, scales)
     left, right = _blur_halves(lattice, units, work)
-    constants, tiles, blocks = _overlap_tiles(units, work.shape[2])
+    constants, tiles, blocks = _overlap_tiles(units)
     weighted = scales is None
     weight = lattice.vertex_weight if weighted else work
-    sizes = (work.shape[1], work.shape[2] // 4, blocks, left, right)
+    sizes = (units.quads, blocks, left, right)
     launch(
         kernels.overlap,
         tiles,
@@ -465,16 +284,16 @@ def overlaps(
     launch(add_up, (units.count,), (parts, sums, blocks * tiles[0], 1), ADD_UP)
 
 
-def empty_overlaps(units: Units, channels: int) -> Tensor:
-    """Return the scratch memory of `overlaps` in a workspace of so many channels."""
-    _, (tiles, rows), _ = _overlap_tiles(units, channels)
+def empty_overlaps(units: Units) -> Tensor:
+    """Return the scratch memory of `overlaps`."""
+    _, (tiles, rows), _ = _overlap_tiles(units)
     return torch.empty(rows * tiles, dtype=torch.float64, device=units.table.device)
 
 
-def _overlap_tiles(units: Units, channels: int) -> tuple[dict[str, int], tuple[int, int], int]:
+def _overlap_tiles(units: Units) -> tuple[dict[str, int], tuple[int, int], int]:
     """Return constants, grid and blocks of channels of an overlap."""
-    constants = overlap_constants(short=channels <= SHORT)
-    blocks = -(-channels // constants["BLOCK"])
+    constants = overlap_constants(short=units.width <= SHORT)
+    blocks = -(-units.width // constants["BLOCK"])
     return constants, (-(-units.vertices // constants["ROWS"]), units.count * blocks), blocks
 
 

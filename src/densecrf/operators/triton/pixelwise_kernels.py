@@ -235,6 +235,15 @@ def extrapolate(y, previous, out, spans, n, BLOCK: tl.constexpr):
     tl.store(out + at, value, mask=live)
 
 
+@triton.jit(do_not_specialize=["n"])
+def add_extrapolated(u, y, previous, spans, n, BLOCK: tl.constexpr):
+    """Add extrapolated planes to others: previous + 2 (y - previous)."""
+    at, live = _plane(spans, n, BLOCK)
+    back = tl.load(previous + at, mask=live, other=0)
+    value = back + 2.0 * (tl.load(y + at, mask=live, other=0) - back)
+    tl.store(u + at, tl.load(u + at, mask=live, other=0) + value, mask=live)
+
+
 @triton.jit(do_not_specialize=["n", "classes"])
 def raised_argmax(y, out, spans, n, classes, LANES: tl.constexpr, BLOCK: tl.constexpr):
     """Largest label of each pixel after one label, the item's first number, is raised."""
@@ -255,6 +264,15 @@ def undecided(y, parts, spans, n, BLOCK: tl.constexpr):
     row = tl.program_id(1) * tl.num_programs(2) + tl.program_id(2)
     to = parts + row * tl.num_programs(0) + tl.program_id(0)
     tl.store(to, tl.sum((value * (1.0 - value)).to(tl.float64), axis=0))
+
+
+@triton.jit
+def differing(labels, others, parts, spans, BLOCK: tl.constexpr):
+    """Count the pixels of a block whose labels differ, in float64."""
+    pixel, live = _pixels(spans, BLOCK)
+    own = tl.load(labels + pixel, mask=live, other=0)
+    other = tl.load(others + pixel, mask=live, other=0)
+    tl.store(_parts(parts, 1), tl.sum(tl.where(own != other, 1.0, 0.0), axis=0).to(tl.float64))
 
 
 @triton.jit(do_not_specialize=["n", "classes"])

@@ -26,16 +26,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from densecrf.operators.levels import Levels
 from densecrf.operators.torch.lattice import on_device
 from densecrf.operators.triton import filter as engine
-from densecrf.operators.triton.filter import Scales, Units, Wanted, in_groups
+from densecrf.operators.triton.filter import Scales
 from densecrf.operators.triton.launch import Plans
+from densecrf.operators.triton.units import Units, Wanted, in_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from torch import Tensor
 
+    from densecrf.operators.levels import Bands
     from densecrf.operators.torch.lattice import Lattice
 
 
@@ -67,7 +70,7 @@ class RepeatedFilter:
         def fill(rows: Tensor, units: Units) -> None:
             engine.to_rows(values, None, units, None, rows)
 
-        self._filter("apply", wanted, 0, (values,), fill, out)
+        self._filter("apply", wanted, (values,), fill, out)
         return out
 
     def ordered(
@@ -88,31 +91,32 @@ class RepeatedFilter:
         everything = sum(len(each.names) for each in wanted)
         make = torch.zeros if everything < len(scores) * len(wanted) else torch.empty
         out = make(scores.shape, dtype=torch.float32, device=scores.device)
-        levels = [each.levels for each in wanted if each.levels is not None]
-        ramps, hard = max(each.ramps for each in levels), levels[0].hard
+        levels = wanted[0].levels
+        assert levels is not None
 
         def fill(rows: Tensor, units: Units) -> None:
-            engine.to_rows(scores, offsets, units, levels[0], rows)
+            engine.to_rows(scores, offsets, units, levels, rows)
 
         given = (scores,) if offsets is None else (scores, offsets)
-        kind = ("ordered", hard, offsets is not None)
-        self._filter(kind, wanted, ramps, given, fill, out, factor, totals)
+        kind = ("ordered", levels.hard, offsets is not None)
+        self._filter(kind, wanted, given, fill, out, factor, totals)
         return out
 
     def presence(self, labels: Tensor, wanted: Sequence[Wanted], out: Tensor) -> Tensor:
         """Filter the indicators of the labels that are wanted into the planes `out`."""
-        self._filter("presence", [each._replace(plane=0) for each in wanted], 0, (), labels, out)
+        self._filter("presence", [each._replace(plane=0) for each in wanted], (), labels, out)
         return out
 
     def overlaps(self, labels: Tensor, wanted: Sequence[Wanted]) -> Overlaps:
         """Return masses of agreeing pairs of labellings (planes, n); see `overlaps` of `filter`."""
         lattice, scales = self.lattice, self._scales
         dtype = (lattice.entry_weight if scales is None else scales.read).dtype
-        found, owners = [], []
+        found: list[Tensor] = []
+        owners: list[int] = []
         slots = engine.OVERLAP_SLOTS
-        for units in in_groups(lattice, wanted, 0, size=dtype.itemsize, slots=slots):
-            work = units.empty_work(slots, 0, dtype)
-            parts = engine.empty_overlaps(units, work.shape[2])
+        for units in in_groups(lattice, wanted, size=dtype.itemsize, slots=slots):
+            work = units.empty_work(slots, dtype)
+            parts = engine.empty_overlaps(units)
             sums = torch.empty(units.count, dtype=torch.float64, device=labels.device)
 
             def run(
@@ -123,12 +127,10 @@ class RepeatedFilter:
             ) -> None:
                 engine.overlaps(lattice, labels, units, work, parts, sums, scales)
 
-            varying = (labels, units.table, work, parts, sums)
+            varying = (labels, units.table, units.channels, work, parts, sums)
             self._plans.run(("overlaps", *units.sizes), varying, run)
             found.append(sums)
-            lanes = units.lanes
-        for place, each in enumerate(wanted):
-            owners += [place] * -(-len(each.names) // lanes)
+            owners += units.owners
         factor = 1.0 if scales is None else scales.factor
         return Overlaps(found, owners, [factor] * len(owners))
 
@@ -136,7 +138,6 @@ class RepeatedFilter:
         self,
         kind: Hashable,
         wanted: Sequence[Wanted],
-        ramps: int,
         given: tuple[Tensor, ...],
         fill: Callable[[Tensor, Units], None] | Tensor,
         out: Tensor,
@@ -145,11 +146,11 @@ class RepeatedFilter:
     ) -> None:
         """Filter the rows that `fill` makes of what is given, or a labelling, by plans."""
         lattice = self.lattice
-        mass = lattice.mass if ramps else out
-        for units in in_groups(lattice, wanted, ramps):
+        mass = out if wanted[0].levels is None else lattice.mass
+        for units in in_groups(lattice, wanted):
             rows = fill if isinstance(fill, torch.Tensor) else units.empty_rows(out.dtype)
-            work = units.empty_work(lattice.slots, ramps, out.dtype)
-            varying = [*given, out, units.table, rows, work]
+            work = units.empty_work(lattice.slots, out.dtype)
+            varying = [*given, out, units.table, units.channels, rows, work]
             if totals is not None:
                 varying.append(units.empty_sums())
 
@@ -161,12 +162,12 @@ class RepeatedFilter:
             ) -> None:
                 if not isinstance(fill, torch.Tensor):
                     fill(rows, units)
-                slot = engine.blur_rows(lattice, rows, units, ramps, work)
-                engine.slice_rows(lattice, work, slot, rows, units, ramps, out, mass, factor)
+                slot = engine.blur_rows(lattice, rows, units, work)
+                engine.slice_rows(lattice, work, slot, rows, units, out, mass, factor)
                 if totals is not None:
                     engine.balance(out, units, mass, totals, parts)
 
-            self._plans.run((kind, ramps, factor, *units.sizes), varying, run)
+            self._plans.run((kind, factor, *units.sizes), varying, run)
 
 
 class DoubleFilter:
@@ -184,24 +185,26 @@ class DoubleFilter:
 
     def apply(self, values: Tensor) -> Tensor:
         r"""Return :math:`\sum_b K_{ab} v_b` for each channel."""
-        return self._filter(values, 0, None)
+        return self._filter(values, None, None, None)
 
-    def ordered(self, t: Tensor, ramps: int, mass: Tensor) -> Tensor:
-        r"""Return :math:`\sum_b K_{ab}\, s(t_a, t_b)` for levels t in [0, `ramps`].
+    def ordered(self, t: Tensor, ramps: int, bands: Bands | None, mass: Tensor) -> Tensor:
+        r"""Return :math:`\sum_b K_{ab}\, s(t_a, t_b)` for levels t in [0, `ramps`], in bands.
 
         `mass` are the row sums of K, (n,).
         """
-        return self._filter(t, ramps, mass)
+        return self._filter(t, Levels(ramps + 1, 0.0, 1.0, hard=False), bands, mass)
 
-    def _filter(self, values: Tensor, ramps: int, mass: Tensor | None) -> Tensor:
+    def _filter(
+        self, values: Tensor, levels: Levels | None, bands: Bands | None, mass: Tensor | None
+    ) -> Tensor:
         values = values.contiguous()
         out = torch.empty_like(values)
         with on_device(values.device):
             for c, (lattice, scales) in enumerate(self._terms):
                 engine.filter_planes(
-                    *(lattice, values, None, out),
+                    *(lattice, values, levels, out),
                     add=c > 0,
-                    ramps=ramps,
+                    bands=bands,
                     mass=mass,
                     scales=scales,
                 )

@@ -23,7 +23,7 @@ from densecrf.operators.triton import filter_kernels as filters
 from densecrf.operators.triton import pixelwise_kernels as pixels
 from densecrf.operators.triton import topology
 from densecrf.operators.triton import topology_kernels as lattices
-from densecrf.operators.triton.filter import LANES, PLAIN_LANES, RUNS
+from densecrf.operators.triton.units import LANES, PLAIN_LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -89,12 +89,16 @@ def variants(labels: Iterable[int]) -> Iterator[Variant]:
         for values in "fd":
             for mean in (False, True):
                 constants = engine.blur_constants(short=short, mean=mean)
-                arguments = values + "ii" + "n" * 10
+                arguments = values + "ii" + "n" * 9
                 yield _variant(filters.blur, arguments, constants, engine.BLUR_WARPS)
             weight = {"WEIGHTED": values == "f", **engine.overlap_constants(short=short)}
-            yield _variant(filters.overlap, values * 2 + "dinnnnn", weight)
+            yield _variant(filters.overlap, values * 2 + "dinnnn", weight)
     for values in "fd":
-        yield _variant(filters.join, values + "iiin", engine.JOIN, 1)
+        yield _variant(filters.join, values + "iii", engine.JOIN, 1)
+        for lanes in engine.ORDERED_LANES:
+            yield _splat(values, values, lanes, ordered=True)
+    yield _variant(filters.row_sums, "fdin", engine.ROW_SUMS)
+    yield _variant(filters.balance, "ffddin", engine.BALANCE)
     yield from _pixelwise(labels)
 
 
@@ -125,34 +129,33 @@ def _lattices() -> Iterator[Variant]:
     yield _variant(lattices.scale_entries, "iffn", block)
 
 
+def _splat(rows: str, values: str, lanes: int, *, ordered: bool = False) -> Variant:
+    kind = {"scaled": values == "d", "labelled": rows == "l"}
+    constants = engine.splat_constants(lanes, _TYPES[values], ordered=ordered, **kind)
+    arguments = f"{rows}iffii{values}iinnn"
+    return _variant(filters.splat, arguments, constants, engine.SPLAT_WARPS)
+
+
 def _filters(lanes: int) -> Iterator[Variant]:
-    """Yield what filters units of so many labels."""
+    """Yield what filters so many labels of a unit at once."""
     shape = engine.row_constants(lanes)
-    levels = (1, 2) if lanes in LANES else ()
+    ordered = lanes in LANES
+    kinds = product((1, 2), (False, True)) if ordered else ()
     for values, kind, offsets in (
         *(("d", 0, False), ("f", 0, False)),
-        *(("f", kind, offsets) for kind in levels for offsets in (False, True)),
+        *((("d", 1, False),) if ordered else ()),
+        *(("f", *each) for each in kinds),
     ):
         constants = {"LEVELS": kind, "OFFSETS": offsets, **shape}
-        yield _variant(filters.to_rows, values * 3 + "in", constants)
-    for values, scaled in (("f", False), ("d", True)):
-        dtype = _TYPES[values]
-        runs = (0, *RUNS) if levels else (0,)
-        for rows, run in (*((values, run) for run in runs), ("l", 0)):
-            constants = engine.splat_constants(
-                lanes, run, dtype, scaled=scaled, labelled=rows == "l"
-            )
-            arguments = f"{rows}iffii{values}inn"
-            yield _variant(filters.splat, arguments, constants, engine.SPLAT_WARPS)
-        kinds = product((False, True) if levels else (False,), engine.CORNERS)
-        for ordered, corners in kinds:
-            constants = engine.slice_constants(lanes, corners, ordered=ordered, scaled=scaled)
+        yield _variant(filters.to_rows, values * 3 + "inn", constants)
+    for values in "fd":
+        yield _splat(values, values, lanes)
+        yield _splat("l", values, lanes)
+        orders = (False, True) if ordered else (False,)
+        for order, corners in product(orders, engine.CORNERS):
+            constants = engine.slice_constants(lanes, corners, ordered=order, scaled=values == "d")
             arguments = f"{values}{values}if{values * 3}innnnnxxnn"
             yield _variant(filters.slice_rows, arguments, constants, engine.SLICE_WARPS)
-    if levels:
-        constants = engine.sum_constants(lanes)
-        yield _variant(filters.row_sums, "fdin", constants)
-        yield _variant(filters.balance, "ffddin", {**constants, "TILE": engine.SUMS})
 
 
 def _pixelwise(labels: Iterable[int]) -> Iterator[Variant]:
@@ -171,6 +174,8 @@ def _pixelwise(labels: Iterable[int]) -> Iterator[Variant]:
         yield _variant(pixels.extents, "fffin", constants)
         yield _variant(pixels.compress, "ffffin", constants)
     yield _variant(pixels.extrapolate, "fffin", block)
+    yield _variant(pixels.add_extrapolated, "fffin", block)
     yield _variant(pixels.undecided, "fdin", block)
+    yield _variant(pixels.differing, "lldi", block)
     yield _variant(pixels.add_up, "ddnn", pixelwise.ADD_UP)
     yield _variant(pixels.inner, "ffdn", block)
