@@ -1,26 +1,34 @@
-"""Draw at random in the app for a while, in a real browser, and watch its memory.
+"""Use the app at random for a while, in a real browser: memory stays flat, no stroke is lost.
 
 ``python tools/soak_app.py --minutes 20`` starts a server and a headless browser, draws strokes with
-the mouse faster than they can be solved, undoes, redoes, moves between two images and changes
-sliders, and prints once a minute the server's resident memory and the page's JavaScript heap after
-a collection. The last line compares the last third with the second.
+the mouse faster than they can be solved, undoes, redoes, moves between two images, changes sliders
+and status, and looks at the folder. Once a minute it prints the server's resident memory and the
+page's JavaScript heap after a collection. In the last third the server is killed again and again,
+at random moments, and started anew: the page must then have every stroke that it had.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import signal
+import socket
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from scribbling import CHROMIUM, FLAGS, Page, Running
 
-MOST_STROKES = 60  # then all are cleared: what is drawn is kept, and would grow
+MOST_STROKES = 60  # then all are undone: the history has no limit, and would grow
+BETWEEN_KILLS = (5.0, 40.0)  # seconds
+LONGEST = 60.0  # seconds until the strokes must be there again
+GROWTH = 0.1  # of memory, between the two halves of the time without kills
+STROKES = "window.densecrf.layer()?.strokes.map((s) => JSON.stringify([s.tool, s.label, s.points]))"
 
 
 def resident(pid: int) -> float:
@@ -31,73 +39,141 @@ def resident(pid: int) -> float:
     raise ProcessLookupError(pid)
 
 
-def heap(session: object) -> float:
+def heap(session: Any) -> float:
     """Return the page's JavaScript heap in MiB, without garbage."""
-    session.send("HeapProfiler.collectGarbage")  # type: ignore[attr-defined]
-    return session.send("Runtime.getHeapUsage")["usedSize"] / 2**20  # type: ignore[attr-defined]
+    session.send("HeapProfiler.collectGarbage")
+    return float(session.send("Runtime.getHeapUsage")["usedSize"] / 2**20)
 
 
 def act(page: Page, rng: random.Random) -> None:
     """Do what a user might do next."""
     if int(page.data("strokes") or 0) > MOST_STROKES:
-        page.tab.click("#clear")
+        page.press(*["Control+z"] * MOST_STROKES)
     chosen = rng.random()
-    if chosen < 0.8:
-        page.press(rng.choice("1234"), rng.choice(("b", "b", "b", "l", "e")))
+    if chosen < 0.7:
+        page.press(rng.choice("1234"), rng.choice(("b", "b", "b", "l", "e", "r")))
         x, y = rng.random(), rng.random()
         page.draw((x, y), (min(1, x + rng.uniform(0, 0.1)), min(1, y + rng.uniform(0, 0.1))))
-    elif chosen < 0.9:
+    elif chosen < 0.78:
+        page.press(rng.choice("1234"), rng.choice("pw"))
+        for _ in range(4):
+            page.tab.mouse.click(*page.at(rng.uniform(0.1, 0.3), rng.uniform(0.1, 0.3)))
+        page.press("Enter")
+    elif chosen < 0.87:
         page.press(rng.choice(("Control+z", "Control+z", "Control+Shift+z")))
-    elif chosen < 0.97:
+    elif chosen < 0.91:
         page.tab.fill("#strength", str(rng.choice((-1, 0, 1))))
+    elif chosen < 0.94:
+        page.press("d", "d", "u", "0")
+    elif chosen < 0.96:
+        page.press("g")
+        page.tab.wait_for_selector("#gallery:not([hidden])")
+        page.press("Escape")
     else:
         page.press(rng.choice(("PageDown", "PageUp")))
-        page.tab.wait_for_timeout(500)
+        page.tab.wait_for_selector("body[data-image]", timeout=60_000)
 
 
-def soak(minutes: float, seed: int) -> None:
-    """Draw, and print what memory does."""
+class Soak:
+    """A server on a folder, and a tab that shows it."""
+
+    def __init__(self, folder: str, page: Page, seed: int) -> None:
+        self.folder, self.page, self.rng = folder, page, random.Random(seed)
+        with socket.socket() as free:  # a browser keeps the data of a page by its port
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.found: list[str] = []
+        self.actions = self.kills = 0
+        self.start("")
+
+    def start(self, image: str) -> None:
+        """Start a server and show an image."""
+        self.running = Running(self.folder, port=self.port)
+        self.page.open(f"{self.running.url}#{image}")
+        self.page.tab.evaluate("document.getElementById('model').open = true")
+
+    def act(self) -> None:
+        """Do something."""
+        act(self.page, self.rng)
+        self.actions += 1
+        self.page.tab.wait_for_timeout(self.rng.choice((10, 50, 500)))
+
+    def kill(self) -> None:
+        """Kill the server and compare the strokes of the next one with those of the page."""
+        image, before = self.page.data("image"), self.page.tab.evaluate(STROKES)
+        self.running.stop(signal.SIGKILL)
+        self.page.tab.goto("about:blank")
+        self.start(image)
+        self.kills += 1
+        deadline = time.monotonic() + LONGEST
+        while (after := self.page.tab.evaluate(STROKES)) != before:
+            if time.monotonic() > deadline:
+                self.found.append(f"kill {self.kills}: {len(before)} strokes, {len(after)} after")
+                return
+            self.page.tab.wait_for_timeout(100)
+
+
+def soak(minutes: float, seed: int) -> list[str]:
+    """Use the app, print what memory does, and return what is wrong."""
     from playwright.sync_api import sync_playwright
     from skimage import data
 
     from densecrf.io import write_image
 
-    rng, rows = random.Random(seed), []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         write_image(Path(folder) / "astronaut.png", data.astronaut())
         write_image(Path(folder) / "cat.png", data.chelsea())
-        running = Running(folder)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        tab = browser.new_page()
+        it = Soak(folder, Page(tab), seed)
         try:
-            page = Page(browser.new_page())
-            page.open(running.url)
-            session = page.tab.context.new_cdp_session(page.tab)
-            started = time.monotonic()
-            actions, next_row = 0, 60.0
-            print("minutes  actions  server MiB  JavaScript heap MiB", flush=True)
-            while (now := time.monotonic() - started) < 60 * minutes:
-                act(page, rng)
-                actions += 1
-                page.tab.wait_for_timeout(rng.choice((10, 50, 500)))
-                if now >= next_row:
-                    next_row += 60
-                    rows.append((resident(running.process.pid), heap(session)))
-                    row = f"{now / 60:7.1f}  {actions:7d}  {rows[-1][0]:10.1f}  {rows[-1][1]:19.1f}"
-                    print(row, flush=True)
-            print("errors in the page:", page.errors or "none")
+            session = tab.context.new_cdp_session(tab)
+            rows = _memory(it, session, 60 * minutes * 2 / 3)
+            end = time.monotonic() + 60 * minutes / 3
+            while time.monotonic() < end:
+                until = time.monotonic() + it.rng.uniform(*BETWEEN_KILLS)
+                while time.monotonic() < until:
+                    it.act()
+                it.kill()
+            print(f"{it.actions} actions, killed {it.kills} times", flush=True)
         finally:
             browser.close()
-            running.stop()
-    third = len(rows) // 3
-    for name, column in (("server", 0), ("heap", 1)):
+            it.running.stop()
+    lost = "Failed to load resource", "WebSocket connection"  # while the server is away
+    it.found += [error for error in it.page.errors if not error.startswith(lost)]
+    return it.found + _growth(rows)
+
+
+def _memory(it: Soak, session: Any, seconds: float) -> list[tuple[float, float]]:
+    started, next_row = time.monotonic(), 60.0
+    rows = []
+    print("minutes  actions  server MiB  JavaScript heap MiB", flush=True)
+    while (now := time.monotonic() - started) < seconds:
+        it.act()
+        if now >= next_row:
+            next_row += 60
+            rows.append((resident(it.running.process.pid), heap(session)))
+            row = f"{now / 60:7.1f}  {it.actions:7d}  {rows[-1][0]:10.1f}  {rows[-1][1]:19.1f}"
+            print(row, flush=True)
+    return rows
+
+
+def _growth(rows: list[tuple[float, float]]) -> list[str]:
+    third, grown = len(rows) // 3, []
+    for name, column in (("server", 0), ("heap", 1)) if third else ():
         middle = statistics.median(row[column] for row in rows[third : 2 * third])
         last = statistics.median(row[column] for row in rows[2 * third :])
         print(f"{name}: {middle:.1f} MiB in the second third, {last:.1f} MiB in the last")
+        if last > (1 + GROWTH) * middle:
+            grown.append(f"{name}: memory grew from {middle:.1f} to {last:.1f} MiB")
+    return grown
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    soak(arguments.minutes, arguments.seed)
+    found = soak(arguments.minutes, arguments.seed)
+    print("\n".join(found) or "nothing found")
+    sys.exit(1 if found else 0)

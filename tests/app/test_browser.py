@@ -2,6 +2,7 @@
 
 import json
 import signal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from densecrf.io import read_labels, write_image
 from scribbling import scene
 
 SKY, GRASS = ((0.1, 0.1), (0.9, 0.12)), ((0.1, 0.9), (0.9, 0.88))
+READABLE = Path(__file__).with_name("readable.js").read_text().partition("\n")[2].strip()
 BALL = ((0.48, 0.45), (0.52, 0.55))
 
 
@@ -29,6 +31,9 @@ def test_draw_undo_export_reload(server, folder, page, tmp_path):
     draw_three(tab)
     answer = tab.answer().reshape(96, 128)
     assert (answer[8, 64], answer[88, 64], answer[48, 64]) == (0, 1, 2)
+    assert tab.data("state") == "current"
+    assert tab.tab.inner_text("#state") == "up to date"
+    tab.tab.click("#solver summary")
     assert tab.tab.inner_text("#gap").endswith("%")
 
     # Undo and redo, by key and by button.
@@ -88,7 +93,16 @@ def test_page_and_server_rasterise_alike(server, folder, page):
     tab.draw((0.5, 0.5), (0.8, 0.8))
     tab.press("1", "f")
     tab.draw((0.02, 0.02))
-    tab.wait(strokes=5, saved="yes")
+    for key, points in (
+        ("p", ((0.1, 0.2), (0.35, 0.4), (0.2, 0.7))),
+        ("w", ((0.4, 0.2), (0.6, 0.3))),
+    ):
+        tab.press("3", key)
+        for point in points:
+            tab.tab.mouse.click(*tab.at(*point))
+        tab.tab.mouse.click(*tab.at(0.9, 0.9))
+        tab.press("Backspace", "Enter")
+    tab.wait(strokes=7, saved="yes")
     state = json.loads((folder / STATE / "first.png.json").read_text())
     document = Document.from_json(state, "first.png", (96, 128))
     assert [stroke.tool for stroke in document.strokes] == [
@@ -97,9 +111,11 @@ def test_page_and_server_rasterise_alike(server, folder, page):
         "box",
         "eraser",
         "fill",
+        "polygon",
+        "polygon",
     ]
     np.testing.assert_array_equal(tab.raster(), document.raster().ravel())
-    for _ in range(3):
+    for _ in range(5):
         tab.press("Control+z")
     tab.press("Control+Shift+z")
     tab.wait(strokes=3, saved="yes")
@@ -107,8 +123,9 @@ def test_page_and_server_rasterise_alike(server, folder, page):
     np.testing.assert_array_equal(tab.raster(), document.raster().ravel())
 
 
-def test_labels_can_be_added_renamed_recoloured_and_locked(server, folder, page):
-    tab = page().open(server(folder).url)
+def test_labels_of_the_folder_are_changed_in_every_way(server, folder, page):
+    running = server(folder)
+    tab = page().open(running.url)
     tab.tab.click("#add-label")
     tab.tab.fill("#labels li:nth-child(5) input[type=text]", "cat")
     tab.tab.press("#labels li:nth-child(5) input[type=text]", "Enter")
@@ -118,14 +135,44 @@ def test_labels_can_be_added_renamed_recoloured_and_locked(server, folder, page)
     )
     tab.press("5")
     tab.draw(*BALL)
-    tab.tab.click("#labels li:nth-child(5) button")
+    tab.tab.click("#labels li:nth-child(5) [aria-label='Lock cat']")
     tab.press("1")
     tab.draw(*BALL)
     tab.wait(strokes=2, saved="yes")
     assert set(np.unique(tab.raster())) == {4, 255}
-    state = json.loads((folder / STATE / "first.png.json").read_text())
-    assert state["labels"][4] == {"name": "cat", "color": "#123456", "locked": True}
-    assert not tab.tab.is_enabled("#remove-label")
+    project = json.loads((folder / STATE / "project.json").read_text())
+    cat = project["labels"][4]
+    assert (cat["name"], cat["color"], cat["locked"]) == ("cat", "#123456", True)
+
+    # A key of its own, another place; then two others are merged and one deleted.
+    tab.tab.click("[aria-label='Change cat']")
+    tab.tab.fill("#label-key", "k")
+    tab.tab.click("#label-up")
+    tab.screenshot("label-dialog")
+    tab.tab.click("#label-dialog form button")
+    tab.press("1", "k")
+    tab.draw((0.2, 0.8), (0.3, 0.8))
+    tab.wait(strokes=3, saved="yes")
+    assert set(np.unique(tab.raster())) == {3, 255}
+    tab.tab.click("[aria-label='Change label 3']")
+    tab.tab.select_option("#label-into", label="label 4")
+    tab.tab.click("#label-merge")
+    tab.tab.once("dialog", lambda asked: asked.accept())
+    tab.tab.click("[aria-label='Change label 1']")
+    tab.tab.click("#label-delete")
+    tab.tab.check("#background")
+    tab.wait(strokes=2, saved="yes")  # the other was one of label 1
+    assert set(np.unique(tab.raster())) == {1, 255}
+    names = [
+        label["name"]
+        for label in json.loads((folder / STATE / "project.json").read_text())["labels"]
+    ]
+    assert names == ["label 2", "cat", "label 4"]
+    tab.press("PageDown")
+    tab.wait(image="second.png")
+    assert tab.tab.input_value("#labels li:nth-child(2) input[type=text]") == "cat"
+    assert tab.tab.is_checked("#background")
+    assert tab.errors == []
 
 
 def test_two_tabs_draw_on_one_image(server, folder, page):
@@ -171,14 +218,136 @@ def test_next_image_and_back(server, folder, page):
 def test_comparison_and_sliders(server, folder, page):
     tab = page().open(server(folder).url)
     draw_three(tab)
+    tab.tab.click("#solver summary")
     tab.tab.click("#compare")
     tab.wait(compared="yes")
     assert "mean field: energy" in tab.tab.inner_text("#compare-numbers")
+    tab.tab.click("#model summary")
     tab.tab.fill("#strength", "2")
     tab.wait(saved="yes")
     state = json.loads((folder / STATE / "first.png.json").read_text())
     assert state["settings"]["strength"] == pytest.approx(4)
+    tab.tab.fill("#min_area", "5")
+    tab.wait(saved="yes")
+    state = json.loads((folder / STATE / "first.png.json").read_text())
+    assert state["settings"]["min_area"] == 31
     assert state["settings"]["compare"] is True
+
+
+def test_a_folder_is_worked_through_by_keyboard(server, folder, page):
+    write_image(folder / "third.png", scene(seed=2))
+    tab = page().open(server(folder).url)
+    draw_three(tab)
+    tab.wait(labelled=3)
+    tab.press("d")
+    tab.wait(status="done", saved="yes")
+    tab.draw(*BALL)  # it is locked
+    tab.press("Control+z", "n")
+    tab.wait(image="second.png", strokes=0)
+    tab.press("q", "n")
+    tab.wait(image="third.png")
+    tab.press("g")
+    tab.tab.wait_for_selector("#gallery:not([hidden])")
+    tab.screenshot("gallery")
+    states = tab.tab.eval_on_selector_all(".tile", "all => all.map(x => x.dataset.status)")
+    assert states == ["done", "doubtful", "todo"]
+    tab.press("ArrowLeft", "ArrowLeft", "Enter")
+    tab.wait(image="first.png", strokes=3, status="done")
+    tab.press("g")
+    tab.tab.click("[data-filter=doubtful]")
+    tab.tab.wait_for_selector(".tile:only-child")
+    tab.press("Enter")
+    tab.wait(image="second.png", status="doubtful", state="empty")
+    tab.tab.set_input_files("#masks", folder / STATE / "first.png.labels.png")
+    tab.tab.get_by_text("is done").wait_for()  # a mask of an image that is locked
+
+
+def test_strokes_and_labels_are_copied_to_the_next_image(server, folder, page):
+    write_image(folder / "third.png", scene(seed=2))
+    tab = page().open(server(folder).url)
+    draw_three(tab)
+    tab.tab.click("#copy-strokes")
+    tab.wait(image="second.png", strokes=3, stage="certified", saved="yes")
+    tab.tab.click("#copy-labels")
+    tab.wait(image="third.png", strokes=0, state="current")
+    assert set(np.unique(tab.answer())) == {0, 1, 2}
+    revision = int(tab.data("revision"))
+    tab.press("4")
+    tab.draw((0.1, 0.9), (0.3, 0.9))
+    tab.wait(strokes=1, stage="certified", saved="yes", revision=revision + 1)
+    assert tab.answer().reshape(96, 128)[86, 20] == 3
+    assert tab.errors == []
+
+
+def test_regions_become_objects_and_locked_labels_keep_their_pixels(server, folder, page):
+    tab = page().open(server(folder).url)
+    draw_three(tab)
+    ball = tab.answer() == 2
+    tab.press("3", "c")
+    tab.tab.mouse.click(*tab.at(0.5, 0.5))  # the ball: another object of its class
+    tab.wait(strokes=4, stage="certified", saved="yes", revision=5)
+    np.testing.assert_array_equal(tab.raster() == 64, ball)
+    assert tab.tab.locator(".chip").count() == 2
+    tab.tab.click("[aria-label='Lock label 3']")
+    tab.press("1", "b")
+    tab.draw((0.2, 0.5), (0.8, 0.5))  # across the ball
+    tab.wait(saved="yes", stage="certified", strokes=5)
+    np.testing.assert_array_equal(tab.raster() == 64, ball)
+    tab.press("2", "c")
+    tab.tab.mouse.click(*tab.at(0.5, 0.9))
+    tab.wait(strokes=6, stage="certified", saved="yes")
+    tab.press("e")
+    tab.tab.click("#export")
+    with tab.tab.expect_download() as download:
+        tab.tab.click("[data-dataset=coco]")
+    found = json.loads(download.value.path().read_text())["annotations"]
+    assert sorted(each["category_id"] for each in found) == [0, 1, 2]
+    assert tab.errors == []
+
+
+def test_the_headline_says_what_is_the_matter(server, folder, page):
+    (folder / "broken.png").write_text("this is text")
+    running = server(folder)
+    tab = page().open(running.url + "#first.png")
+    assert tab.tab.inner_text("#state") == "no strokes yet"
+    tab.press("1")
+    tab.draw(*SKY)
+    tab.wait(strokes=1, state="one", saved="yes")
+    tab.press("2")
+    tab.draw(*GRASS)
+    tab.wait(strokes=2, state="current", stage="certified")
+    tab.tab.wait_for_selector("#unsure:not([hidden])")
+    assert tab.tab.inner_text("#unsure").endswith(("unsure region", "unsure regions"))
+    tab.tab.select_option("#images", "broken.png")
+    tab.wait(state="broken")
+    assert not tab.tab.is_enabled("#export")
+    assert tab.tab.evaluate("document.querySelector('.panel').inert")
+    tab.tab.select_option("#images", "first.png")
+    tab.wait(state="current")
+    running.stop(signal.SIGKILL)
+    tab.wait(state="lost", connected="no")
+    assert tab.tab.inner_text("#state") == "not connected"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_and_targets_be_touched(server, folder, page, scheme):
+    tab = page(390, 844, scheme).open(server(folder).url)
+    draw_three(tab)
+    tab.tab.click("#model summary")
+    tab.tab.click("#solver summary")
+    assert tab.tab.evaluate(f"{READABLE}.pale()") == []
+    assert tab.tab.evaluate(f"{READABLE}.small()") == []
+    tab.press("g")
+    tab.tab.wait_for_selector("#gallery:not([hidden])")
+    assert tab.tab.evaluate(f"{READABLE}.pale()") == []
+    assert tab.tab.evaluate(f"{READABLE}.small()") == []
+    tab.press("Escape")
+    tab.tab.click("#export")
+    assert tab.tab.evaluate(f"{READABLE}.pale()") == []
+    assert tab.tab.evaluate(f"{READABLE}.small()") == []
+    tab.press("Escape")
+    assert tab.tab.evaluate("document.activeElement.id") in ("export", "canvas")
+    assert tab.tab.get_attribute("#canvas", "aria-describedby") == "canvas-help"
 
 
 def test_bad_files_give_a_message(server, folder, page, tmp_path):
@@ -187,7 +356,7 @@ def test_bad_files_give_a_message(server, folder, page, tmp_path):
     tab = page()
     tab.tab.goto(server(folder).url + "#text.png")
     tab.tab.wait_for_selector(".message.error")
-    assert "text.png: not an image" in tab.tab.inner_text("#messages")
+    assert "text.png: is not an image" in tab.tab.inner_text("#messages")
     tab.tab.select_option("#images", "huge.png")
     tab.tab.get_by_text("huge.png:").wait_for()
     tab.tab.set_input_files("#file", {"name": "x.png", "mimeType": "image/png", "buffer": b"no"})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from densecrf.app.document import Document, Label, ModelSettings, default_labels
+from densecrf.app.document import Document, ModelSettings, default_labels
 from densecrf.app.strokes import VOID, rasterise
 
 SHAPE = (16, 24)
@@ -57,19 +57,25 @@ def test_an_edit_that_is_sent_twice_counts_once():
     assert len(again.strokes) == 1
 
 
-def test_labels_and_settings_change():
+def test_settings_change():
     document = Document("a.png", SHAPE)
-    labels = [
-        *({"name": x.name, "color": x.color} for x in document.labels),
-        {"name": "sky", "color": "#00ff7f"},
-    ]
-    assert document.apply(edit("labels", labels=labels))
-    assert document.labels[-1] == Label("sky", "#00ff7f")
-    assert document.labels[-1].rgb == (0, 255, 127)
     assert document.apply(edit("settings", settings={"strength": 2.0, "preset": "deeplab"}))
     assert document.settings == ModelSettings("deeplab", 2.0)
     assert not document.apply(edit("settings", settings={"strength": 2.0}))
-    assert document.revision == 2
+    assert document.revision == 1
+
+
+def test_what_is_done_is_not_changed_until_it_is_opened_again():
+    document = Document("a.png", SHAPE)
+    document.apply(brush(0, 3, 3))
+    assert document.apply(edit("status", status="done"))
+    for change in (brush(1, 3, 3), edit("undo"), edit("settings", settings={"strength": 2.0})):
+        with pytest.raises(ValueError, match="done"):
+            document.apply(change)
+    again = Document.from_json(document.to_json(), "a.png", SHAPE)
+    assert again.status == "done"
+    assert again.apply(edit("status", status="doubtful"))
+    assert again.apply(brush(1, 3, 3))
 
 
 @pytest.mark.parametrize(
@@ -80,11 +86,8 @@ def test_labels_and_settings_change():
         edit("explode"),
         edit("stroke", stroke={"tool": "brush", "label": 9, "size": 3, "points": [[1, 1]]}),
         edit("stroke"),
-        edit("labels", labels=[{"name": "a", "color": "#000000"}]),
-        edit("labels", labels=[{"name": "a", "color": "red"}] * 3),
-        edit("labels", labels=[{"name": "", "color": "#000000"}] * 3),
-        edit("labels", labels=[{"name": "a", "color": "#000000"}] * 65),
-        edit("labels", labels=[{"name": "a", "color": "#000000"}] * 2),  # label 2 has strokes
+        edit("labels", labels=[]),
+        edit("status", status="perhaps"),
         edit("settings", settings={"strength": 100}),
         edit("settings", settings={"color": float("nan")}),
         edit("settings", settings={"preset": "../../etc/passwd"}),

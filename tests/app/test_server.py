@@ -246,7 +246,8 @@ def test_labels_are_written_beside_the_strokes_after_a_pause(client, folder):
         assert sorted(np.unique(kept)) == [0, 1, 2]
         assert (kept == planes[0]).mean() > 0.99  # a better answer may have come meanwhile
         # Other names and colours: the same answer, written anew as soon as the image is left.
-        labels = [{"name": f"n{i}", "color": f"#00000{i}"} for i in range(4)]
+        before = tab.document["labels"]
+        labels = [{**x, "name": f"n{i}", "color": f"#00000{i}"} for i, x in enumerate(before)]
         tab.draw({"type": "edit", "edit": {"id": "r", "kind": "labels", "labels": labels}})
         Tab(socket, "second.png")
         with Image.open(folder / STATE / "first.png.labels.png") as file:
@@ -305,7 +306,7 @@ def test_two_hundred_strokes_at_once_are_all_kept(client, folder):
 
 
 def test_sixty_labels_are_solved(client):
-    labels = [{"name": f"l{i}", "color": "#102030"} for i in range(60)]
+    labels = [{"name": f"l{i}", "color": "#102030", "uid": f"label-{i}"} for i in range(60)]
     edits = [{"type": "edit", "edit": {"id": "l", "kind": "labels", "labels": labels}}]
     edits += [brush(i, (2 * i + 2, 20 + (i % 7) * 8), size=2) for i in range(60)]
     with connected(client) as socket:

@@ -132,7 +132,7 @@ def test_json_there_and_back():
     [
         {"tool": "spray"},
         {"label": -1},
-        {"label": 64},
+        {"label": 255},
         {"label": True},
         {"label": 1.5},
         {"size": 0},
@@ -145,7 +145,7 @@ def test_json_there_and_back():
         {"points": [[1e9, 0]]},
         {"points": [[0, 0]] * 20_001},
         {"points": "no"},
-        {"protected": [99]},
+        {"protected": [255]},
         {"protected": 3},
     ],
 )

@@ -35,7 +35,12 @@ class Snapshot:
     canvas: Canvas
     n_labels: int
     settings: ModelSettings
-    factor: int = 1  # of its size to that of the document
+    factor: float = 1  # of its size to that of the document
+
+    @property
+    def min_area(self) -> int:
+        """Pixels of the smallest island that stays, of an image of this size."""
+        return round(self.settings.min_area * self.factor**2)
 
     @cached_property
     def raster(self) -> Raster:
@@ -49,7 +54,7 @@ class Snapshot:
         return cls(document.revision, strokes, document.canvas, count, document.settings)
 
     @classmethod
-    def enlarged(cls, document: Document, factor: int, shape: tuple[int, int]) -> "Snapshot":
+    def enlarged(cls, document: Document, factor: float, shape: tuple[int, ...]) -> "Snapshot":
         """Return a document as it is now, its strokes drawn on an image that is larger."""
         snapshot = cls.of(document)
         strokes = tuple(stroke.enlarged(factor) for stroke in snapshot.strokes)
@@ -67,6 +72,8 @@ class Energies:
         A network's output, as `densecrf.refine` reads it, which strokes then correct.
     file : Parameters, optional
         The model that the preset ``"file"`` means.
+    start, n_labels
+        Labels (H, W) of `n_labels` classes, 255 for none, which strokes then correct.
     """
 
     def __init__(
@@ -75,19 +82,24 @@ class Energies:
         known: npt.NDArray[Any] | None = None,
         kind: str | None = None,
         file: Parameters | None = None,
+        *,
+        start: npt.NDArray[np.uint8] | None = None,
+        n_labels: int | None = None,
     ) -> None:
-        self.picture, self.file = picture, file
+        self.picture, self.file, self.start = picture, file, start
         self.unary: npt.NDArray[np.float32] | None = None
         self.axis: int | None = None  # the labels', where the scores are reduced with the image
         self._found: Measured | None = None
         self._largest = float(np.abs(picture.pixels).max())
         self._kept: tuple[Parameters, Pairwise] | None = None
-        if known is not None:
+        if start is not None:
+            self._read(start, "labels", n_labels)
+        elif known is not None:
             self._read(known, kind)
 
-    def _read(self, known: npt.NDArray[Any], kind: str | None) -> None:
+    def _read(self, known: npt.NDArray[Any], kind: str | None, n_labels: int | None = None) -> None:
         picture = self.picture
-        if picture.factor > 1:  # scores fit the image of the file
+        if picture.factor > 1 and self.start is None:  # scores fit the image of the file
             layout = layout_of(
                 (*picture.shape[:-2], *picture.full),
                 known.shape,
@@ -107,6 +119,7 @@ class Energies:
             axis=None if self.axis is None else 0,
             channel_axis=None if picture.pixels.shape == picture.shape else -1,
             image_range=(0, 255),
+            n_labels=n_labels,
         )
         crf = asked.crf(picture.pixels, known)
         self.unary, self._found = crf.unary.reshape(-1, *crf.shape), crf.measured
@@ -122,12 +135,14 @@ class Energies:
         model = given or PRESETS.get(settings.preset, PRESETS["scribbles"])
         times = 1 if model.scale_sigmas or model.grain is not None else snapshot.factor
         model = for_strokes(model) if self._found is None else model.following(self._found)
-        return replace(
+        found = replace(
             model.scaled(settings.strength),
             sigma=model.sigma * times,
             sigma_color=model.sigma_color / settings.color,
             sigma_xy=model.sigma_xy * settings.reach * times,
         )
+        distances = self.picture.distances
+        return found if distances is None or len(set(distances)) == 1 else found.spaced(distances)
 
     def labels(self, snapshot: Snapshot) -> list[int]:
         """Return the labels that the answer may have."""

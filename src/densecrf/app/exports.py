@@ -13,19 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf import __version__
+from densecrf.app.dataset import Labelled, coco
 from densecrf.app.document import Document
 from densecrf.app.energy import Energies, Snapshot
-from densecrf.app.live import GAP
+from densecrf.app.live import export_gap
+from densecrf.app.pictures import picture_suffix
+from densecrf.app.project import Project
 from densecrf.app.strokes import VOID
 from densecrf.io import overlay, write_image, write_labels
-from densecrf.io.coco import box_of, run_lengths
+from densecrf.io.volumes import is_dicom
 from densecrf.model.parameters import write_parameters
 from densecrf.solvers.result import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KINDS", "Export", "coco"]
+__all__ = ["KINDS", "Export"]
 
 #: Kinds of exports: the end of the file name, and the media type.
 KINDS = {
@@ -55,6 +58,10 @@ class Export:
         The image or volume, at full size where it could be solved so, and the strokes on it.
     result : Result, optional
         The answer from the strokes alone; strokes can be exported without one.
+    project : Project
+        The folder's classes.
+    slots : list of int
+        The document's label of each label of the result.
     probs : Path, optional
         The network's output that the strokes correct.
     """
@@ -65,19 +72,27 @@ class Export:
         energies: Energies,
         snapshot: Snapshot,
         result: Result | None,
+        project: Project,
+        slots: list[int],
         probs: Path | None = None,
     ) -> None:
-        self.document, self.snapshot, self.probs = document, snapshot, probs
+        self.document, self.snapshot, self.start = document, snapshot, energies.start
+        self.project, self.slots = project, np.asarray(slots, np.uint8)
         self.result: Any = result  # checked before it is used
         self.picture, self.axis = energies.picture, energies.axis
         self.model = energies.model(snapshot)
         self.palette = document.palette
-        self.stem = Path(document.name).stem
+        name = Path(document.name).name
+        suffix = picture_suffix(self.picture.path) or ""
+        ends_so = suffix and name.lower().endswith(suffix)
+        self.stem = name[: -len(suffix)] if ends_so else Path(name).stem
+        self.probs = probs if self.start is None else Path(f"{self.stem}.start.npy")
 
     def name(self, kind: str) -> str:
         """Return the file name of an export."""
         end = KINDS[kind][0]
-        return f"{self.stem}.{end.replace('.png', '.npy') if self.picture.depth else end}"
+        suffix = ".npy" if kind == "raster" and self.picture.depth else self.picture.label_suffix
+        return f"{self.stem}.{end.replace('.png', suffix)}"
 
     def make(self, kind: str) -> bytes:
         """Return the bytes of an export."""
@@ -87,38 +102,53 @@ class Export:
             packed = io.BytesIO()
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
                 for each in KINDS:
-                    if each != "all" and not (self.picture.depth and each in PLANE):
+                    if each != "all" and self._refusal(each) is None:
                         path = self._write(each, Path(folder))
                         archive.write(path, path.name)
-                if self.picture.factor > 1 and self.picture.depth is None:
-                    reduced = Path(folder) / self._image()
-                    write_image(reduced, self.picture.shown())
-                    archive.write(reduced, reduced.name)
+                image = self.picture.path
+                if self._image() != image.name:
+                    image = Path(folder) / self._image()
+                    write_image(image, self.picture.shown())
+                if _is_utf8(image.name) and not is_dicom(image):  # a series has many files
+                    archive.write(image, image.name)
+                if self.start is not None:
+                    np.save(Path(folder) / str(self.probs), self.start)
+                    archive.write(Path(folder) / str(self.probs), str(self.probs))
             return packed.getvalue()
 
-    def _write(self, kind: str, folder: Path) -> Path:
+    def _refusal(self, kind: str) -> str | None:
         if self.picture.depth and kind in PLANE:
-            raise ValueError("of volumes there are labels, arrays, strokes and the program")
+            return "of volumes there are labels, arrays, strokes and the program"
         if self.result is None and kind in NEED_RESULT:
-            raise ValueError("nothing is solved yet: draw with at least two labels")
+            return "nothing is solved yet: draw with at least two labels"
+        if self.start is not None and kind == "command":
+            return "labels that strokes correct are repeated by the program, not by the command"
+        return None
+
+    def _write(self, kind: str, folder: Path) -> Path:
+        if reason := self._refusal(kind):
+            raise ValueError(reason)
         path = folder / self.name(kind)
         if kind == "result":
             self.result.save(path)
         elif kind == "model":
             write_parameters(path, self.model)
         elif kind == "overlay":
-            write_image(path, overlay(self.picture.shown(), self.result.labels, self.palette))
+            write_image(
+                path, overlay(self.picture.shown(), self._labels(enlarged=False), self.palette)
+            )
         elif kind in ("labels", "raster"):
             labels = self.snapshot.raster if kind == "raster" else self._labels()
+            objects = kind == "raster" and self.document.objects  # they have numbers of their own
             if self.picture.depth is None:
-                write_labels(path, labels, self.palette)
+                write_labels(path, labels, None if objects else self.palette)
+            elif kind == "labels":
+                self.picture.write_labels(path, labels)
             else:
                 np.save(path, labels)
         else:
             texts: dict[str, Callable[[], str]] = {
-                "coco": lambda: json.dumps(
-                    coco(self._labels(), list(self.palette.classes), self.document.name)
-                ),
+                "coco": lambda: json.dumps(coco([self.labelled()], self.project)),
                 "strokes": lambda: json.dumps(self.document.to_json(), indent=1),
                 "python": self.python,
                 "command": lambda: f"#!/bin/sh\n{self.command()}\n",
@@ -127,14 +157,21 @@ class Export:
             path.write_bytes(texts[kind]().encode("utf-8", "surrogateescape"))
         return path
 
-    def _labels(self) -> npt.NDArray[Any]:
-        return self.picture.enlarged(self.result.labels.astype(np.uint8))
+    def _labels(self, enlarged: bool = True) -> npt.NDArray[np.uint8]:
+        classes = self.document.classes[self.slots[self.result.labels]]
+        return self.picture.enlarged(classes) if enlarged else classes
+
+    def labelled(self) -> Labelled:
+        """Return the labels at the size of the file, with the objects."""
+        slots = self.picture.enlarged(self.slots[self.result.labels])
+        return Labelled(self.document.name, slots, self.document.classes, self.document.status)
 
     def _image(self) -> str:
-        """Return the name of the image that commands read."""
-        if self.picture.factor == 1 or self.picture.depth:
-            return self.picture.path.name
-        return f"{self.stem}.reduced.png"
+        """Return the name of the image that commands read: the file, or what it was made into."""
+        picture = self.picture
+        if picture.depth or (picture.factor == 1 and picture.values is None):
+            return picture.path.name
+        return f"{self.stem}.{'reduced' if picture.factor > 1 else 'shown'}.png"
 
     def command(self) -> str:
         """Return the command that repeats the result, in the folder of the exported files."""
@@ -144,7 +181,10 @@ class Export:
             parts += [] if self.axis is None else ["--axis", str(self.axis)]
         parts += ["--scribbles", _argument(self.name("raster"))]
         parts += ["--model", _argument(self.name("model"))]
-        parts += ["--gap", repr(GAP), "--out", _argument(f"{self.stem}.repeated.png")]
+        if self.snapshot.min_area:
+            parts += ["--min-area", str(self.snapshot.min_area)]
+        parts += ["--gap", repr(export_gap(self.snapshot))]
+        parts += ["--out", _argument(f"{self.stem}.repeated.png")]
         return " ".join(map(shlex.quote, parts))
 
     def python(self) -> str:
@@ -156,10 +196,13 @@ class Export:
                 "crf = model.crf(unary, image)\n"
             )
         else:
+            given = "kind=kind"
+            if self.start is not None:
+                given = f'kind="labels", n_labels={len(self.slots)}'
             source = (
                 f"scores, kind = densecrf.io.unaries.read_known({str(self.probs)!r})\n"
                 "crf = densecrf.refinement.build(\n"
-                f"    image, scores, kind=kind, axis={self.axis}, model=model, seeds=strokes\n"
+                f"    image, scores, {given}, axis={self.axis}, model=model, seeds=strokes\n"
                 ")\n"
             )
         if self.picture.depth is None:
@@ -169,9 +212,14 @@ class Export:
             writing = f"densecrf.io.write_labels({self.stem + '.repeated.png'!r}, result.labels)"
         else:
             imports = "from pathlib import Path\n\nimport numpy as np\n\n"
-            reading = f"densecrf.app.pictures.read_picture(Path({image}), {image}).pixels"
+            chosen = f"densecrf.app.pictures.{self.picture.reading!r}"
+            reading = f"densecrf.app.pictures.read_picture(Path({image}), {image}, {chosen}).pixels"
             drawn = f"np.load({strokes})"
             writing = f"np.save({self.stem + '.repeated.npy'!r}, result.labels)"
+        tidied = ""
+        if area := self.snapshot.min_area:
+            imports += "import densecrf.solvers.islands\n"
+            tidied = f"result = densecrf.solvers.islands.without_islands(result, {area})\n"
         settings = json.dumps(asdict(replace(self.document.settings, compare=False)))
         return (  # repr() writes a name in one line and without a quote that ends it
             f"# Repeats {self.document.name!r}, labelled with densecrf {__version__}.\n"
@@ -188,37 +236,17 @@ class Export:
             f"strokes = {drawn}\n"
             f"model = densecrf.model.presets.read_parameters({model})\n"
             f"{source}"
-            f'result = crf.solve("lp", gap={GAP!r})\n'
+            f'result = crf.solve("lp", gap={export_gap(self.snapshot)!r})\n'
+            f"{tidied}"
             "print(result)\n"
             f"{writing}\n"
         )
 
 
+def _is_utf8(name: str) -> bool:
+    return name.encode("utf-8", "replace").decode() == name
+
+
 def _argument(path: str) -> str:
     """Return a path that no command takes for an option."""
     return f"./{path}" if path.startswith("-") else path
-
-
-def coco(labels: npt.NDArray[Any], names: list[str], image: str) -> dict[str, Any]:
-    """Return COCO annotations, one for each label that occurs, with run-length masks."""
-    height, width = labels.shape
-    annotations: list[dict[str, Any]] = []
-    for label in np.unique(labels).tolist():
-        mask = labels == label
-        annotations.append(
-            {
-                "id": len(annotations) + 1,
-                "image_id": 1,
-                "category_id": label + 1,
-                "iscrowd": 1,
-                "area": int(mask.sum()),
-                "bbox": box_of(mask),
-                "segmentation": {"counts": run_lengths(mask), "size": [height, width]},
-            }
-        )
-    return {
-        "info": {"description": f"made with densecrf {__version__}"},
-        "images": [{"id": 1, "file_name": image, "width": width, "height": height}],
-        "categories": [{"id": i + 1, "name": name} for i, name in enumerate(names)],
-        "annotations": annotations,
-    }

@@ -7,18 +7,23 @@ import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from densecrf.app.energy import Energies, Snapshot
+from densecrf.app.unsure import unsure_regions
 from densecrf.model.crf import DenseCRF
+from densecrf.solvers.islands import relabelled, without_islands
 from densecrf.solvers.result import Result
 
-__all__ = ["GAP", "Live", "frame"]
+__all__ = ["Live", "export_gap", "frame"]
 
 GAP = 1e-3  # of a certified answer
+#: Of an export with more pixels than are worked on: half of the time went into the rest.
+FINER_GAP = 5e-3
 #: Fewer roundings than by default: warm starts are near the end, and each costs filter calls.
 ROUND_EVERY = 8
 #: Gaps afterwards, while nothing new is drawn: most pixels are then proven singly.
@@ -42,6 +47,11 @@ def frame(head: dict[str, Any], *planes: npt.NDArray[np.uint8]) -> bytes:
     return len(text).to_bytes(4, "little") + text + packed
 
 
+def export_gap(snapshot: Snapshot) -> float:
+    """Return how near to the optimum an export is proven to be."""
+    return GAP if snapshot.factor == 1 else FINER_GAP
+
+
 class Live:
     """The solver of one document, in a thread of its own that ends when `close` is called.
 
@@ -55,6 +65,7 @@ class Live:
         self._wanted: Snapshot | None = None
         self._closed = False
         self._warm: dict[int, npt.NDArray[np.float32]] = {}
+        self._best: Result | None = None  # of the revision on screen: nothing worse follows it
         self._thread = threading.Thread(target=self._run, name="densecrf-live", daemon=True)
         self._thread.start()
         atexit.register(self.close)  # a thread that is in native code cannot outlive Python
@@ -80,16 +91,15 @@ class Live:
         revision, result, labels = self.result
         return revision, np.asarray(labels, np.uint8)[result.labels]
 
-    def settled(self, snapshot: Snapshot, energies: Energies) -> Result:
+    def settled(self, snapshot: Snapshot, energies: Energies, labels: list[int]) -> Result:
         """Return the answer from the strokes alone, without a warm start: it can be repeated.
 
-        The energies are these, or those of the image at full size; ValueError says that there is
-        nothing to solve yet.
+        The energies are these, or those of the image at full size; `labels` are those that the
+        page knows. ValueError says that there is nothing to solve yet.
         """
         crf = energies.reproducible(snapshot)
-        result = crf.solve("lp", gap=GAP)
+        result = without_islands(crf.solve("lp", gap=export_gap(snapshot)), snapshot.min_area)
         if energies is self.energies:
-            labels = list(range(crf.n_labels))
             self._show(snapshot, "certified", result, labels, time.perf_counter())
         return result
 
@@ -125,16 +135,20 @@ class Live:
         crf, labels = self.energies.problem(snapshot)
         self._check()
         preview = crf.solve("mf5")
-        self._show(snapshot, "preview", preview, labels, started)
+        self._best = without_islands(preview, snapshot.min_area)
+        self._show(snapshot, "preview", self._best, labels, started)
         self._check()
         constant = preview.best_constant[1] < preview.energy
         init = self._warm_start(labels, crf.shape)
         if init is None and not constant:
             init = preview.marginals
-        follow = _Follow(self, snapshot, labels, started)
+        follow = _Follow(self, snapshot, labels, started, self._best.energy)
         result = crf.solve("lp", init=init, gap=GAP, callback=follow, round_every=ROUND_EVERY)
         self._keep_warm(labels, result.marginals)
-        self._show(snapshot, "certified", result, labels, started)
+        self._show(snapshot, "certified", self._no_worse(result, snapshot), labels, started)
+        self._check()
+        told = {"revision": snapshot.revision, "regions": unsure_regions(result.confidence)}
+        self.emit({"type": "unsure", **told})
         self._check()
         if snapshot.settings.compare:
             compared = crf.solve("mf", time_limit=20, callback=lambda _: self._check())
@@ -162,7 +176,18 @@ class Live:
                 callback=lambda _: self._check(),
             )
             self._keep_warm(labels, result.marginals)
-            self._show(snapshot, "certified", result, labels, started)
+            self._show(snapshot, "certified", self._no_worse(result, snapshot), labels, started)
+
+    def _no_worse(self, result: Result, snapshot: Snapshot) -> Result:
+        """Return a result without islands, and with the best labels so far where its own are worse.
+
+        It then has their energy, and the bound that was proven.
+        """
+        result, best = without_islands(result, snapshot.min_area), self._best
+        if best is not None and best.energy < result.energy:
+            result = relabelled(replace(result, info=best.info), best.labels, best.energy)
+        self._best = result
+        return result
 
     def _warm_start(
         self, labels: list[int], shape: tuple[int, ...]
@@ -195,16 +220,24 @@ class Live:
             "labels": len(labels),
             "proven": None if proven is None else float(np.mean(proven)),
             "optimal": result.optimal,
+            "islands": result.info.get("islands", 0.0),
             "alone": bool((result.labels == result.labels.flat[0]).all()),
         }
         self.emit(frame(head, *planes))
 
 
 class _Follow:
-    """The callback of the certified solve: streams numbers and label maps, and gives way."""
+    """The callback of the certified solve: streams numbers and label maps, and gives way.
 
-    def __init__(self, live: Live, snapshot: Snapshot, labels: list[int], started: float) -> None:
+    Labels with a larger energy than that of the preview, which is on screen, are not sent: a warm
+    start knows nothing of a new label at first.
+    """
+
+    def __init__(
+        self, live: Live, snapshot: Snapshot, labels: list[int], started: float, shown: float
+    ) -> None:
         self.live, self.snapshot, self.labels, self.started = live, snapshot, labels, started
+        self._shown = shown
         self._numbers_at = self._labels_at = 0.0
         self._sent: Any = None
 
@@ -212,11 +245,14 @@ class _Follow:
         if self.live._wanted is not None or self.live._closed:
             self.live._keep_warm(self.labels, outcome.y)
             raise Superseded
+        if outcome.energy > self._shown:
+            return False
         now = time.perf_counter()
         if now - self._numbers_at >= NUMBERS_EVERY:
             self._numbers_at = now
             self.live.emit(_numbers("progress", self.snapshot, outcome, self.started))
-        if now - self._labels_at >= LABELS_EVERY and outcome.labels is not self._sent:
+        whole = self.snapshot.min_area == 0  # islands go at the end
+        if whole and now - self._labels_at >= LABELS_EVERY and outcome.labels is not self._sent:
             self._labels_at, self._sent = now, outcome.labels
             head = _numbers("answer", self.snapshot, outcome, self.started)
             labels = np.asarray(self.labels, np.uint8)[np.asarray(outcome.labels)]

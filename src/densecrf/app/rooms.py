@@ -6,16 +6,22 @@ Everything here runs on the event loop; only solving and writing files happen in
 import asyncio
 import json
 from collections import deque
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from densecrf.app.document import Document, Label, default_labels
+import numpy.typing as npt
+
+from densecrf.app.dataset import Labelled
+from densecrf.app.document import Document, Label, renumber
 from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.exports import Export
 from densecrf.app.live import Live
+from densecrf.app.project import Project
 from densecrf.app.store import ChangedElsewhere, ImageFolder
+from densecrf.app.strokes import SLOTS, Stroke
 from densecrf.model.parameters import Parameters
 from densecrf.validation import physical_memory
 
@@ -62,7 +68,14 @@ class Exported:
 
     snapshot: Snapshot
     energies: Energies
+    labels: list[int]  # of the document, for those of the snapshot
     result: "Result | None" = None
+
+
+def refusal(edit: Any, error: Exception) -> Message:
+    """Return the answer to an edit that cannot be made."""
+    given = edit.get("id") if isinstance(edit, dict) else None
+    return {"type": "refused", "id": given, "text": str(error)}
 
 
 class Room:
@@ -70,12 +83,12 @@ class Room:
 
     def __init__(self, store: ImageFolder, name: str, energies: Energies) -> None:
         self.store, self.name, self.picture = store, name, energies.picture
+        self.energies, self.project = energies, store.project()
         self._stamp = store.stamp(name)
         self.document, self.notice = store.load(name, self.picture.shape)
-        if energies.unary is not None and not self.document.strokes:
-            self.document.labels = default_labels(len(energies.unary))
         self.connections: set[Connection] = set()
         self.last: bytes | None = None
+        self.unsure: dict[str, Any] | None = None  # the message about the last answer
         self.settled: Exported | None = None
         self._loop = asyncio.get_running_loop()
         self._kept: tuple[int, list[Label]] | None = None  # the state of the label PNG on disk
@@ -83,23 +96,34 @@ class Room:
         self._unsaved: list[dict[str, Any]] = []
         self._dirty = asyncio.Event()
         self._saving = asyncio.create_task(self._save())
-        self.live = Live(energies, self._from_thread)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Solve in a new thread; messages of an earlier one are not passed on any more."""
+        self._number = number = getattr(self, "_number", 0) + 1
+        self.last, self.unsure = None, None
+        self.live = Live(self.energies, lambda message: self._from_thread(message, number))
         self._solve()
 
     def _solve(self) -> None:
         self._asked = self.document.revision
         self.live.ask(Snapshot.of(self.document))
 
-    def _from_thread(self, message: Message) -> None:
+    def _from_thread(self, message: Message, number: int) -> None:
+        def pass_on() -> None:
+            if number == self._number:
+                self._broadcast(message)
+
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._broadcast, message)
+            self._loop.call_soon_threadsafe(pass_on)
 
     def _broadcast(self, message: Message, but: Connection | None = None) -> None:
         if isinstance(message, bytes):
             self.last = message
+        elif message["type"] == "unsure":
+            self.unsure = message
         elif message["type"] == "rest":
-            self._tasks.add(task := self._loop.create_task(self.keep_labels()))
-            task.add_done_callback(self._tasks.discard)
+            self._later(self.keep_labels())
             return
         for connection in self.connections:
             if connection is not but:
@@ -111,6 +135,8 @@ class Room:
         self.send_document(connection)
         if self.last is not None:
             connection.put(self.last)
+        if self.unsure is not None and self.unsure["revision"] == self._asked:
+            connection.put(self.unsure)
 
     def send_document(self, connection: Connection) -> None:
         """Send a tab the whole document."""
@@ -122,17 +148,20 @@ class Room:
                 "full": {"height": self.picture.full[0], "width": self.picture.full[1]},
                 "factor": self.picture.factor,
                 "depth": self.picture.depth or 1,
+                "picture": self.picture.about(),
                 "notice": self.notice,
+                "background": self.project.background,
             }
         )
 
     def edit(self, connection: Connection, edit: Any) -> None:
         """Make an edit of a tab's, pass it on to the others, save and solve."""
         try:
+            edit = self._renumbered(edit)
+            self._check_known(edit)
             changed = self.document.apply(edit)
         except ValueError as error:
-            given = edit.get("id") if isinstance(edit, dict) else None
-            connection.put({"type": "refused", "id": given, "text": str(error)})
+            connection.put(refusal(edit, error))
             return
         self._unsaved.append(edit)
         self._dirty.set()
@@ -140,8 +169,56 @@ class Room:
         connection.put({"type": "applied", "id": edit["id"], "revision": revision})
         if changed:
             self._broadcast({"type": "edit", "edit": edit, "revision": revision}, but=connection)
-            if edit["kind"] != "labels" or self.live.result is None:
+            if edit["kind"] != "status":
                 self._solve()
+
+    def _renumbered(self, edit: Any) -> Any:
+        """Return a stroke with the present numbers of the labels that the tab has listed."""
+        if not isinstance(edit, dict) or edit.get("kind") != "stroke" or "labels" not in edit:
+            return edit
+        stroke, listed = edit.get("stroke"), edit["labels"]
+        if not isinstance(stroke, dict) or not isinstance(listed, list):
+            raise ValueError("a stroke comes with the list of labels")
+        numbers = self.project.numbers([Label("", "", uid=str(uid)) for uid in listed])
+        if numbers == list(range(len(numbers))):
+            return edit
+        parsed = Stroke.parse(stroke)
+        objects: dict[int, int | None] = {slot: slot for slot in SLOTS}
+        renumbered = renumber([parsed], objects | dict(enumerate(numbers)))
+        if not renumbered:
+            raise ValueError("the label of this stroke has been deleted")
+        return {**edit, "stroke": renumbered[0].to_json()}
+
+    def _check_known(self, edit: Any) -> None:
+        """Refuse a stroke of a label that the network's output has no scores of."""
+        unary = self.energies.unary
+        if unary is not None and isinstance(edit, dict) and edit.get("kind") == "object":
+            raise ValueError("on a network's output, or on labels to correct, draw classes alone")
+        stroke = edit.get("stroke") if isinstance(edit, dict) else None
+        if unary is None or not isinstance(stroke, dict):
+            return
+        if Stroke.parse(stroke).label >= len(unary):
+            raise ValueError(f"the network's output has {len(unary)} labels")
+
+    def adopt(self, project: Project) -> None:
+        """Take the folder's classes, where they have changed, and show them to every tab."""
+        if project == self.project:
+            return
+        before, self.project = self.document.labels, project
+        moved = self.document.relabel(project.labels, project.numbers(before))
+        if self.energies.start is not None and (moved or len(before) != len(project.labels)):
+            make, file = self.store.energies, self.energies.file
+            self.begin_anew(make(self.name, self.picture, file))
+        elif moved:
+            self.begin_anew(self.energies)
+        elif len(before) != len(project.labels):
+            self._solve()
+        for connection in self.connections:
+            self.send_document(connection)
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.add(task := self._loop.create_task(work))
+        task.add_done_callback(self._tasks.discard)
 
     async def _save(self) -> None:
         """Save whenever something changed; edits meanwhile are saved together, next."""
@@ -151,6 +228,8 @@ class Room:
                 await asyncio.wait_for(self._dirty.wait(), LOOK_AGAIN)
             self._dirty.clear()
             try:
+                with suppress(ValueError):  # strokes are saved, whatever became of the classes
+                    self.adopt(self.store.project())
                 if self._unsaved:
                     await self._write(failed)
                 elif self.store.stamp(self.name) not in (None, self._stamp):
@@ -200,10 +279,14 @@ class Room:
         state = answer[0], list(self.document.labels)
         if state == self._kept:
             return
-        palette = self.document.palette
+        palette, slots = self.document.palette, self.picture.enlarged(answer[1])
+        labels = self.document.classes[slots]
+        objects = slots if self.document.objects else None
+        about = {"digest": self.store.digest(self.name, self.document)}
 
         def save() -> None:
-            self.store.save_labels(self.name, self.picture.enlarged(answer[1]), palette)
+            save = self.store.save_labels
+            save(self.name, labels, palette, objects, about, self.picture)
 
         with suppress(OSError, ValueError):  # as for the strokes
             await asyncio.to_thread(save)
@@ -212,6 +295,20 @@ class Room:
 
     async def export(self, kind: str, needs_result: bool) -> tuple[str, bytes]:
         """Return the name and bytes of an export, solved from the strokes alone."""
+        export = await self._exported(needs_result)
+        return export.name(kind), await asyncio.to_thread(export.make, kind)
+
+    async def labelled(self) -> Labelled:
+        """Return the labels at the size of the file: those on disk, or solved from the strokes."""
+        document = self.document
+        kept = await asyncio.to_thread(self.store.kept_labels, self.name, document)
+        if kept is not None:
+            return Labelled(self.name, kept, document.classes, document.status)
+        if self.picture.depth is not None:
+            raise ValueError("a volume is exported by itself")
+        return (await self._exported(needs_result=True)).labelled()
+
+    async def _exported(self, needs_result: bool) -> Export:
         document = Document.from_json(self.document.to_json(), self.name, self.picture.shape)
         document.revision = self.document.revision
         if self.settled is None or self.settled.snapshot.revision != document.revision:
@@ -219,21 +316,38 @@ class Room:
         final = self.settled
         if needs_result and final.result is None:
             solve = self.live.settled
-            final.result = await asyncio.to_thread(solve, final.snapshot, final.energies)
+            final.result = await asyncio.to_thread(
+                solve, final.snapshot, final.energies, final.labels
+            )
         probs = self.store.probs(self.name)
-        export = Export(document, final.energies, final.snapshot, final.result, probs)
-        return export.name(kind), await asyncio.to_thread(export.make, kind)
+        return Export(
+            document,
+            final.energies,
+            final.snapshot,
+            final.result,
+            self.project,
+            final.labels,
+            probs,
+        )
 
-    def _final(self, document: Document) -> "Exported":
-        """Return the export: of a reduced image, where memory allows, its full size."""
+    def _final(self, document: Document) -> Exported:
+        """Return the export: of a reduced image, where memory allows, one that is less so."""
         picture = self.picture
-        needed = prod(picture.full) * (BYTES_A_PIXEL + BYTES_A_LABEL * len(document.labels))
-        if picture.factor == 1 or picture.depth or needed > (physical_memory() or 2**32) / 2:
-            return Exported(Snapshot.of(document), self.live.energies)
-        full = picture.at_full_size()
-        snapshot = Snapshot.enlarged(document, picture.factor, full.full)
+        compact, labels = document.compact()
+        finer = picture.finer()
+        needed = prod(finer.shape) * (BYTES_A_PIXEL + BYTES_A_LABEL * len(labels))
+        if finer is picture or needed > (physical_memory() or 2**32) / 2:
+            return Exported(Snapshot.of(compact), self.live.energies, labels)
+        snapshot = Snapshot.enlarged(compact, picture.factor / finer.factor, finer.shape)
         file = self.live.energies.file
-        return Exported(snapshot, self.store.energies(self.name, full, file))
+        return Exported(snapshot, self.store.energies(self.name, finer, file), labels)
+
+    def begin_anew(self, energies: Energies) -> None:
+        """Solve with other energies, such as those of labels to begin with."""
+        ended, self.energies, self.settled = self.live, energies, None
+        self.document.revision += 1
+        self._begin()
+        self._later(asyncio.to_thread(ended.close))
 
     async def close(self) -> None:
         """Save unsaved edits and end the threads."""
@@ -265,6 +379,8 @@ class Rooms:
                 picture = await asyncio.to_thread(self.store.read, name)
                 make = self.store.energies
                 energies = await asyncio.to_thread(make, name, picture, self.file)
+                if energies.unary is not None:
+                    await asyncio.to_thread(self.store.have_labels, len(energies.unary))
                 room = Room(self.store, name, energies)
             self._open[name] = room  # the last used comes last
             idle = [
@@ -273,6 +389,39 @@ class Rooms:
             for key in idle[: max(0, len(idle) - IDLE_ROOMS)]:
                 await self._open.pop(key).close()
             return room
+
+    async def reread(self, name: str, reading: Any) -> None:
+        """Read an image in another way; the tabs that show it open it again."""
+        await asyncio.to_thread(self.store.choose, name, reading)
+        async with self._opening:
+            room = self._open.pop(name, None)
+            if room is not None:
+                await room.close()
+                for connection in room.connections:
+                    connection.put({"type": "reopen"})
+
+    async def relabel(self, connection: Connection, edit: dict[str, Any]) -> None:
+        """Change the folder's classes for a tab, and in every open image."""
+        try:
+            change = self.store.change_project
+            project = await asyncio.to_thread(change, lambda now: now.changed(edit))
+        except (ValueError, OSError) as error:
+            connection.put(refusal(edit, error))
+            return
+        for room in self._open.values():
+            room.adopt(project)
+        connection.put({"type": "saved", "ids": [edit.get("id")], "again": False})
+
+    async def begin_with(self, name: str, labels: npt.NDArray[Any]) -> None:
+        """Let an image begin with labels at the size of its file, which strokes then correct."""
+        room = await self.get(name)
+        if room.document.status == "done":
+            raise ValueError(f"{name} is done: open it again to change it")
+        if room.picture.depth or labels.shape != room.picture.full:
+            raise ValueError(f"{name}: the labels are not of its size")
+        await asyncio.to_thread(self.store.save_start, name, labels)
+        make = self.store.energies
+        room.begin_anew(await asyncio.to_thread(make, name, room.picture, self.file))
 
     async def close(self) -> None:
         """Close all of them."""

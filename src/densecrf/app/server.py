@@ -9,20 +9,24 @@ import webbrowser
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote
 
 import uvicorn
 from PIL import Image
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from densecrf import __version__
+from densecrf.app.dataset import FORMATS
 from densecrf.app.exports import KINDS, NEED_RESULT
+from densecrf.app.gallery import Gallery
 from densecrf.app.rooms import Connection, Room, Rooms
 from densecrf.app.security import LOOPBACK, Guard, bracketed, new_token
 from densecrf.app.store import MAX_UPLOAD, ImageFolder
@@ -106,6 +110,7 @@ def make_app(store: ImageFolder, token: str, port: int, file: Parameters | None 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.rooms = Rooms(store, file)
+        app.state.gallery = Gallery(store, app.state.rooms)
         yield
         await app.state.rooms.close()
 
@@ -113,7 +118,11 @@ def make_app(store: ImageFolder, token: str, port: int, file: Parameters | None 
         Route("/config", _config),
         Route("/images", _images),
         Route("/image", _image),
+        Route("/thumbnail", _thumbnail),
         Route("/upload", _upload, methods=["POST"]),
+        Route("/mask", _mask, methods=["POST"]),
+        Route("/copy", _copy, methods=["POST"]),
+        Route("/dataset/{kind}", _dataset),
         Route("/export/{kind}", _export),
         WebSocketRoute("/live", _live),
         Mount("/", StaticFiles(directory=STATIC, html=True)),
@@ -135,7 +144,8 @@ class _Ascii(JSONResponse):
 
 
 async def _answer_error(_: Request, error: Exception) -> JSONResponse:
-    return _Ascii({"error": str(error)}, status_code=422)
+    status = 413 if isinstance(error, _TooLargeError) else 422
+    return _Ascii({"error": str(error)}, status_code=status)
 
 
 async def _config(request: Request) -> JSONResponse:
@@ -156,9 +166,7 @@ async def _config(request: Request) -> JSONResponse:
 
 
 async def _images(request: Request) -> JSONResponse:
-    store: ImageFolder = request.app.state.store
-    listing = await asyncio.to_thread(store.listing)
-    return _Ascii([{"name": name, "drawn": store.state_path(name).exists()} for name in listing])
+    return _Ascii(await asyncio.to_thread(request.app.state.gallery.listing))
 
 
 def _named(request: Request, parameter: str) -> str:
@@ -175,11 +183,17 @@ async def _room(request: Request) -> Room:
 
 async def _image(request: Request) -> Response:
     picture = (await _room(request)).picture
-    text = request.query_params.get("slice", "0")
+    axis = _index(request, "axis", 1 if picture.depth is None else 3)
+    at = _index(request, "slice", 1 if picture.depth is None else picture.shape[axis])
+    return Response(await asyncio.to_thread(_png, picture.shown(at, axis)), media_type="image/png")
+
+
+def _index(request: Request, name: str, count: int) -> int:
+    text = request.query_params.get(name, "0")
     at = int(text) if text.isdecimal() and len(text) < 9 else -1
-    if not 0 <= at < (picture.depth or 1):
-        raise ValueError(f"slice: {text[:20]!r} is not between 0 and {(picture.depth or 1) - 1}")
-    return Response(await asyncio.to_thread(_png, picture.shown(at)), media_type="image/png")
+    if not 0 <= at < count:
+        raise ValueError(f"{name}: {text[:20]!r} is not between 0 and {count - 1}")
+    return at
 
 
 def _png(pixels: Any) -> bytes:
@@ -188,16 +202,41 @@ def _png(pixels: Any) -> bytes:
     return packed.getvalue()
 
 
-async def _upload(request: Request) -> JSONResponse:
-    name = _named(request, "name")
+async def _thumbnail(request: Request) -> Response:
+    gallery: Gallery = request.app.state.gallery
+    return Response(await gallery.thumbnail(_named(request, "name")), media_type="image/jpeg")
+
+
+async def _body(request: Request) -> bytes:
+    """Return the file that is sent, or raise ValueError where it is too large."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > MAX_UPLOAD:
-            text = f"{name}: more than {MAX_UPLOAD >> 20} MiB; shrink it first"
-            return _Ascii({"error": text}, status_code=413)
+            name = _named(request, "name")
+            raise _TooLargeError(f"{name}: more than {MAX_UPLOAD >> 20} MiB; shrink it first")
+    return bytes(data)
+
+
+class _TooLargeError(ValueError):
+    """A file is larger than `MAX_UPLOAD`."""
+
+
+async def _upload(request: Request) -> JSONResponse:
+    name, data = _named(request, "name"), await _body(request)
     store: ImageFolder = request.app.state.store
-    return _Ascii({"name": await asyncio.to_thread(store.upload, name, bytes(data))})
+    return _Ascii({"name": await asyncio.to_thread(store.upload, name, data)})
+
+
+async def _mask(request: Request) -> JSONResponse:
+    name, data = _named(request, "name"), await _body(request)
+    return _Ascii({"name": await request.app.state.gallery.import_mask(name, data)})
+
+
+async def _copy(request: Request) -> JSONResponse:
+    source, target = _named(request, "from"), _named(request, "name")
+    await request.app.state.gallery.copy_labels(source, target)
+    return _Ascii({"name": target})
 
 
 async def _export(request: Request) -> Response:
@@ -206,12 +245,36 @@ async def _export(request: Request) -> Response:
         raise ValueError(f"export {kind!r} is none of {', '.join(KINDS)}")
     room = await _room(request)
     name, data = await room.export(kind, kind in NEED_RESULT)
-    disposition = f"attachment; filename*=UTF-8''{quote(name)}"
-    return Response(data, media_type=KINDS[kind][1], headers={"Content-Disposition": disposition})
+    return Response(data, media_type=KINDS[kind][1], headers=_attached(name))
+
+
+def _attached(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+
+
+async def _dataset(request: Request) -> Response:
+    kind, only_done = request.path_params["kind"], request.query_params.get("only") == "done"
+    store: ImageFolder = request.app.state.store
+    folder = TemporaryDirectory()
+    try:
+        path = Path(folder.name) / "dataset"
+        await request.app.state.gallery.write_dataset(path, kind, only_done)
+    except BaseException:
+        folder.cleanup()
+        raise
+    end, media = FORMATS[kind]
+    name = f"{store.root.name or 'labels'}.{end}"
+    ended = BackgroundTask(folder.cleanup)
+    return FileResponse(path, media_type=media, headers=_attached(name), background=ended)
 
 
 async def _live(tab: WebSocket) -> None:
-    """Serve one tab: it opens an image, sends edits, and gets all changes of the image."""
+    """Serve one tab: it opens an image, sends edits, and gets all changes of the image.
+
+    An edit of kind "settings" may hold ``min_area``, a whole number of pixels; 0, the default, is
+    off. Islands and holes below it go, and the heads of answers say under ``islands`` what energy
+    that cost; it is part of their energy and gap.
+    """
     await tab.accept()
     connection = Connection()
     sender = asyncio.create_task(_sending(tab, connection))
@@ -244,7 +307,16 @@ async def _heard(
             return None
         room.join(connection)
     elif kind == "edit" and room is not None:
-        room.edit(connection, message.get("edit"))
+        edit = message.get("edit")
+        if isinstance(edit, dict) and edit.get("kind") == "labels":
+            await tab.app.state.rooms.relabel(connection, edit)
+        else:
+            room.edit(connection, edit)
+    elif kind == "reading" and room is not None:
+        try:
+            await tab.app.state.rooms.reread(room.name, message.get("reading"))
+        except (ValueError, OSError) as error:
+            connection.put({"type": "message", "level": "error", "text": str(error)})
     elif kind == "sync" and room is not None:
         room.send_document(connection)
     elif room is not None:

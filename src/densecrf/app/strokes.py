@@ -14,15 +14,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MAX_LABELS", "TOOLS", "VOID", "Canvas", "Stroke", "draw", "rasterise"]
+from densecrf.io.coco import inside
+
+__all__ = ["MAX_LABELS", "SLOTS", "TOOLS", "VOID", "Canvas", "Stroke", "draw", "rasterise"]
 
 VOID = 255  # no stroke
 MAX_LABELS = 64
-TOOLS = ("brush", "eraser", "line", "box", "fill", "clear")
+SLOTS = range(MAX_LABELS, VOID)  # labels of further objects of a class, see `Document.objects`
+TOOLS = ("brush", "eraser", "line", "box", "fill", "polygon", "clear")
 MAX_POINTS = 20_000
 MAX_SIZE = 500.0
 MAX_COORDINATE = 100_000.0
 MAX_SLICES = 100_000
+MAX_ASPECT = 1000.0
 
 RUNS_AT_A_TIME = 1 << 18
 
@@ -36,7 +40,9 @@ class Stroke:
     """One stroke: a tool, a label, a width in pixels and the points, x before y.
 
     Pixel (0, 0) covers the square from (0, 0) to (1, 1). Pixels that have a `protected` label
-    when it is drawn keep it. `slice` says which slice of a volume it is in.
+    when it is drawn keep it. `slice` says which slice of a volume it is in, of those across `axis`;
+    x and y are along the axes that are left, the last first. Pixels of that plane are `aspect`
+    times as high as they are wide.
     """
 
     tool: str
@@ -45,6 +51,8 @@ class Stroke:
     points: tuple[tuple[float, float], ...]
     protected: tuple[int, ...] = ()
     slice: int = 0
+    axis: int = 0
+    aspect: float = 1.0
 
     @classmethod
     def parse(cls, value: Any) -> "Stroke":
@@ -55,7 +63,7 @@ class Stroke:
         if tool not in TOOLS:
             raise ValueError(f"tool {tool!r} is none of {', '.join(TOOLS)}")
         if not _label(label):
-            raise ValueError(f"label {label!r} is not between 0 and {MAX_LABELS - 1}")
+            raise ValueError(f"label {label!r} is not between 0 and {VOID - 1}")
         if not _number(size) or not 0 < size <= MAX_SIZE:
             raise ValueError(f"size {size!r} is not between 0 and {MAX_SIZE:g}")
         points = value.get("points", [])
@@ -69,9 +77,18 @@ class Stroke:
         at = value.get("slice", 0)
         if not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < MAX_SLICES:
             raise ValueError(f"slice {at!r} is not between 0 and {MAX_SLICES - 1}")
-        return cls(tool, label, float(size), tuple(map(_point, points)), tuple(protected), at)
+        axis, aspect = value.get("axis", 0), value.get("aspect", 1)
+        if axis not in (0, 1, 2) or isinstance(axis, (bool, float)):
+            raise ValueError(f"axis {axis!r} is none of 0, 1, 2")
+        if not _number(aspect) or not 1 / MAX_ASPECT <= aspect <= MAX_ASPECT:
+            raise ValueError(
+                f"aspect {aspect!r} is not between 1/{MAX_ASPECT:g} and {MAX_ASPECT:g}"
+            )
+        at_points = tuple(map(_point, points))
+        place = (at, axis, float(aspect))
+        return cls(tool, label, float(size), at_points, tuple(protected), *place)
 
-    def enlarged(self, factor: int) -> "Stroke":
+    def enlarged(self, factor: float) -> "Stroke":
         """Return the same stroke on an image that is larger by a factor."""
         points = tuple((factor * x, factor * y) for x, y in self.points)
         return replace(self, size=factor * self.size, points=points)
@@ -88,7 +105,7 @@ def _number(value: Any) -> bool:
 
 
 def _label(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_LABELS
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < VOID
 
 
 def _point(value: Any) -> tuple[float, float]:
@@ -135,10 +152,10 @@ class Canvas:
 
 
 def draw(raster: Raster, stroke: Stroke) -> None:
-    """Draw a stroke into a raster (H, W) or its slice of (depth, H, W), over earlier ones."""
+    """Draw a stroke into a raster (H, W) or its plane of (depth, H, W), over earlier ones."""
     if raster.ndim == 3 and stroke.tool != "clear":
-        if stroke.slice < len(raster):
-            draw(raster[stroke.slice], stroke)
+        if stroke.slice < raster.shape[stroke.axis]:
+            draw(np.moveaxis(raster, stroke.axis, 0)[stroke.slice], stroke)
         return
     before = raster.copy() if stroke.protected else raster
     _draw(raster, stroke)
@@ -158,12 +175,17 @@ def _draw(raster: Raster, stroke: Stroke) -> None:
         rows = _span(min(y0, y1), max(y0, y1), raster.shape[0])
         columns = _span(min(x0, x1), max(x0, x1), raster.shape[1])
         raster[rows, columns] = value
+    elif stroke.tool == "polygon":
+        if len(stroke.points) > 2:
+            raster[inside(np.array(stroke.points), raster.shape)] = value
     else:
-        points = np.array(stroke.points if len(stroke.points) > 1 else stroke.points * 2)
-        if raster.shape[0] > raster.shape[1]:  # the work is by rows
+        points, tall = np.array(stroke.points), stroke.aspect
+        if len(points) == 1:
+            points = points.repeat(2, 0)
+        if raster.shape[0] > raster.shape[1] and tall == 1:  # the work is by rows
             raster, points = raster.T, points[:, ::-1]
-        radius = max(stroke.size / 2, math.sqrt(0.5))  # a line is connected, however thin
-        raster[_covered(raster.shape, points, radius)] = value
+        radius = max(stroke.size / 2, math.sqrt(1 + tall**2) / 2)  # lines are connected
+        raster[_covered(raster.shape, points * (1, tall), radius, tall)] = value
 
 
 def _span(low: float, high: float, length: int) -> slice:
@@ -171,8 +193,10 @@ def _span(low: float, high: float, length: int) -> slice:
     return slice(max(0, math.ceil(low - 0.5)), min(length, math.floor(high - 0.5) + 1))
 
 
-def _covered(shape: tuple[int, ...], points: Floats, radius: float) -> npt.NDArray[np.bool_]:
-    """Return the pixels whose centres are within a radius of a polyline.
+def _covered(
+    shape: tuple[int, ...], points: Floats, radius: float, tall: float
+) -> npt.NDArray[np.bool_]:
+    """Return the pixels, as high as `tall`, whose centres are within a radius of a polyline.
 
     The pixels of one row that are near one segment are a run, as the set is convex. Each run is
     counted where it begins and where it ends; a pixel is covered where some are open.
@@ -181,24 +205,25 @@ def _covered(shape: tuple[int, ...], points: Floats, radius: float) -> npt.NDArr
     steps = np.zeros(height * (width + 1), np.int32)
     start, end = points[:-1], points[1:]
     low, high = np.minimum(start, end)[:, 1] - radius, np.maximum(start, end)[:, 1] + radius
-    first = np.clip(np.ceil(low - 0.5), 0, height).astype(np.int64)
-    rows = np.clip(np.floor(high - 0.5) + 1 - first, 0, height - first).astype(np.int64)
+    first = np.clip(np.ceil(low / tall - 0.5), 0, height).astype(np.int64)
+    rows = np.clip(np.floor(high / tall - 0.5) + 1 - first, 0, height - first).astype(np.int64)
     chunk = np.cumsum(rows) // RUNS_AT_A_TIME
     for these in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(chunk)) + 1):
         number = rows[these]
         segment = np.repeat(these, number)
         row = np.arange(len(segment)) + np.repeat(first[these] + number - np.cumsum(number), number)
-        begin, behind = _runs(start[segment].T, (end - start)[segment].T, row, radius)
+        centre = np.asarray((row + 0.5) * tall, np.float64)
+        begin, behind = _runs(start[segment].T, (end - start)[segment].T, centre, radius)
         begin, behind = np.clip(begin, 0, width), np.clip(behind, 0, width)
         for at, step in ((begin, 1), (np.maximum(begin, behind), -1)):
             np.add.at(steps, row * (width + 1) + at, step)
     return steps.reshape(height, width + 1).cumsum(1)[:, :-1] > 0
 
 
-def _runs(start: Floats, side: Floats, row: Integers, radius: float) -> tuple[Integers, Integers]:
+def _runs(start: Floats, side: Floats, centre: Floats, radius: float) -> tuple[Integers, Integers]:
     """Return the first pixel of each row that is near its segment, and the one behind the last."""
     (x0, y0), (dx, dy) = start, side
-    y = row + 0.5 - y0
+    y = centre - y0
     left = x0 - 0.5 + _leftmost(dx, dy, y, radius)
     right = x0 - 0.5 - _leftmost(-dx, dy, y, radius)
     begin, behind = np.ceil(left).astype(np.int64), np.floor(right).astype(np.int64) + 1

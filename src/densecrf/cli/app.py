@@ -36,7 +36,7 @@ RARE = {
     *("strength", "sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
     *("confidence", "scale_sigmas", "adapt", "background", "background_power"),
     *("method", "time_limit", "max_iterations", "threads", "device", "scheduler"),
-    *("overlays", "marginals", "confident", "unsure", "tile", "window", "sigma_t"),
+    *("overlays", "marginals", "confident", "unsure", "min_area", "tile", "window", "sigma_t"),
     *("force", "as_json", "quiet"),
     "folds",
 }
@@ -52,7 +52,7 @@ def _tidied(params: list[Any]) -> list[Any]:
 
 
 class _Commands(TyperGroup):
-    """Commands that Ctrl-C ends with a line of their own, or with this one."""
+    """Commands that end at Ctrl-C with one line."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options as the help shows them."""
@@ -73,7 +73,7 @@ class _Command(TyperCommand):
     _all = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Note whether all options are asked for."""
+        """Note whether ``--help-all`` is given."""
         self._all = ALL in args
         return super().parse_args(ctx, args)
 
@@ -82,7 +82,7 @@ class _Command(TyperCommand):
         return _tidied(super().get_params(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, without rare options unless all are asked for."""
+        """Write the help, without rare options unless ``--help-all`` is given."""
         params = self.get_params(ctx)
         rare = [param for param in params if param.name in RARE and len(params) > FEW]
         for param in params:
@@ -115,7 +115,7 @@ app.command("app", epilog=EPILOG, cls=_Command)(browser.open_app)
 
 
 def _moved(context: typer.Context) -> None:
-    """Say where a former command is, until 0.3.0."""
+    """Print where a former command is now, until 0.3.0."""
     raise fail(
         f"densecrf {context.info_name} is now part of the experiments in the source repository: "
         f"there, python -m experiments --help. To learn a model, use densecrf fit.",

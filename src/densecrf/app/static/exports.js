@@ -1,41 +1,55 @@
-// The export dialog: every file is made by the server from the strokes alone.
+// The export dialog: one image, made by the server from the strokes alone, or the whole folder.
 
 const $ = (id) => document.getElementById(id);
 const KINDS = [
-  ["labels", "Labels", "PNG with the palette"],
+  ["labels", "Labels", "PNG with the palette", "NIfTI in the place of the scan, or an array"],
   ["overlay", "Overlay", "PNG, labels over the image"],
   ["coco", "COCO", "JSON with run-length masks"],
-  ["result", "Arrays", "NPZ: labels, marginals, certificate"],
-  ["strokes", "Strokes", "JSON, to go on elsewhere"],
-  ["python", "Python", "repeats the result, beside the ZIP's files"],
+  ["result", "Arrays", "NPZ: labels, marginals, certificate", "NPZ: labels, marginals, certificate"],
+  ["strokes", "Strokes", "JSON, to go on elsewhere", "JSON, to go on elsewhere"],
+  ["python", "Python", "repeats the result, beside the ZIP's files", "repeats the result, beside the ZIP's files"],
   ["command", "Command line", "repeats the result, beside the ZIP's files"],
-  ["all", "Everything", "ZIP of all of these"],
+  ["all", "Everything", "ZIP of all of these", "ZIP of all of these"],
+];
+const FORMATS = [
+  ["png", "PNG", "label images and tables"],
+  ["coco", "COCO", "one JSON, an annotation for each object"],
+  ["yolo", "YOLO", "polygons, for segmentation"],
+  ["voc", "Pascal VOC", "classes, objects and boxes"],
 ];
 
 export class Exports {
-  constructor(image) {
-    this.image = image;
+  // `image()` is the name of the open image, `volume()` whether it has slices.
+  constructor(image, volume) {
     $("export").addEventListener("click", () => {
       $("export-state").textContent = "";
+      const kinds = KINDS.filter((kind) => !volume() || kind[3]);
+      const button = ([kind, title, about, slices]) =>
+        this.#button(title, volume() ? slices : about, { export: kind }, `export/${kind}?name=${encodeURIComponent(image())}`);
+      $("export-kinds").replaceChildren(...kinds.map(button));
+      const whole = ([kind, title, about]) => this.#button(title, about, { dataset: kind }, `dataset/${kind}`);
+      $("dataset-kinds").replaceChildren(...FORMATS.map(whole));
       $("export-dialog").showModal();
     });
-    $("export-kinds").append(...KINDS.map((kind) => this.#button(...kind)));
   }
 
-  #button(kind, title, about) {
+  #button(title, about, data, address) {
     const button = document.createElement("button");
-    button.dataset.export = kind;
+    Object.assign(button.dataset, data);
     button.append(title, Object.assign(document.createElement("small"), { textContent: about }));
-    button.addEventListener("click", () => this.#save(kind, title));
+    button.addEventListener("click", () => {
+      const only = data.dataset && $("only-done").checked ? "?only=done" : "";
+      this.#save(`${address}${only}`, title);
+    });
     return button;
   }
 
-  async #save(kind, title) {
+  async #save(address, title) {
     const state = $("export-state");
     state.textContent = `${title}: solving …`;
-    const answer = await fetch(`export/${kind}?name=${encodeURIComponent(this.image())}`);
-    if (!answer.ok) {
-      const { error } = await answer.json().catch(() => ({ error: "the server did not answer" }));
+    const answer = await fetch(address).catch(() => null);
+    if (!answer?.ok) {
+      const { error } = (await answer?.json().catch(() => null)) ?? { error: "the server did not answer" };
       state.textContent = error;
       return;
     }

@@ -1,12 +1,14 @@
 // Images: the folder's list, next and previous, drop, paste and choose.
 
 const $ = (id) => document.getElementById(id);
+const MARKS = { todo: "", doubtful: " ?", done: " ✓" };
 
 export class Files {
   // `on`: open(name), error(text).
   constructor(on, mostBytes) {
     this.on = on;
     this.mostBytes = mostBytes;
+    this.list = [];
     this.names = [];
     this.current = null;
     $("images").addEventListener("change", () => this.on.open($("images").value));
@@ -33,9 +35,10 @@ export class Files {
 
   async refresh() {
     const listing = await (await fetch("images")).json();
+    this.list = listing;
     this.names = listing.map(({ name }) => name);
-    const options = listing.map(({ name, drawn }) =>
-      Object.assign(document.createElement("option"), { value: name, textContent: drawn ? `${name} ✓` : name }),
+    const options = listing.map(({ name, status }) =>
+      Object.assign(document.createElement("option"), { value: name, textContent: `${name}${MARKS[status]}` }),
     );
     $("images").replaceChildren(...options);
     this.show(this.current);
@@ -53,6 +56,20 @@ export class Files {
   step(by) {
     const name = this.names[this.names.indexOf(this.current) + by];
     if (name !== undefined) this.on.open(name);
+  }
+
+  // The next image, after this one and then from the first, that is to do.
+  async unlabelled() {
+    await this.refresh();
+    const at = this.names.indexOf(this.current);
+    const order = [...this.list.slice(at + 1), ...this.list.slice(0, Math.max(0, at))];
+    const found = order.find(({ status }) => status === "todo");
+    if (found) this.on.open(found.name);
+    return Boolean(found);
+  }
+
+  get following() {
+    return this.names[this.names.indexOf(this.current) + 1];
   }
 
   async upload(files) {

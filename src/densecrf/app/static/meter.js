@@ -1,4 +1,4 @@
-// The certificate: energy and proven bound, how they close in, and their curve.
+// The certificate, under "Solver": energy and proven bound, how they close in, and their curve.
 
 const WORST = 0.1; // gap at which the meter is full
 const BEST = 1e-7; // and at which it is closed
@@ -12,26 +12,25 @@ export function percent(gap) {
 export class Meter {
   constructor() {
     this.trace = [];
-    $("curve-details").addEventListener("toggle", () => this.#curve());
+    $("solver").addEventListener("toggle", () => this.#curve());
   }
 
-  waiting(text) {
+  waiting() {
     this.trace = [];
-    this.#state("no strokes", "");
+    this.#stage("waiting");
     $("meter").className = "meter-gap idle";
-    $("gap").textContent = "–";
-    $("claim").textContent = text;
-    for (const id of ["bound", "energy", "proven", "time"]) $(id).textContent = id === "time" ? "" : "–";
     $("meter").style.width = "100%";
+    $("claim").textContent = "nothing is solved yet";
+    for (const id of ["gap", "bound", "energy"]) $(id).textContent = "–";
+    $("time").textContent = "";
     this.#curve();
   }
 
   preview(head) {
     this.trace = [];
-    this.#state("preview", "work");
+    this.#stage("preview");
     $("energy").textContent = number(head.energy);
     $("bound").textContent = "…";
-    $("proven").textContent = "–";
     $("gap").textContent = "…";
     $("claim").textContent = "mean field; proving";
     $("meter").style.width = "100%";
@@ -41,7 +40,7 @@ export class Meter {
 
   progress(head) {
     this.#numbers(head);
-    this.#state("proving", "work");
+    this.#stage("proving");
     $("claim").textContent = "estimated distance from the best labelling; the proof is under way";
     this.#time(head);
     this.trace.push([head.seconds, head.energy, head.bound]);
@@ -50,11 +49,12 @@ export class Meter {
 
   certified(head, pixels) {
     this.#numbers(head);
-    this.#state(head.optimal ? "optimal" : "certified", "done", "certified");
+    this.#stage("certified");
     const all = `${head.labels}${superscript(pixels)}`;
-    const claim = head.optimal ? `the best of all ${all} labellings, proven` : `at most this far above the best of all ${all} labellings, proven`;
-    $("claim").textContent = head.alone ? "one label everywhere is best: add strokes, or lower the strength" : claim;
-    $("proven").textContent = head.proven === null ? "–" : `${(100 * head.proven).toFixed(1)} %`;
+    const claim = head.optimal ? `the lowest energy of all ${all} labellings, proven` : `at most this far above the lowest energy of all ${all} labellings, proven`;
+    const decided = head.proven >= 0.5 ? `; ${(100 * head.proven).toFixed(1)} % of the pixels are proven singly` : "";
+    $("claim").textContent = `${claim}${decided}`;
+    $("islands").textContent = head.islands ? number(head.islands) : "–";
     $("meter").classList.add("done");
     this.#time(head);
     this.trace.push([head.seconds, head.energy, head.bound]);
@@ -77,9 +77,7 @@ export class Meter {
     $("meter").className = "meter-gap";
   }
 
-  #state(text, kind, stage = text) {
-    $("state").textContent = text;
-    $("state").className = `badge ${kind}`;
+  #stage(stage) {
     document.body.dataset.stage = stage;
   }
 
@@ -88,7 +86,7 @@ export class Meter {
   }
 
   #curve() {
-    if (!$("curve-details").open) return;
+    if (!$("solver").open) return;
     const canvas = $("curve");
     const context = canvas.getContext("2d");
     const { width, height } = canvas;

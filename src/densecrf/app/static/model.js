@@ -1,4 +1,4 @@
-// Three sliders and a preset: what the energy's numbers are multiplied by.
+// Sliders and a preset: what the energy's numbers are multiplied by, and the least size of regions.
 
 const $ = (id) => document.getElementById(id);
 const SLIDERS = ["strength", "color", "reach"];
@@ -10,7 +10,7 @@ export class ModelPanel {
       $("preset").append(Object.assign(document.createElement("option"), { value: name, textContent: name, title: about }));
     }
     $("preset").addEventListener("change", () => this.change(this.values()));
-    for (const id of SLIDERS) {
+    for (const id of [...SLIDERS, "min_area"]) {
       $(id).addEventListener("input", () => {
         this.#show();
         this.change(this.values());
@@ -24,12 +24,13 @@ export class ModelPanel {
 
   values() {
     const factors = SLIDERS.map((id) => [id, 2 ** Number($(id).value)]);
-    return { preset: $("preset").value, ...Object.fromEntries(factors) };
+    return { preset: $("preset").value, ...Object.fromEntries(factors), min_area: pixels() };
   }
 
   set(settings) {
     $("preset").value = settings.preset;
     for (const id of SLIDERS) $(id).value = Math.log2(settings[id]);
+    $("min_area").value = Math.log2(settings.min_area + 1);
     this.#show();
   }
 
@@ -38,5 +39,10 @@ export class ModelPanel {
       const factor = 2 ** Number($(id).value);
       $(id).nextElementSibling.textContent = `× ${factor.toPrecision(2).replace(/\.0$/, "")}`;
     }
+    $("min_area").nextElementSibling.textContent = pixels() ? `${pixels()} px` : "off";
   }
+}
+
+function pixels() {
+  return Math.round(2 ** Number($("min_area").value)) - 1;
 }

@@ -1,7 +1,16 @@
 // Label maps as pictures: tinted, outlined, undecided pixels hatched.
 
-export function colorTable(labels) {
-  return labels.map(({ color }) => [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
+export const FIRST_OBJECT = 64; // labels of further objects of a class begin here (strokes.py)
+
+// The colour of each label; further objects of a class, `objects`, have lighter or darker ones.
+export function colorTable(labels, objects = []) {
+  const table = labels.map(({ color }) => [1, 3, 5].map((at) => parseInt(color.slice(at, at + 2), 16)));
+  objects.forEach((label, at) => {
+    const number = objects.slice(0, at).filter((each) => each === label).length;
+    const [towards, share] = [number % 2 ? 0 : 255, 0.3 + 0.15 * (Math.floor(number / 2) % 3)];
+    table[FIRST_OBJECT + at] = table[label].map((value) => Math.round(value + share * (towards - value)));
+  });
+  return table;
 }
 
 export function paintAnswer(picture, labels, proven, colors, { opacity, outlines, hatch }) {
@@ -15,10 +24,10 @@ export function paintAnswer(picture, labels, proven, colors, { opacity, outlines
     const x = i % width;
     const edge = (x + 1 < width && labels[i + 1] !== label) || (i + width < last && labels[i + width] !== label);
     if (edge) {
-      data[at] = outlines ? r : 255;
-      data[at + 1] = outlines ? g : 255;
-      data[at + 2] = outlines ? b : 255;
-      data[at + 3] = outlines ? 255 : alpha && Math.max(alpha, 150);
+      data[at] = r;
+      data[at + 1] = g;
+      data[at + 2] = b;
+      data[at + 3] = outlines ? 255 : alpha && Math.min(255, alpha + 90);
     } else if (hatch && proven && !proven[i] && (x + (i - x) / width) % 6 < 2) {
       data[at] = 255;
       data[at + 1] = 255;

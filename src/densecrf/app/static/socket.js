@@ -55,6 +55,11 @@ export class Socket {
     this.#send({ type: "edit", edit });
   }
 
+  // Ask for the values of the file to be read in another way.
+  reread(reading) {
+    this.#send({ type: "reading", reading });
+  }
+
   sync() {
     this.#send({ type: "sync" });
   }

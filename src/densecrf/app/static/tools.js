@@ -1,17 +1,22 @@
 // Pointers to strokes: mouse, pen and touch; two fingers, the middle button and space move the view.
 
 import { draw } from "./strokes.js";
+import { edgeCosts, Wire } from "./wire.js";
 
 const DRAGGED = ["line", "box"]; // from where it began to where it is
+const CLICKED = ["polygon", "wire"]; // point by point
+const NEAR = 10; // of the first point, on the screen: a click there closes a polygon
 
 export class Tools {
-  // `hooks`: layer() gives the StrokeLayer, label() and locked() the labels, commit(stroke).
+  // `hooks`: layer() gives the StrokeLayer, label() and locked() the labels, commit(stroke); where
+  // there are such tools, begin() is called before a stroke, pick([x, y]) for a click on a region.
   constructor(view, hooks) {
     this.view = view;
     this.hooks = hooks;
     this.tool = "brush";
     this.size = 9;
     this.space = false;
+    this.enabled = true;
     this.pointers = new Map();
     this.stroke = null;
     const { canvas } = view;
@@ -21,13 +26,37 @@ export class Tools {
     canvas.addEventListener("pointercancel", (event) => this.#up(event));
     canvas.addEventListener("pointerleave", () => this.#point(null));
     canvas.addEventListener("contextmenu", (event) => event.preventDefault());
+    canvas.addEventListener("dblclick", () => this.close());
     canvas.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
   }
 
   cancel() {
+    this.#path(null);
     if (!this.stroke) return;
     this.stroke = null;
-    this.view.setStrokes(this.hooks.layer().raster);
+    const layer = this.hooks.layer();
+    if (layer) this.view.setStrokes(layer.raster);
+  }
+
+  // End a polygon; false where none is begun.
+  close() {
+    const { path, stroke } = this;
+    if (!path) return false;
+    this.#path(null);
+    this.stroke = null;
+    const points = path.anchors.flatMap(({ way }) => way);
+    if (path.wire) points.push(...path.wire.to(path.anchors[0].way.at(-1)));
+    if (points.length > 2) this.hooks.commit({ ...stroke, tool: "polygon", points });
+    return true;
+  }
+
+  // Take the last point of a polygon back; false where none is begun.
+  back() {
+    if (!this.path) return false;
+    this.path.anchors.pop();
+    if (!this.path.anchors.length) this.cancel();
+    else this.#extend(this.path.anchors.at(-1).way.at(-1));
+    return true;
   }
 
   #at(event) {
@@ -37,8 +66,9 @@ export class Tools {
 
   #point(at) {
     const [x, y] = at ? this.view.toImage(...at) : [0, 0];
-    const radius = ["box", "fill"].includes(this.tool) ? 0.5 : this.size / 2;
+    const radius = ["brush", "eraser", "line"].includes(this.tool) ? this.size / 2 : 0.5;
     this.view.pointer = at && this.tool !== "pan" ? { x, y, radius } : null;
+    if (at && this.path) this.#extend([x, y]);
     this.view.draw();
   }
 
@@ -49,22 +79,76 @@ export class Tools {
     const at = this.#at(event);
     this.pointers.set(event.pointerId, at);
     if (this.pointers.size > 1) {
-      this.cancel(); // the second finger: it is a pinch
+      if (!this.path) this.cancel(); // the second finger: it is a pinch
       return;
     }
     this.moving = this.space || event.button === 1 || this.tool === "pan";
-    if (this.moving || event.button !== 0) return;
+    if (this.moving || event.button !== 0 || !this.enabled) return;
     const point = this.#rounded(this.view.toImage(...at));
-    this.stroke = {
+    if (this.tool === "region") {
+      this.hooks.pick?.(point);
+      return;
+    }
+    if (CLICKED.includes(this.tool)) {
+      this.#click(point, at);
+      return;
+    }
+    this.stroke = this.#begun(point);
+    this.before = layer.raster.slice();
+    this.#show();
+  }
+
+  #begun(point) {
+    this.hooks.begin?.();
+    return {
       tool: this.tool,
       label: this.tool === "eraser" ? 0 : this.hooks.label(),
       size: this.size,
       points: [point],
       protected: this.hooks.locked(),
-      slice: layer.slice,
+      ...this.hooks.layer().plane.place,
     };
-    this.before = layer.raster.slice();
-    this.#show();
+  }
+
+  #click(point, at) {
+    const { view } = this;
+    if (!this.path) {
+      this.stroke = { ...this.#begun(point), size: 1 };
+      if (this.tool === "wire" && view.costs?.image !== view.image) {
+        view.costs = { image: view.image, values: edgeCosts(view.image, view.width, view.height) };
+      }
+      this.path = { anchors: [] };
+    }
+    const { anchors } = this.path;
+    const first = anchors[0]?.way.at(-1);
+    const [x, y] = first ? view.toStage(...first) : [Infinity, Infinity];
+    if (anchors.length > 1 && Math.hypot(x - at[0], y - at[1]) < NEAR) {
+      this.close();
+      return;
+    }
+    anchors.push({ way: this.path.wire?.to(point) ?? [point] });
+    this.#extend(point);
+  }
+
+  // Show the polygon up to a point, which is not one of its own yet.
+  #extend(point) {
+    const { anchors } = this.path;
+    if (this.tool === "wire") {
+      const start = anchors.at(-1).way.at(-1).map(Math.floor);
+      const clipped = [Math.min(this.view.width - 1, Math.max(0, start[0])), Math.min(this.view.height - 1, Math.max(0, start[1]))];
+      if (this.path.start !== anchors.at(-1)) {
+        this.path.wire = new Wire(this.view.costs.values, this.view.width, this.view.height, clipped);
+        this.path.start = anchors.at(-1);
+      }
+    }
+    const way = this.path.wire?.to(point) ?? [point];
+    this.#path(this.path, [...anchors.flatMap((each) => each.way), ...way]);
+  }
+
+  #path(path, points = null) {
+    this.path = path;
+    this.view.path = points;
+    this.view.draw();
   }
 
   #move(event) {
@@ -78,7 +162,7 @@ export class Tools {
       this.#pinch(event.pointerId, last, at);
     } else if (this.moving) {
       this.view.pan(at[0] - last[0], at[1] - last[1]);
-    } else if (this.stroke) {
+    } else if (this.stroke && !this.path) {
       const steps = event.getCoalescedEvents?.() ?? [];
       for (const each of steps.length ? steps : [event]) {
         const point = this.#rounded(this.view.toImage(...this.#at(each)));
@@ -94,7 +178,7 @@ export class Tools {
   #up(event) {
     this.pointers.delete(event.pointerId);
     this.moving = false;
-    if (!this.stroke) return;
+    if (!this.stroke || this.path) return;
     const stroke = this.stroke;
     this.stroke = null;
     if (event.type === "pointercancel") this.view.setStrokes(this.hooks.layer().raster);

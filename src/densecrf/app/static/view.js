@@ -1,6 +1,7 @@
 // What the canvas shows: the image, the answer, the strokes and the pointer, at any zoom.
 
 import { paintAnswer, paintStrokes } from "./overlay.js";
+import { Plane } from "./planes.js";
 
 const LARGEST_SCALE = 64;
 
@@ -10,18 +11,32 @@ export class View {
     this.context = canvas.getContext("2d");
     this.image = null;
     this.answers = {}; // by stage: { labels, proven }, of all slices
-    this.slice = 0;
     this.options = { opacity: 0.5, outlines: false, hatch: true, strokes: true, divider: null };
     this.colors = [];
     this.pointer = null; // { x, y, radius } in image pixels
+    this.path = null; // a polygon that is being drawn, and a region that is pointed at
     this.box = null;
     this.pending = false;
     new ResizeObserver(() => this.#resize()).observe(canvas);
   }
 
   setImage(image, width, height) {
-    const same = this.image && this.width === width && this.height === height;
-    Object.assign(this, { image, width, height, answers: {}, slice: 0 });
+    this.answers = {};
+    this.setPlane(image, new Plane([1, height, width]));
+  }
+
+  // Show a plane of a volume; the answers stay.
+  setPlane(image, plane) {
+    const { width, height, aspect } = plane;
+    const turned = plane.axis !== this.plane?.axis || plane.sides !== this.plane?.sides;
+    const same = this.image && this.width === width && this.height === height && this.aspect === aspect;
+    Object.assign(this, { image, plane, width, height, aspect, box: null, path: null });
+    if (turned) this.#prepare(width, height);
+    this.repaint();
+    if (!same) this.fit();
+  }
+
+  #prepare(width, height) {
     this.layers = {};
     for (const name of ["certified", "meanfield", "strokes"]) {
       const layer = document.createElement("canvas");
@@ -29,13 +44,6 @@ export class View {
       const context = layer.getContext("2d");
       this.layers[name] = { canvas: layer, context, picture: context.createImageData(width, height) };
     }
-    if (same) this.draw();
-    else this.fit();
-  }
-
-  setSlice(image, slice) {
-    Object.assign(this, { image, slice });
-    this.repaint();
   }
 
   setAnswer(stage, answer) {
@@ -64,8 +72,7 @@ export class View {
     const answer = this.answers[stage];
     layer.context.clearRect(0, 0, this.width, this.height);
     if (!answer) return;
-    const [from, size] = [this.slice * this.width * this.height, this.width * this.height];
-    const here = (plane) => plane?.subarray(from, from + size);
+    const here = (values) => values && this.plane.cut(values);
     paintAnswer(layer.picture, here(answer.labels), here(answer.proven), this.colors, this.options);
     layer.context.putImageData(layer.picture, 0, 0);
   }
@@ -74,9 +81,10 @@ export class View {
     if (!this.image) return;
     const { width, height } = this.#size();
     const margin = Math.min(24, width / 20);
-    this.scale = Math.min((width - 2 * margin) / this.width, (height - 2 * margin) / this.height);
+    const tall = this.aspect * this.height;
+    this.scale = Math.min((width - 2 * margin) / this.width, (height - 2 * margin) / tall);
     this.x = (width - this.scale * this.width) / 2;
-    this.y = (height - this.scale * this.height) / 2;
+    this.y = (height - this.scale * tall) / 2;
     this.draw();
   }
 
@@ -90,6 +98,19 @@ export class View {
     this.draw();
   }
 
+  // Bring a box of image pixels to the middle, with room around it, and mark it.
+  show({ x, y, width, height }) {
+    const size = this.#size();
+    const { aspect } = this;
+    const wanted = Math.min(size.width / (3 * width), size.height / (3 * aspect * height));
+    const whole = Math.min(size.width / this.width, size.height / (aspect * this.height));
+    this.scale = Math.min(12, Math.max(whole, wanted));
+    this.x = size.width / 2 - this.scale * (x + width / 2);
+    this.y = size.height / 2 - this.scale * aspect * (y + height / 2);
+    this.box = { x, y, width, height };
+    this.draw();
+  }
+
   pan(dx, dy) {
     this.x += dx;
     this.y += dy;
@@ -97,11 +118,11 @@ export class View {
   }
 
   toImage(x, y) {
-    return [(x - this.x) / this.scale, (y - this.y) / this.scale];
+    return [(x - this.x) / this.scale, (y - this.y) / (this.scale * this.aspect)];
   }
 
   toStage(x, y) {
-    return [this.x + this.scale * x, this.y + this.scale * y];
+    return [this.x + this.scale * x, this.y + this.scale * this.aspect * y];
   }
 
   draw() {
@@ -135,7 +156,7 @@ export class View {
     context.clearRect(0, 0, width, height);
     if (!this.image) return;
     context.imageSmoothingEnabled = this.scale < 1;
-    const place = [this.x, this.y, this.scale * this.width, this.scale * this.height];
+    const place = [this.x, this.y, this.scale * this.width, this.scale * this.aspect * this.height];
     context.drawImage(this.image, ...place);
     const divided = options.divider !== null && this.answers.meanfield;
     const middle = this.x + (divided ? options.divider : 1) * place[2];
@@ -146,7 +167,36 @@ export class View {
       context.fillRect(middle - 1, this.y, 2, place[3]);
     }
     if (options.strokes) context.drawImage(this.layers.strokes.canvas, ...place);
+    if (this.box) this.#drawBox(context);
+    if (this.path) this.#drawPath(context);
     this.#drawPointer(context);
+  }
+
+  #drawBox(context) {
+    const [left, top] = this.toStage(this.box.x, this.box.y);
+    this.#twice(context, () => {
+      context.setLineDash([6, 4]);
+      const [wide, high] = [this.scale * this.box.width, this.scale * this.aspect * this.box.height];
+      context.rect(left - 3, top - 3, wide + 6, high + 6);
+    });
+    context.setLineDash([]);
+  }
+
+  #drawPath(context) {
+    const points = this.path.map(([x, y]) => this.toStage(x, y));
+    this.#twice(context, () => points.forEach((point, i) => (i ? context.lineTo(...point) : context.moveTo(...point))));
+    this.#twice(context, () => context.arc(...points[0], 5, 0, 2 * Math.PI));
+  }
+
+  // A light line on a dark one, to be seen on any image.
+  #twice(context, shape) {
+    for (const [style, wide] of [["rgb(0 0 0 / 60%)", 3], ["#ffffff", 1.25]]) {
+      context.beginPath();
+      shape();
+      context.strokeStyle = style;
+      context.lineWidth = wide;
+      context.stroke();
+    }
   }
 
   #clipped(left, right, height, drawing) {
@@ -162,12 +212,6 @@ export class View {
   #drawPointer(context) {
     if (!this.pointer) return;
     const [x, y] = this.toStage(this.pointer.x, this.pointer.y);
-    for (const [style, wide] of [["rgb(0 0 0 / 60%)", 3], ["#ffffff", 1.25]]) {
-      context.beginPath();
-      context.arc(x, y, Math.max(2, this.pointer.radius * this.scale), 0, 2 * Math.PI);
-      context.strokeStyle = style;
-      context.lineWidth = wide;
-      context.stroke();
-    }
+    this.#twice(context, () => context.arc(x, y, Math.max(2, this.pointer.radius * this.scale), 0, 2 * Math.PI));
   }
 }
