@@ -292,18 +292,92 @@ def test_grey_and_floating_images_are_read():
     assert min((each == truth).mean() for each in (grey, floating, first)) > 0.99
 
 
-def test_devices_find_the_same_masks():
-    pytest.importorskip("torch")
+def _on_device(image, masks, **options):
+    """Solve on torch tensors, on a GPU where there is one."""
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return refine_masks(image, masks, device=device, **options)
+
+
+def _soft(masks):
+    return np.clip(masks * 0.6 + 0.2 + np.random.default_rng(0).normal(0, 0.05, masks.shape), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("masks", {}),
+        ("masks", {"scores": [0.4, 1.0, 0.7]}),
+        ("masks", {"confidence": 0.8}),
+        ("probabilities", {}),
+        ("probabilities", {"border": None}),
+        ("logits", {"border": 3.0}),
+        ("xyxy", {}),
+        ("masks", {"exclusive": True}),
+    ],
+)
+def test_devices_find_the_same_masks(kind, options):
     image, _, mask = scene()
-    masks = np.stack([mask, np.roll(mask, 2, 0)])
-    here, there = (
-        refine_masks(image, masks, gap=1e-4),
-        refine_masks(image, masks, gap=1e-4, device="cpu"),
-    )
-    assert (here.masks == there.masks).mean() > 0.999
+    masks = np.stack([mask, np.roll(mask, 2, 0), np.zeros_like(mask)])
+    if kind == "probabilities":
+        masks = _soft(masks)
+    elif kind == "logits":
+        masks = 8 * _soft(masks) - 4
+    elif kind == "xyxy":
+        masks = np.array([[18, 8, 43, 33], [22, 6, 39, 31]])
+    options = {"gap": 1e-4, "model": HALF, "kind": kind, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", densecrf.ArgumentWarning)
+        here, there = refine_masks(image, masks, **options), _on_device(image, masks, **options)
+    assert (here.arrays == there.arrays).mean() > 0.999
     for one, other in zip(here, there, strict=True):
         assert one.energy == pytest.approx(other.energy, rel=2e-4)
         assert other.gap <= 1e-4
+        assert other.lower_bound <= one.energy * (1 + 1e-7)
+        assert one.lower_bound <= other.energy * (1 + 1e-7)
+        changes = np.array(other.changes.area_before)
+        assert np.abs(changes - one.changes.area_before).max() <= 2
+        assert other.changes.loss == pytest.approx(one.changes.loss, abs=2e-3)
+        assert other.changes.pixels == one.changes.pixels == sum(other.changes.area_after)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_devices_solve_to_the_optimum_of_the_whole_image(seed):
+    rng = np.random.default_rng(seed)
+    image, masks = rng.integers(0, 256, (3, 4, 3)).astype(np.uint8), rng.random((3, 3, 4)) < 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", densecrf.ArgumentWarning)
+        found = _on_device(image, masks, model=SMALL, confidence=0.73, gap=1e-6)
+    for mask, each in zip(masks, found, strict=True):
+        crf = densecrf.DenseCRF.from_labels(
+            mask.astype(int), 2, SMALL.kernels(image.astype(float)), confidence=0.73
+        )
+        best = least_energy(crf)
+        assert each.energy == pytest.approx(best, rel=2e-6)
+        assert each.lower_bound <= best * (1 + 1e-7)  # the unaries' rounding
+        assert crf.energy(each.mask.astype(int)) == pytest.approx(best, rel=2e-6)
+
+
+def test_a_device_goes_on_with_the_masks_that_have_not_reached_their_gap(monkeypatch):
+    pytest.importorskip("torch")
+    from densecrf.torch import masks as on_device
+
+    runs, iterate = [], on_device.iterate
+
+    def counted(problem, limits, before, *, certified):
+        runs.append((problem.n, limits.gap, before is not None))
+        return iterate(problem, limits, before, certified=certified)
+
+    monkeypatch.setattr(on_device, "iterate", counted)
+    image, truth, mask = scene()
+    hard = np.roll(mask, 5, 0)  # further off than the border may be: a larger gap than the others'
+    found = _on_device(image, np.stack([truth] * 20 + [hard]), gap=1e-4)
+    assert max(found.gap) <= 1e-4
+    assert len(runs) > 1
+    assert runs[1][0] < runs[0][0]
+    assert runs[1][1] < runs[0][1]
+    assert runs[1][2]
 
 
 def test_a_time_limit_returns_what_there_is():
@@ -341,8 +415,8 @@ TEXT = encode_runs(run_lengths(MASK))
         (np.ones((2, 3)), {"kind": "xyxy"}, r"give \(n, 4\)"),
         ([{"size": [40, 60], "counts": [5]}], {}, r"masks\[0\]: counts: runs of 5 pixels"),
         ([{"size": [4, 6], "counts": [24]}], {}, r"masks\[0\]: segmentation: size"),
-        ([{"size": [40, 60], "counts": TEXT[:-1] + "X"}], {}, "cut off"),
-        ([{"size": [40, 60], "counts": "\u00e9"}], {}, "not COCO's text"),
+        ([{"size": [40, 60], "counts": TEXT[:-1] + "X"}], {}, "truncated"),
+        ([{"size": [40, 60], "counts": "\u00e9"}], {}, "not COCO's compressed"),
         ([{"id": 1}], {}, "there is none, and no bbox"),
         ([{"bbox": [1, 2, 3]}], {}, "x, y, width, height"),
         ([[[1, 2, 3, 4]]], {}, "a polygon of 4 numbers"),

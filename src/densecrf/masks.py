@@ -17,18 +17,23 @@ import numpy.typing as npt
 from densecrf.extras import check_installed
 from densecrf.model.crf import DenseCRF
 from densecrf.model.kernels import color_range, without_alpha
-from densecrf.model.masks import BORDER, Evidence, evidence_of, read_masks
+from densecrf.model.masks import (
+    BORDER,
+    Evidence,
+    GivenMasks,
+    evidence_of,
+    margin_of,
+    read_masks,
+)
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import get_parameters
 from densecrf.model.unaries import FORBIDDEN, negative_log_softmax
 from densecrf.native import core
 from densecrf.parallel import run
-from densecrf.problem.certificate import Potentials
-from densecrf.problem.problem import Problem
 from densecrf.problem.remainder import Remainder
 from densecrf.solvers.changes import Changes, compare
-from densecrf.solvers.loop import Limits, Outcome, Step, drive
-from densecrf.solvers.lp import lp, resumed
+from densecrf.solvers.loop import Limits
+from densecrf.solvers.parts import iterate, reduced
 from densecrf.solvers.registry import LP_GAP
 from densecrf.solvers.result import relative_gap
 from densecrf.validation import (
@@ -52,9 +57,8 @@ MASKS = Parameters(1, 2, 20, 4.5, 10, confidence=None, about="ours, for masks: n
 
 REACH = 3.0  # standard deviations of the kernels around a mask that is held with a probability
 LEAK = 0.1  # share of the asked gap that pairs with the outside of a window may cost
-ROUND_EVERY = 8  # iterations between two roundings, which cost more than those of few pixels
 MOST_STEPS = 1000  # iterations of a stage
-STAGES = (5e-5, 5e-6)  # gaps at which labels are proven, before the asked one
+STAGES = (5e-5, 2e-5, 1e-5, 5e-6, 2.5e-6)  # gaps at which labels are proven, before the asked one
 KEPT = 0.5  # of a mask's pixels, below which it is warned about; grown by the inverse, too
 
 Bools = npt.NDArray[np.bool_]
@@ -207,7 +211,7 @@ def refine_masks(
     threads : int, optional
         Most threads: masks are solved at the same time. The result does not depend on their number.
     device : str or torch.device, optional
-        Where to solve, for example ``"cuda"``, all masks in one batch; needs PyTorch.
+        Where to solve, for example ``"cuda"``, all masks at once; needs PyTorch.
 
     Returns
     -------
@@ -252,10 +256,11 @@ def refine_masks(
         work.prepare()
     several = given.count > 1
     if device is not None:
-        groups = [range(given.count)] if exclusive else [[i] for i in range(given.count)]
-        results = work.on_device([[evidence(i) for i in each] for each in groups], device)
-    elif exclusive:
-        results = work.together([evidence(i) for i in range(given.count)], workers)
+        check_installed(f"device={device!r}", "torch")
+    if exclusive:
+        results = work.together([evidence(i) for i in range(given.count)], workers, device)
+    elif device is not None:
+        results = work.on_device(given, border, confidence, device)
     else:
         tasks = run(
             lambda i: work.alone(evidence(i), 1 if several else workers),
@@ -302,27 +307,46 @@ class _Work:
         """Solve one mask's problem of two labels."""
         return self._solved([evidence], threads)[0]
 
-    def together(self, evidence: list[Evidence], threads: int) -> list[RefinedMask]:
-        """Solve all masks as labels of one problem."""
-        return self._solved(evidence, threads) if evidence else []
-
-    def on_device(self, problems: list[list[Evidence]], device: Any) -> list[RefinedMask]:
-        """Solve several problems of some masks each on a device, whole images at a time."""
-        check_installed(f"device={device!r}", "torch")
-        from densecrf.torch.batches import minimise_each_on
+    def together(self, evidence: list[Evidence], threads: int, device: Any) -> list[RefinedMask]:
+        """Solve all masks as labels of one problem, on a device the image's."""
+        if not evidence:
+            return []
+        if device is None:
+            return self._solved(evidence, threads)
+        from densecrf.torch.problem import minimise_on
 
         every = slice(0, self._shape[0]), slice(0, self._shape[1])
-        unaries = [self._unary(each, every)[0] for each in problems]
-        results = []
-        found = minimise_each_on(self._crf, unaries, device, self._limits) if problems else []
-        for evidence, unary, each in zip(problems, unaries, found, strict=True):
-            if each.interrupted:
-                raise KeyboardInterrupt
-            labels = np.asarray(each.labels.cpu(), np.int64)
-            bound = -np.inf if each.lower_bound is None else each.lower_bound
-            numbers = each.energy, bound, each.iterations, labels, unary
-            results += self._packed(evidence, every, *numbers)
-        return results
+        unary = self._unary(evidence, every)[0]
+        model = (self._crf.kernels, self._crf.normalization)
+        crf = DenseCRF.from_checked(unary.reshape(-1, *self._shape), *model)
+        _, found = minimise_on(crf, device, "lp", self._limits)
+        if found.interrupted:
+            raise KeyboardInterrupt
+        bound = -np.inf if found.lower_bound is None else found.lower_bound
+        labels = np.asarray(found.labels.cpu(), np.int64)
+        return self._packed(evidence, every, found.energy, bound, found.iterations, labels, unary)
+
+    def on_device(
+        self, given: GivenMasks, border: float | None, confidence: float | None, device: Any
+    ) -> list[RefinedMask]:
+        """Solve each mask by itself on a device, all in one run."""
+        if not given.count:
+            return []
+        from densecrf.torch.masks import Given, minimise_masks
+
+        every = range(given.count)
+        if given.boxes is not None:  # few: their evidence is made here
+            whole = slice(0, self._shape[0]), slice(0, self._shape[1])
+            each = (evidence_of(given, border, confidence, i) for i in every)
+            masks = Given(np.stack([_within(one, whole) for one in each]))
+        else:
+            near = border if given.odds is not None or confidence is None else None
+            one = given.odds or given.hard
+            assert one is not None
+            planes = np.stack([one(i) for i in every])
+            masks = Given(planes, given.scores, near, margin_of(confidence))
+        found = minimise_masks(self._crf, masks, device, self._limits)
+        return [RefinedMask(*each[:4], each.changes, _suspicion(each.changes)) for each in found]
 
     def _solved(self, evidence: list[Evidence], threads: int) -> list[RefinedMask]:
         box = _union([each.box for each in evidence])
@@ -381,7 +405,8 @@ class _Work:
             possible: Any = None
             if rest.left.size:
                 limits = self._limits_of(stage, rest, best[0], iterations, share)
-                outcome = _iterate(rest.problem(threads), limits, before)
+                problem = rest.problem(threads)
+                outcome = iterate(problem, limits, before)
                 if outcome.interrupted:
                     raise KeyboardInterrupt
                 labels, energy, possible = outcome.labels, outcome.energy, outcome.possible
@@ -398,7 +423,7 @@ class _Work:
             known = rest.labels.copy()
             proven = rest.left[possible == 1]
             known[proven] = whole[proven]
-            before = _reduced(outcome, possible > 1)
+            before = reduced(problem, outcome, possible > 1)
         energy, leak, whole = best
         return (leak, energy, min(bound, energy), int(np.ceil(iterations))), whole
 
@@ -451,41 +476,13 @@ class _Work:
         return results
 
 
-#: Marginals and potentials, (labels, n), that a run ended with.
-Before = tuple[npt.NDArray[Any], npt.NDArray[Any]]
-
-
-def _iterate(problem: Problem[Any], limits: Limits, before: Before | None) -> Outcome[Any]:
-    """Solve a problem, from where another run ended if there was one."""
-    if before is None:
-        y, steps = problem.unary_marginals(), partial(lp, problem, round_every=ROUND_EVERY)
-    else:
-        y, steps = before[0], partial(resumed, problem, levels=before[1])
-    return drive(problem, partial(Step, y), steps, limits)
-
-
-def _reduced(outcome: Outcome[Any], pixels: Bools) -> Before | None:
-    """Return where a run ended, at some pixels."""
-    dual = outcome.dual
-    if not isinstance(dual, Potentials) or dual.cells is None:
-        return None
-    potentials = dual.scores if dual.offsets is None else dual.scores + dual.offsets
-    levels = np.asarray(dual.cells * potentials[:, pixels], np.float32)
-    return np.ascontiguousarray(outcome.y[:, pixels]), np.ascontiguousarray(levels)
-
-
 def _changes(unary: FloatArray, mask: Bools, pixels: int) -> Changes:
-    """Return what changed, counting all pixels of the image."""
-    if not unary.size:
-        return Changes(pixels, 0, (pixels, 0), (pixels, 0), pixels, 0, (pixels, 0), (0, 0))
-    here = compare(unary, mask.astype(np.int64))
-    more = pixels - here.pixels
-    return replace(
-        here,
-        pixels=pixels,
-        area_before=(here.area_before[0] + more, here.area_before[1]),
-        area_after=(here.area_after[0] + more, here.area_after[1]),
-    )
+    """Return what changed among all pixels of the image; outside the window is no mask."""
+    margin = unary[0] - unary[1]
+    free = np.abs(margin) < FORBIDDEN / 2
+    held = int((margin >= FORBIDDEN / 2).sum())
+    certain = (pixels - held - int(free.sum()), held)
+    return compare(unary[:, free], mask[free].astype(np.int64), certain=certain)
 
 
 def _suspicion(changes: Changes) -> str:

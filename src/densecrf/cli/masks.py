@@ -56,7 +56,7 @@ def masks(
     ] = False,
     border: Annotated[
         float,
-        o.model_option(help="Pixels by which the border of a mask may be wrong.", min=0.5),
+        o.model_option(help="Error of the masks' borders, in pixels.", min=0.5),
     ] = BORDER,
     confidence: Annotated[
         float | None,
@@ -70,8 +70,7 @@ def masks(
     gap: Annotated[
         float,
         o.solver_option(
-            help="A mask is done when its energy is proven to be within this fraction of the "
-            "optimum.",
+            help="Stop a mask when its energy is proven to be within this fraction of the optimum.",
             callback=o.check_gap,
         ),
     ] = 1e-3,
@@ -85,8 +84,8 @@ def masks(
 ) -> None:
     """Refine the masks of an image, or of a folder of images, along the edges in them.
 
-    Every annotation keeps its fields; segmentation, area and bbox are those of the refined mask,
-    and ``densecrf`` holds its gap, how many pixels changed, and why not to trust it.
+    Every annotation keeps its fields; segmentation, area and bbox describe the refined mask, and
+    ``densecrf`` holds its gap, the number of changed pixels, and warnings.
 
     For example:
 
@@ -185,8 +184,8 @@ def _by_image(image: Path, file: Path, content: Any) -> dict[Path, Annotations]:
         if not own and len({each.get("image_id") for each in chosen}) > 1:
             raise FileFormatError(
                 file,
-                "has masks of several images and does not name them; give the folder, and "
-                'a file with "images"',
+                "has masks of several images without their names; give the folder, and a file "
+                'with "images"',
             )
         return {image: chosen}
     if not names:

@@ -1,8 +1,9 @@
 """COCO's annotations: run-length masks, polygons and boxes, to arrays and back.
 
-A run-length mask is ``{"size": [height, width], "counts": ...}``: lengths of runs of zeros and ones
-in turn, column after column, zeros first; as a list, or as COCO's text of it. A polygon is a list
-``[x0, y0, x1, y1, ...]``; a mask is a list of polygons. A box is ``[x, y, width, height]``.
+A run-length mask is ``{"size": [height, width], "counts": ...}``. Its counts are the lengths of
+alternating runs of zeros and ones in column order, zeros first, as a list or as COCO's compressed
+string. A polygon is a list ``[x0, y0, x1, y1, ...]``; a mask is a list of polygons. A box is
+``[x, y, width, height]``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,8 @@ __all__ = [
     "decode_runs",
     "encode",
     "encode_runs",
+    "inside",
+    "loops",
     "outlines",
     "rasterise",
     "run_lengths",
@@ -30,7 +33,7 @@ _CHUNK, _SIGN, _MORE, _ZERO = 5, 0x10, 0x20, 48  # bits of a character, and its 
 
 
 def run_lengths(mask: Mask) -> list[int]:
-    """Return COCO's run lengths of a mask, column after column, zeros first.
+    """Return COCO's run lengths of a mask: column order, zeros first.
 
     Examples
     --------
@@ -44,10 +47,10 @@ def run_lengths(mask: Mask) -> list[int]:
 
 
 def encode_runs(runs: Sequence[int]) -> str:
-    """Return run lengths as COCO's text.
+    """Return run lengths as COCO's compressed string.
 
-    From the fourth on, a run is the difference to the one before last; each is written in chunks of
-    five bits, the lowest first, the last one with its sign.
+    The first three runs are written as they are, each later one as its difference from the run two
+    places before. Numbers are split into five-bit chunks, lowest first; the last carries the sign.
 
     Examples
     --------
@@ -67,7 +70,7 @@ def encode_runs(runs: Sequence[int]) -> str:
 
 
 def decode_runs(text: str) -> list[int]:
-    """Return the run lengths of COCO's text.
+    """Return the run lengths of COCO's compressed string.
 
     Examples
     --------
@@ -79,7 +82,7 @@ def decode_runs(text: str) -> list[int]:
     for character in text:
         chunk = ord(character) - _ZERO
         if not 0 <= chunk < 2 * _MORE:
-            raise ArgumentError("counts", text, "not COCO's text of run lengths")
+            raise ArgumentError("counts", text, "not COCO's compressed run lengths")
         value |= (chunk & (2**_CHUNK - 1)) << shift
         shift += _CHUNK
         if chunk & _MORE:
@@ -89,17 +92,17 @@ def decode_runs(text: str) -> list[int]:
         runs.append(value + runs[-2] if len(runs) > 2 else value)
         value = shift = 0
     if shift:
-        raise ArgumentError("counts", text, "ends within a run; the text is cut off")
+        raise ArgumentError("counts", text, "ends within a run: truncated")
     return runs
 
 
 def decode(segmentation: Any, shape: tuple[int, int]) -> Mask:
-    """Return the mask of a segmentation: run lengths, their text, or polygons.
+    """Return the mask of a segmentation: run lengths, compressed or not, or polygons.
 
     Parameters
     ----------
     segmentation : dict or list
-        As COCO's annotations have it.
+        The field ``segmentation`` of an annotation.
     shape : (int, int)
         Height and width of the image.
 
@@ -122,7 +125,7 @@ def decode(segmentation: Any, shape: tuple[int, int]) -> Mask:
         counts = counts.decode("ascii", "replace")
     runs = np.asarray(decode_runs(counts) if isinstance(counts, str) else counts)
     if runs.ndim != 1 or runs.dtype.kind not in "iu" or (runs < 0).any():
-        raise ArgumentError("counts", counts, "give lengths of runs, or COCO's text of them")
+        raise ArgumentError("counts", counts, "give run lengths or COCO's compressed string")
     if int(runs.sum()) != shape[0] * shape[1]:
         remedy = f"runs of {int(runs.sum())} pixels for an image of {shape[0]} × {shape[1]}"
         raise ArgumentError("counts", ..., remedy)
@@ -131,9 +134,9 @@ def decode(segmentation: Any, shape: tuple[int, int]) -> Mask:
 
 
 def encode(mask: Mask, like: Any) -> Any:
-    """Return a mask as a segmentation of the same kind as another.
+    """Return a mask as a segmentation in the format of another.
 
-    Polygons cannot have holes: a mask with holes comes as run lengths.
+    Polygons cannot have holes: a mask with holes is returned as run lengths.
 
     Examples
     --------
@@ -171,12 +174,12 @@ def rasterise(polygons: Any, shape: tuple[int, int]) -> Mask:
             remedy = f"a polygon of {points.size} numbers; give x and y of three points or more"
             raise ArgumentError("segmentation", ..., remedy)
         check_finite("segmentation", points)
-        mask |= _inside(points.reshape(-1, 2), shape)
+        mask |= inside(points.reshape(-1, 2), shape)
     return mask
 
 
-def _inside(points: npt.NDArray[np.float64], shape: tuple[int, int]) -> Mask:
-    """Return the pixels whose centre has an odd number of edges to its left."""
+def inside(points: npt.NDArray[np.float64], shape: tuple[int, ...]) -> Mask:
+    """Return the pixels whose centre has an odd number of edges of a polygon (x, y) to its left."""
     flips = np.zeros((shape[0], shape[1] + 1), np.int32)
     for (x0, y0), (x1, y1) in zip(points, np.roll(points, -1, 0), strict=True):
         low, high = (max(0, int(np.ceil(y - 0.5))) for y in sorted((y0, y1)))
@@ -188,7 +191,7 @@ def _inside(points: npt.NDArray[np.float64], shape: tuple[int, int]) -> Mask:
 
 
 def outlines(mask: Mask) -> list[list[int]] | None:
-    """Return the outlines of a mask along the borders of pixels; None where it has holes.
+    """Return the outlines of a mask along pixel borders, or None if it has holes.
 
     Examples
     --------
@@ -196,7 +199,7 @@ def outlines(mask: Mask) -> list[list[int]] | None:
     [[0, 0, 2, 0, 2, 1, 1, 1, 1, 2, 0, 2]]
     """
     polygons = []
-    for loop in _loops(mask):
+    for loop in loops(mask):
         points = np.asarray(loop)
         x, y = points.T
         if (x * np.roll(y, -1) - y * np.roll(x, -1)).sum() < 0:
@@ -206,7 +209,7 @@ def outlines(mask: Mask) -> list[list[int]] | None:
     return polygons
 
 
-def _loops(mask: Mask) -> Iterator[list[tuple[int, int]]]:
+def loops(mask: Mask) -> Iterator[list[tuple[int, int]]]:
     """Yield the closed borders of a mask, corner by corner, the mask to the right."""
     padded = np.pad(mask, 1)
     inside = padded[1:-1, 1:-1]
@@ -234,7 +237,7 @@ def _loops(mask: Mask) -> Iterator[list[tuple[int, int]]]:
 
 
 def box_of(mask: Mask) -> list[int]:
-    """Return the box of a mask: x, y, width, height; zeros where it is empty.
+    """Return the box of a mask: x, y, width, height; zeros if it is empty.
 
     Examples
     --------

@@ -31,7 +31,18 @@ from densecrf.validation import (
     mention,
 )
 
-__all__ = ["BORDER", "FAR", "KINDS", "NEAR", "Evidence", "GivenMasks", "evidence_of", "read_masks"]
+__all__ = [
+    "BORDER",
+    "FAR",
+    "KINDS",
+    "NEAR",
+    "Evidence",
+    "GivenMasks",
+    "evidence_near_border",
+    "evidence_of",
+    "margin_of",
+    "read_masks",
+]
 
 #: What masks can be, where it does not show.
 KINDS = ("masks", "probabilities", "logits", "xyxy", "xywh", "coco")
@@ -73,7 +84,7 @@ def read_masks(masks: Any, shape: tuple[int, int], kind: str | None, scores: Any
     check_fits("masks", array.shape)
     low, high = check_finite("masks", array)
     kind = _kind_of(array, low, high) if kind is None else kind
-    if kind == "masks" and not ((array == 0) | (array == high)).all():
+    if kind == "masks" and array.dtype != bool and not ((array == 0) | (array == high)).all():
         remedy = f"values from {low:g} to {high:g} that are not 0 and one more; say what they are, "
         raise ArgumentError("masks", ..., f"{remedy}for example {mention('kind', 'logits')}")
     if kind == "probabilities" and not 0 <= low <= high <= 1:
@@ -89,7 +100,7 @@ def read_masks(masks: Any, shape: tuple[int, int], kind: str | None, scores: Any
                 size = np.maximum(np.abs(planes[i]), np.finfo(np.float16).tiny)
                 out[i] = np.where(mask, size, -size)
             else:
-                out[i] = np.where(mask, on if kind == "masks" else 1, 0)
+                np.multiply(mask, on if kind == "masks" else 1, out=out[i], casting="unsafe")
         return out.reshape(array.shape)
 
     hard: Callable[[int], Bools] | None = None
@@ -280,26 +291,41 @@ def evidence_of(
     else:
         assert given.hard is not None
         mask = given.hard(i)
-        margin = np.float32(MARGIN if confidence is None else np.log(confidence / (1 - confidence)))
+        margin = np.float32(margin_of(confidence))
         soft = np.where(mask, weight * margin, -weight * margin)
     if border is None or (given.odds is None and confidence is not None):
         return Evidence(_around(mask, 0), soft, soft)
-    reach = int(np.ceil(border)) + 1
-    box = _around(mask, reach)
+    box = _around(mask, int(np.ceil(border)) + 1)
     part = mask[box]
     if given.boxes is not None and not np.isnan(given.boxes[i]).any():
         return Evidence(box, weight * _of_box(part, border), -np.inf)
-    inner = _distance(part, int(np.ceil(border / THICK)) + 1)
-    distance = inner + _distance(~part, reach) - 0.5
-    if given.odds is None:
-        size = NEAR + FAR * (distance / border) ** 2
-        odds = np.where(part, weight * size, -weight * size)
+    near = None if given.odds is None else soft[box]
+    odds = evidence_near_border(part, near, weight, border, np)
+    return Evidence(box, np.asarray(odds, np.float32), -np.inf)
+
+
+def margin_of(confidence: float | None) -> float:
+    """Return the log-odds of a mask's pixels that are right with this probability."""
+    return MARGIN if confidence is None else float(np.log(confidence / (1 - confidence)))
+
+
+def evidence_near_border(mask: Any, soft: Any, weight: Any, border: float, xp: Any) -> Any:
+    """Return the log-odds of masks (..., H, W) near their borders, infinite elsewhere.
+
+    By the distance from the border, times a `weight`, or by what probabilities say (`soft`). `xp`
+    is numpy or torch.
+    """
+    reach = int(np.ceil(border)) + 1
+    inner = _distance(mask, int(np.ceil(border / THICK)) + 1, xp)
+    distance = inner + _distance(~mask, reach, xp) - 0.5
+    if soft is None:
+        size = weight * (NEAR + FAR * (distance / border) ** 2)
+        odds = xp.where(mask, size, -size)
     else:
-        odds = np.clip(soft[box], -NEAR - FAR, NEAR + FAR)
-    core = np.minimum(border, np.maximum(1.0, THICK * _largest_near(inner, reach - 1)))
-    odds[part & (distance > core)] = np.inf
-    odds[~part & (distance > border)] = -np.inf
-    return Evidence(box, odds.astype(np.float32), -np.inf)
+        odds = xp.clip(soft, -NEAR - FAR, NEAR + FAR)
+    core = xp.clip(THICK * _largest_near(inner, reach - 1, xp), 1.0, border)
+    odds = xp.where(mask & (distance > core), np.inf, odds)
+    return xp.where(~mask & (distance > border), -np.inf, odds)
 
 
 def _of_box(part: Bools, border: float) -> FloatArray:
@@ -320,7 +346,7 @@ def _around(mask: Bools, more: int) -> tuple[slice, slice]:
     )
 
 
-def _largest_near(values: FloatArray, reach: int) -> FloatArray:
+def _largest_near(values: Any, reach: int, xp: Any = np) -> Any:
     """Return the largest value in a square of `reach` pixels around each.
 
     Examples
@@ -329,16 +355,12 @@ def _largest_near(values: FloatArray, reach: int) -> FloatArray:
     array([[1., 1., 5., 5.]], dtype=float32)
     """
     for _ in range(2):
-        out = values.copy()
-        for step in range(1, min(reach, len(values) - 1) + 1):
-            np.maximum(out[step:], values[:-step], out=out[step:])
-            np.maximum(out[:-step], values[step:], out=out[:-step])
-        values = out.T
+        values = _gathered(xp.maximum, values, reach, lambda _: 0).swapaxes(-1, -2)
     return values
 
 
-def _distance(mask: Bools, most: int) -> FloatArray:
-    """Return the distance of a mask's pixels from the nearest pixel outside, up to `most` + 1.
+def _distance(mask: Any, most: int, xp: Any = np) -> Any:
+    """Return the distance of masks' pixels from the nearest pixel outside, up to `most` + 1.
 
     0 outside. Beyond the array everything is as its edge is.
 
@@ -347,13 +369,20 @@ def _distance(mask: Bools, most: int) -> FloatArray:
     >>> _distance(np.array([[False, True, True, True]]), 2)
     array([[0., 1., 2., 3.]], dtype=float32)
     """
-    along = np.where(mask, np.float32(most + 1), np.float32(0))
-    steps = np.arange(mask.shape[1], dtype=np.float32)
-    left = np.maximum.accumulate(np.where(mask, -np.inf, steps), 1)
-    right = np.minimum.accumulate(np.where(mask, np.inf, steps)[:, ::-1], 1)[:, ::-1]
-    along = np.minimum(along, np.minimum(steps - left, right - steps)) ** 2
-    out = along.copy()
-    for step in range(1, min(most, len(mask) - 1) + 1):
-        np.minimum(out[step:], along[:-step] + step * step, out=out[step:])
-        np.minimum(out[:-step], along[step:] + step * step, out=out[:-step])
-    return np.asarray(np.minimum(np.sqrt(out), most + 1), np.float32)
+    far = xp.asarray(mask, dtype=xp.float32) * (most + 1)
+    along = _gathered(xp.minimum, far, most, lambda step: step) ** 2
+    across = _gathered(xp.minimum, along.swapaxes(-1, -2), most, lambda step: step * step)
+    return xp.clip(xp.sqrt(across.swapaxes(-1, -2)), 0, most + 1)
+
+
+def _gathered(least: Any, values: Any, reach: int, cost: Callable[[int], int]) -> Any:
+    """Return the least (or largest) of values up to `reach` away along the last axis, and a cost.
+
+    `cost` is a function of the distance.
+    """
+    out = values + 0
+    for step in range(1, min(reach, values.shape[-1] - 1) + 1):
+        moved = values + cost(step) if cost(step) else values
+        least(out[..., step:], moved[..., :-step], out=out[..., step:])
+        least(out[..., :-step], moved[..., step:], out=out[..., :-step])
+    return out
