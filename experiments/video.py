@@ -15,6 +15,7 @@ import itertools
 import json
 import time
 import warnings
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,7 @@ import numpy as np
 import densecrf
 from densecrf.metrics import confusion_matrix, mean_iou
 from densecrf.model.resample import resize_bilinear
+from experiments.masks import each
 from experiments.quality import Item
 
 if TYPE_CHECKING:
@@ -125,6 +127,12 @@ def methods(sigmas: list[float], with_flow: bool) -> dict[str, Any]:
     return found
 
 
+def judge_all(sigmas: list[float], with_flow: bool, clip: Clip) -> dict[str, Judged]:
+    """Run all methods on a clip."""
+    warnings.simplefilter("ignore")
+    return {name: judge(method, clip) for name, method in methods(sigmas, with_flow).items()}
+
+
 def table(results: dict[str, dict[str, Judged]]) -> str:
     """Return a table in Markdown: each method's means over the clips, then each clip's numbers."""
     base = results["frame by frame"]
@@ -156,14 +164,15 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, default=0, help="0: all")
     parser.add_argument("--sigma-t", type=float, nargs="+", default=[6.0])
     parser.add_argument("--flow", action="store_true")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    warnings.simplefilter("ignore")
+    found = clips(given.data, given.split, given.frames, given.sequences)
     results: dict[str, dict[str, Judged]] = {}
-    for clip in clips(given.data, given.split, given.frames, given.sequences):
-        for name, method in methods(given.sigma_t, given.flow).items():
-            results.setdefault(name, {})[clip.name] = judge(method, clip)
-            print(clip.name, name, results[name][clip.name], flush=True)
+    judged = each(partial(judge_all, given.sigma_t, given.flow), found, given.workers)
+    for clip, numbers in zip(found, judged, strict=True):
+        for name, own in numbers.items():
+            results.setdefault(name, {})[clip.name] = own
     text = table(results)
     print(text)
     if given.out is not None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from densecrf.large import energy
+from densecrf.large import planning
 
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(energy, "worthwhile_sides", lambda asked, *_: asked)
+    monkeypatch.setattr(planning, "worthwhile_sides", lambda asked, *_: asked)

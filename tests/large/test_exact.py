@@ -7,7 +7,7 @@ import pytest
 
 import densecrf
 from densecrf.large import visits
-from densecrf.large.energy import plan
+from densecrf.large.planning import plan
 from densecrf.large.tiles import Tiling, around, flat, lattice_reach
 from densecrf.large.visits import Before
 from densecrf.model.parameters import Parameters

@@ -51,7 +51,7 @@ def test_a_store_that_holds_an_input_is_kept(stored, name, as_array):
 
 
 def test_only_folders_of_labels_are_replaced(stored):
-    with pytest.raises(ArgumentError, match="not written here"):
+    with pytest.raises(ArgumentError, match="did not write"):
         run(out=stored / "data.zarr")
     for _ in range(2):  # its own may be
         run(out=stored / "labels.zarr")

@@ -68,7 +68,7 @@ def test_files_and_mean_field(tmp_path):
         ({"points": np.full((60, 3), np.nan)}, "points"),
         ({"features": np.zeros((7, 2))}, "features.*60 points"),
         ({"kernels": [Kernel(1, 0.0)]}, "positions"),
-        ({"kernels": [Kernel(1, 1, 1)]}, "colors.*nothing but positions"),
+        ({"kernels": [Kernel(1, 1, 1)]}, "colors.*only positions"),
         ({"out": "labels.tif"}, r"out.*\.npy"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import densecrf
-from densecrf.large import energy, refine
+from densecrf.large import planning, refine
 from densecrf.model.label_prior import LabelPrior
 from densecrf.model.parameters import Parameters
 from densecrf.model.specification import Specification
@@ -113,18 +113,18 @@ class TestSides:
         """Take the sides as they are for users."""
 
     def test_an_image_that_fits_into_little_memory_is_not_cut(self):
-        assert energy.worthwhile_sides((64, 64), (700, 900), (40, 40), 3) == (700, 900)
+        assert planning.worthwhile_sides((64, 64), (700, 900), (40, 40), 3) == (700, 900)
 
     def test_a_tile_smaller_than_the_reach_is_enlarged_with_a_word(self, monkeypatch):
-        monkeypatch.setattr(energy, "GRANTED", 0)
+        monkeypatch.setattr(planning, "GRANTED", 0)
         with pytest.warns(UserWarning, match=r"tile.*kernels reach.*tiles are \(400, 400\)"):
-            sides = energy.worthwhile_sides((64, 64), (4000, 4000), (400, 400), 3)
+            sides = planning.worthwhile_sides((64, 64), (4000, 4000), (400, 400), 3)
         assert sides == (400, 400)
 
     def test_where_the_margin_is_most_of_the_image_it_is_not_cut(self, monkeypatch):
-        monkeypatch.setattr(energy, "GRANTED", 0)
+        monkeypatch.setattr(planning, "GRANTED", 0)
         with pytest.warns(UserWarning, match="the image is not cut"):
-            sides = energy.worthwhile_sides((500, 500), (1400, 1400), (300, 300), 3)
+            sides = planning.worthwhile_sides((500, 500), (1400, 1400), (300, 300), 3)
         assert sides == (1400, 1400)
 
     def test_kernels_that_follow_an_image_beyond_memory_are_refused(self):
@@ -147,7 +147,7 @@ def test_the_resolution_of_the_scores_is_that_of_the_whole_image(content, tmp_pa
         known = rng.integers(0, 3, (560, 600))
     specification = Specification(axis=-1 if content == "scores" else None)
     found = specification.crf(image, known).measured
-    job, parameters = energy.plan(image, known, specification, folder=tmp_path, tile=256)
+    job, parameters = planning.plan(image, known, specification, folder=tmp_path, tile=256)
     expected = specification.parameters((560, 600), found)
     assert parameters == expected
     assert len(job.kernels) == 2

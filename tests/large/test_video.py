@@ -1,15 +1,18 @@
 """Clips: one energy and one certificate, whatever the windows, and wherever frames come from."""
 
 import itertools
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import densecrf
 from densecrf.io import write_image
-from densecrf.large.energy import declared
 from densecrf.large.frames import open_clip
 from densecrf.large.motion import at_rest, moved
+from densecrf.large.planning import declared
 from densecrf.large.store import IncompatibleRunError
 from densecrf.large.video import SIGMA_T
 from densecrf.model.resample import resize_bilinear
@@ -219,6 +222,46 @@ def test_an_interrupted_run_goes_on(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["labels.npy"]
 
 
+KILLED = """
+import os, signal, sys
+import numpy as np
+import densecrf
+from densecrf.large import planning
+
+planning.worthwhile_sides = lambda asked, *_: asked  # as in these tests
+
+def stop(stage, done, count):
+    if stage == "iterates-1":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+folder, options = sys.argv[1], {options!r}
+frames, scores = (np.load(folder + name) for name in ("/frames.npy", "/scores.npy"))
+densecrf.refine_video(frames, scores, out=folder + "/labels.npy", progress=stop, **options)
+"""
+
+
+def test_a_run_that_was_killed_goes_on(tmp_path):
+    frames, p = clip()
+    np.save(tmp_path / "frames.npy", frames)
+    np.save(tmp_path / "scores.npy", p)
+    options = {"sigma_t": 0.7, "window": 4, "gap": 1e-4, **MODEL}
+    program = KILLED.replace("{options!r}", repr(options))
+    killed = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    stages = []
+    result = densecrf.refine_video(
+        frames,
+        p,
+        out=tmp_path / "labels.npy",
+        progress=lambda stage, *_: stages.append(stage),
+        **options,
+    )
+    expected = densecrf.refine_video(frames, p, **options)
+    assert "masses" not in stages
+    assert (np.load(tmp_path / "labels.npy") == expected.labels).all()
+    assert result.energy == expected.energy
+
+
 FRAMES, P = clip((3, 6, 8))
 
 
@@ -228,14 +271,14 @@ FRAMES, P = clip((3, 6, 8))
         (FRAMES, P[:2], {}, "scores.*2 for 3 frames; give one for each"),
         (FRAMES[0, 0], P, {}, r"frames.*\(t, y, x\)"),
         (FRAMES, P[:, :, :5], {}, "scores.*does not fit"),
-        (iter(FRAMES), P, {}, "frames.*an iterator can be read once"),
+        (iter(FRAMES), P, {}, "frames.*an iterator can be read only once"),
         (FRAMES, P, {"sigma_t": 0}, "sigma_t"),
         (FRAMES, P, {"sigma_t": np.nan}, "sigma_t"),
         (FRAMES, P, {"window": 1}, "window"),
         (FRAMES, P, {"window": 2.5}, "window"),
         (FRAMES, P, {"sigma": (1, 2, 3, 4)}, "sigma"),
         (FRAMES, P, {"flow": np.zeros((3, 6, 7, 2))}, r"flow.*give the displacements \(x, y\)"),
-        (FRAMES, P, {"flow": np.full((3, 6, 8, 2), np.nan)}, "flow.*0 where they are not known"),
+        (FRAMES, P, {"flow": np.full((3, 6, 8, 2), np.nan)}, "flow.*0 where unknown"),
         (FRAMES, P, {"flow": np.full((3, 6, 8, 2), 99.0)}, "flow.*up to 99 from frame 0"),
         (FRAMES, P, {"out": "labels.tif"}, "out.*npy or .zarr"),
         (FRAMES, P, {"method": "dc-neg"}, "method"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FillMissing", "Scheduler", "Tile", "connected", "is_large", "segment_large"]
 
-LARGE = 1 << 26  # pixels from which on an image is cut into tiles
+LARGE = 1 << 26  # pixels at which an image is cut into tiles
 SIDE = 2048  # of a tile
 
 Tile = Annotated[
@@ -54,10 +54,10 @@ FillMissing = Annotated[
 
 
 def is_large(images: "Sequence[str]", out: Path, tile: int | None) -> bool:
-    """Return whether an image is to be cut: as asked, by the output's kind, or by its size."""
+    """Return whether to cut an image: by --tile, by the kind of output, or by its size."""
     if tile is not None or out.suffix.lower() in SUFFIXES:
         if len(images) != 1 or (Path(images[0]).is_dir() and not _is_zarr(images[0])):
-            raise typer.BadParameter("--tile and such outputs are for one image: give one")
+            raise typer.BadParameter("--tile and these outputs are for one image: give one")
         return True
     if len(images) != 1:
         return False
@@ -69,7 +69,7 @@ def _is_zarr(path: str) -> bool:
 
 
 def _pixels(path: str) -> int:
-    """Return the size of an image by its header; 0 where that cannot be read, as is said later."""
+    """Return the size of an image from its header; 0 if unreadable, which is reported later."""
     try:
         height, width, _ = image_size(path)
     except FileFormatError as error:
@@ -96,9 +96,8 @@ def segment_large(
     sources.check()
     if sources.scribbles is not None:
         raise typer.BadParameter(
-            "--scribbles: colours are learned from the whole image, which is not for images that "
-            "are cut into tiles; grow the strokes on a reduced copy of the image, and give its "
-            "result, enlarged, by --labels or --probs"
+            "--scribbles: not for images cut into tiles, since colours are learned from the whole "
+            "image; segment a reduced copy, enlarge its result and give that as --labels or --probs"
         )
     if solver.method not in ("lp", "mf5"):
         raise typer.BadParameter(f"--method {solver.method}: tiles are solved by lp or mf5")
@@ -154,7 +153,7 @@ def segment_large(
 
 @contextmanager
 def connected(address: str | None) -> "Iterator[Any]":
-    """Connect to a scheduler, where there is one."""
+    """Connect to a scheduler, if one is given."""
     if address is None:
         yield None
         return
@@ -163,7 +162,7 @@ def connected(address: str | None) -> "Iterator[Any]":
         client = distributed.Client(address)
     except (OSError, ValueError) as error:
         raise typer.BadParameter(
-            f"no scheduler at {address} ({error}); start one by: dask scheduler",
+            f"no scheduler at {address} ({error}); start one with: dask scheduler",
             param_hint="--scheduler",
         ) from error
     with client:

@@ -53,7 +53,7 @@ def video(
         Path | None,
         o.input_option(
             help="Optical flow (.npy, .zarr), (frames, height, width, 2): displacements (x, y) to "
-            "the next frame, in pixels. Kernels then connect what moved."
+            "the next frame, in pixels. Kernels then follow moving objects."
         ),
     ] = None,
     out: Annotated[
@@ -68,7 +68,7 @@ def video(
     ] = SIGMA_T,
     solver: o.SolveOptions,
     window: Annotated[
-        int, o.solver_option(help="Least length of a window of a long clip, in frames.", min=2)
+        int, o.solver_option(help="Minimum length of a window of a long clip, in frames.", min=2)
     ] = WINDOW,
     force: Annotated[
         bool, o.output_option("--force", help="Process the clip again, even if its results exist.")
@@ -76,11 +76,11 @@ def video(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Segment a clip: sharpen the probabilities of its frames, and steady them in time.
+    """Segment a clip: sharpen the probabilities of its frames and reduce flicker.
 
     Writes labels.npy (frames, height, width), labels.npy.json (energy, certificate, settings) and,
-    into a folder, a label map NAME.png for each frame. Energy and certificate are of the whole
-    clip. Run the same command again to go on where it stopped.
+    into a folder, a label map NAME.png for each frame. Energy and certificate hold for the whole
+    clip. Run the same command again to continue an interrupted run.
 
     For example:
 
@@ -136,7 +136,7 @@ def video(
                     write_labels(path, result.labels[t], model.palette)
             told = {"frames": count, "warnings": collected, "files": {"labels": str(alone or out)}}
             record = {**result.to_dict(), **told}
-            # The record comes last: where it is, the other files are whole.
+            # The record is written last: if it exists, the other files are complete.
             write_json(record_path, {**record, "settings": settings})
     _report(frames.stem, record, as_json, quiet)
 

@@ -1,8 +1,8 @@
-"""Clips: frames and what is known of their pixels, read frame by frame, as arrays with time first.
+"""Clips: frames and their scores, read frame by frame, as arrays with time first.
 
 Frames come from an array, a folder of images or a video file; scores from an array, or a folder
-with a file for each frame. A frame and its scores are read as `densecrf.refine` reads an image and
-its own, so that scores may be of a lower resolution, and labels first or last.
+with one file per frame. A frame and its scores are read as by `densecrf.refine`: scores may have a
+lower resolution, and labels may be first or last.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from densecrf.io.errors import FileFormatError
 from densecrf.io.images import IMAGE_SUFFIXES, read_image, read_labels
 from densecrf.io.opening import by_numbers, kind_of_file
 from densecrf.io.unaries import SCORE_SUFFIXES, read_known
-from densecrf.large.energy import MEASURED_FRAMES, Inputs
+from densecrf.large.planning import MEASURED_FRAMES, Inputs
 from densecrf.large.sources import Source, needs, open_source
 from densecrf.large.tiles import Box
 from densecrf.model.reading import Layout, enlargement, layout_of, picked, sums_to_one
@@ -45,7 +45,7 @@ class Frames(NamedTuple):
     length : int
         Their number.
     some : callable
-        Returns the frames from one number up to another, a list.
+        Returns the frames from one index to another, a list.
     """
 
     place: str
@@ -83,7 +83,7 @@ def open_clip(frames: Any, scores: Any, specification: Specification) -> Inputs:
         fractions=lambda: any((each != np.rint(each)).any() for each in samples),
     )
     if len(layout.picture.grid) != 2:
-        remedy = f"of one frame the shape is {picture.shape}; give (t, y, x) or (t, y, x, channels)"
+        remedy = f"a frame has shape {picture.shape}; give (t, y, x) or (t, y, x, channels)"
         raise ArgumentError("frames", ..., remedy)
     return Inputs(*_sources(pictures, known, layout, picture, samples[0]))
 
@@ -168,7 +168,7 @@ def _open(
     if _are_paths(given):
         return _of_files(name, [Path(each) for each in given], reader)
     if not hasattr(given, "shape") and hasattr(given, "__next__"):
-        remedy = "an iterator can be read once only; give an array, a folder or a video file"
+        remedy = "an iterator can be read only once; give an array, a folder or a video file"
         raise ArgumentError(name, ..., remedy)
     source = open_source(name, given)
     if len(source.shape) < 3 or 0 in source.shape:
@@ -213,7 +213,7 @@ def _files_in(name: str, folder: Path, names: Sequence[Path] | None) -> list[Pat
     missing = [path.stem for path in names if path.stem not in by_stem]
     if missing:
         remedy = f"has no {name} for {len(missing)} of {len(names)} frames, such as {missing[0]}"
-        raise FileFormatError(folder, f"{remedy}; name files as the frames are named")
+        raise FileFormatError(folder, f"{remedy}; give each file the name of its frame")
     return [by_stem[path.stem] for path in names]
 
 
@@ -238,7 +238,7 @@ def _of_files(name: str, files: list[Path], reader: Callable[[Any], Any]) -> Fra
 
 
 def _read_scores(path: Path) -> Array:
-    """Read what is known of a frame: scores, or an image of labels."""
+    """Read the scores of a frame, or its image of labels."""
     if path.suffix.lower() in SCORE_SUFFIXES:
         return read_known(path)[0]
     return read_labels(path)
@@ -266,7 +266,7 @@ def _video(name: str, path: Path) -> Frames:
 
 
 def _decoded(av: Any, path: Path, times: list[int], first: int, end: int) -> list[Array]:
-    """Decode some frames, from the key frame before them on."""
+    """Decode some frames, starting at the previous key frame."""
     wanted = dict.fromkeys(times[first:end])
     with av.open(str(path)) as container:
         stream = container.streams.video[0]

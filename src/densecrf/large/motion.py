@@ -1,8 +1,8 @@
-"""Motion: where each pixel of a clip was in its first frame, by the optical flow.
+"""Motion: the position of each pixel of a clip in the first frame, from the optical flow.
 
-Kernels of such positions connect what moved. The flow gives the displacement (x, y) in pixels of
-each pixel of a frame to the next one, as OpenCV's do. A pixel q of the next frame comes from
-p = q - flow(p), found by some steps of this equation; its position is that of p.
+Kernels of such positions follow moving objects. The flow is the displacement (x, y) in pixels of
+each pixel to the next frame, as in OpenCV. A pixel q of the next frame comes from p = q - flow(p),
+found by fixed-point iteration; its position is that of p.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def flow_from(source: Source, t: int) -> Array:
             "flow",
             ...,
             f"displacements up to {largest:g} from frame {t}, whose longest side is {longest}; "
-            "give finite numbers of pixels, 0 where they are not known",
+            "give finite numbers of pixels, 0 where unknown",
         )
     return flow
 
@@ -61,7 +61,7 @@ def at_rest(plane: Sequence[int]) -> Array:
 def moved(places: Array, flow: Array) -> Array:
     """Return the positions of the next frame, for those of a frame and its flow, y first.
 
-    Beyond the borders positions go on as at the border.
+    Positions are extrapolated beyond the borders.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def moved(places: Array, flow: Array) -> Array:
 
 
 def _sampled(values: Array, at: Array) -> Array:
-    """Return values (2, height, width) at some points, bilinearly; those of the border outside."""
+    """Return values (2, height, width) at some points, bilinearly; outside, those of the border."""
     limits = np.array(values.shape[1:]).reshape(2, 1, 1) - 1
     point = np.clip(at, 0, limits)
     low = np.floor(point).astype(np.intp)

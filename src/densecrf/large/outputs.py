@@ -1,7 +1,7 @@
-"""Where labels go: ``.npy``, Zarr and GeoTIFF files, written block by block, seen when whole.
+"""Outputs: ``.npy``, Zarr and GeoTIFF files, written block by block, visible when complete.
 
 Labels inside an OME-Zarr image are ``image.zarr/labels/NAME``, with metadata of NGFF 0.4 and 0.5;
-the name appears, and is listed by the image, when the labels are whole.
+the image lists them when they are complete.
 """
 
 import math
@@ -34,9 +34,9 @@ Block = Callable[[Box], npt.NDArray[Any]]
 
 
 def checked_output(out: Any, *inputs: Any) -> Path | None:
-    """Return where labels go, or refuse a place whose content would be lost.
+    """Return the path of the output, or refuse one whose content would be lost.
 
-    None of the inputs, paths and arrays, may lie at `out`, in it or around it.
+    No input, path or array, may be `out`, contain it or lie in it.
     """
     if out is None:
         return None
@@ -53,15 +53,15 @@ def checked_output(out: Any, *inputs: Any) -> Path | None:
         whole, part = Path(os.path.realpath(path)), Path(os.path.realpath(file))
         own = image is not None and part == Path(os.path.realpath(image))
         if (whole in part.parents or part in whole.parents) and not own:
-            raise ArgumentError("out", str(out), f"and the input {file} lie in one another")
+            raise ArgumentError("out", str(out), f"overlaps with the input {file}")
     if path.exists() and (kind := kind_of_file(path)) and not _is_ours(path):
-        remedy = f"is {kind} that was not written here; give another name, or remove it"
+        remedy = f"is {kind} that densecrf did not write; give another name, or remove it"
         raise ArgumentError("out", str(out), remedy)
     return path
 
 
 def _file_of(given: Any) -> Path | None:
-    """Return the file or folder that an input is read from, as far as it says so."""
+    """Return the file or folder of an input, if it has one."""
     if isinstance(given, (str, os.PathLike)):
         return Path(file_of(os.fspath(given)))
     for own in (given, getattr(given, "store", None)):
@@ -72,7 +72,7 @@ def _file_of(given: Any) -> Path | None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether a folder is a Zarr array or group of labels, which may be replaced."""
+    """Return whether a folder is a Zarr array or group of our labels, which may be replaced."""
     if path.suffix.lower() != ".zarr" and image_of(path) is None:
         return False
     try:
@@ -82,9 +82,9 @@ def _is_ours(path: Path) -> bool:
 
 
 def write_output(path: Path, tiling: Tiling, block: Block, dtype: Any, like: str | None) -> None:
-    """Write the labels that `block` gives, one block of the tiling after the other.
+    """Write the labels that `block` returns, block by block.
 
-    They have the place on Earth of the raster `like`, where there is one.
+    They have the georeference of the raster `like`, if it has one.
     """
     whole = tuple(slice(0, side) for side in tiling.shape)
     blocks = ((box, block(box).astype(dtype)) for box in tiling.blocks(whole))
@@ -103,7 +103,7 @@ def write_output(path: Path, tiling: Tiling, block: Block, dtype: Any, like: str
 
 
 def open_output(path: Path) -> Any:
-    """Return the labels of a written file, read where they are sliced."""
+    """Return the labels of a written file, read when they are sliced."""
     if path.suffix.lower() == ".npy":
         return np.load(path, mmap_mode="r")
     if path.suffix.lower() == ".zarr" or image_of(path) is not None:
@@ -142,7 +142,7 @@ def _write_npy(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], blocks:
         npy.write_array_header_1_0(file, header)
         file.flush()
         size = math.prod(shape) * dtype.itemsize
-        if hasattr(os, "posix_fallocate"):  # a full disk is noticed here
+        if hasattr(os, "posix_fallocate"):  # fails early on a full disk
             os.posix_fallocate(file.fileno(), file.tell(), size)
         else:
             file.truncate(file.tell() + size)
@@ -191,7 +191,7 @@ def _write_raster(
 
 @contextmanager
 def _aside(path: Path) -> Iterator[Path]:
-    """Give a temporary name beside the final one, which takes its place at the end."""
+    """Yield a temporary name beside the final one; rename it at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(6)}{path.suffix}")
     try:
@@ -210,24 +210,24 @@ def _aside(path: Path) -> Iterator[Path]:
 
 
 def image_of(path: Path) -> Path | None:
-    """Return the image that a name of labels belongs to, where it has such a name."""
+    """Return the OME-Zarr image of a path to labels, or None."""
     found = path.suffix == "" and path.parent.name == "labels" and path.parent.parent.is_dir()
     return path.parent.parent if found else None
 
 
 def check_image(image: Path) -> None:
-    """Refuse a folder that is no OME-Zarr image."""
+    """Refuse a folder that is not an OME-Zarr image."""
     try:
         group = needs("zarr", str(image)).open_group(str(image), mode="r")
     except (OSError, ValueError, KeyError) as error:
-        raise ArgumentError("out", str(image / "labels"), "lies in no OME-Zarr image") from error
+        raise ArgumentError("out", str(image / "labels"), "is not in an OME-Zarr image") from error
     _multiscales(image, group)
 
 
 def _new_zarr(
     folder: Path, tiling: Tiling, dtype: np.dtype[Any], image: Path | None, name: str
 ) -> Any:
-    """Return a Zarr array to be filled: alone, or in a group with axes and scale of an image."""
+    """Return an empty Zarr array: alone, or in a group with an image's axes and scale."""
     zarr = needs("zarr", str(folder))
     made = {
         "shape": tiling.shape,
@@ -274,7 +274,7 @@ def _multiscales(image: Path, group: Any) -> tuple[str, dict[str, Any]]:
     newer = group.attrs.get("ome")
     found = newer.get("multiscales") if newer else group.attrs.get("multiscales")
     if not found:
-        raise ArgumentError("out", str(image / "labels"), "lies in no OME-Zarr image")
+        raise ArgumentError("out", str(image / "labels"), "is not in an OME-Zarr image")
     return (newer["version"] if newer else "0.4"), found[0]
 
 

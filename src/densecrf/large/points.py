@@ -1,9 +1,9 @@
-r"""Point clouds larger than memory: slabs of space in the place of tiles.
+r"""Point clouds larger than memory: slabs of space instead of tiles.
 
-Points are sorted along the longest axis of the cloud, so that a *tile* is a range of them, and its
-margin the points before and after it, as far as sums reach: :math:`4 \sqrt{3/2}` standard
-deviations of the positions at most, whatever the order of the features (`densecrf.large.tiles`).
-All else is as for images.
+Points are sorted along the longest axis of the cloud. A *tile* is a range of them, and its margin
+the points before and after it within the reach of sums: at most :math:`4 \sqrt{3/2}` standard
+deviations of the positions, for any order of the features (`densecrf.large.tiles`). Everything else
+is as for images.
 """
 
 import time
@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from densecrf.io.atomic import atomic_writer
 from densecrf.io.errors import FileFormatError
-from densecrf.large.energy import Kernel, Local, TiledEnergy, label_count, scratch_of, settings_of
+from densecrf.large.energy import Kernel, Local, TiledEnergy
 from densecrf.large.outputs import checked_output
+from densecrf.large.planning import label_count, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.sources import Source, open_source
@@ -41,7 +42,7 @@ __all__ = ["refine_points"]
 
 @dataclass(frozen=True)
 class _Cloud(TiledEnergy):
-    """A run on points; `image` holds what else is known of them, (n, channels)."""
+    """A run on points; `image` holds their features, (n, channels)."""
 
     points: Source | None = None
     along: int = 0
@@ -49,7 +50,7 @@ class _Cloud(TiledEnergy):
 
     @cached_property
     def margin(self) -> tuple[int, ...]:
-        """Unknown beforehand: it is in units of space, not in points."""
+        """Unknown: it is in units of space, not in points."""
         return (0,)
 
     def local(self, box: Box, reaches: int = 1) -> Local:
@@ -119,9 +120,9 @@ def refine_points(
     probs : path-like or array, (labels, n) or (n,)
         Scores of the points: numbers, one integer label, or one foreground probability each.
     kernels : sequence of Kernel
-        Weights, standard deviations of positions and, where they count, of features.
+        Weights, standard deviations of positions and optionally of features.
     features : path-like or array, (n, channels), optional
-        Colours, normals, intensities: numbers as they are.
+        Colours, normals or intensities, not rescaled.
     out : path-like, optional
         A ``.npy`` file for the labels, in the order of the points.
     tile : int
@@ -176,7 +177,7 @@ def refine_points(
         label_count(scores, content, n_labels),
         tuple(whole),
         given,
-        (0.0, 255.0),  # features are numbers as they are
+        (0.0, 255.0),  # features are not rescaled
         check_choice("normalization", normalization, ("symmetric", "none")),
         check_choice("method", method, ("lp", "mf5")),
         check_integer("inner", inner, at_least=1, at_most=19),
@@ -211,7 +212,7 @@ def _check_complete(name: str, source: Source) -> None:
     absent = source.absent(tuple(slice(0, side) for side in source.shape))
     if absent:
         remedy = f"{name}: chunk {absent[0][0]} is missing, and {len(absent) - 1} more"
-        raise FileFormatError(source.place, f"{remedy}; complete the copy, or write them")
+        raise FileFormatError(source.place, f"{remedy}; complete the copy")
 
 
 def _longest(points: Source) -> int:
@@ -226,7 +227,7 @@ def _longest(points: Source) -> int:
 
 
 def _sorted(job: _Cloud) -> tuple[_Cloud, Any]:
-    """Copy the inputs in the order of the points along the axis; returns that order, too."""
+    """Copy the inputs in the order of the points along the axis; return that order."""
     folder = job.folder / "arrays" / "inputs"
     points = cast("Source", job.points)
     n = points.shape[0]
@@ -247,7 +248,7 @@ def _sorted(job: _Cloud) -> tuple[_Cloud, Any]:
 
 
 def _copy(source: Source, axis: int, place: npt.NDArray[np.int64], path: Path) -> None:
-    """Write a source's rows to their places, some at a time."""
+    """Write a source's rows to their new positions, a few at a time."""
     if path.exists():
         return
     with atomic_writer(path, durable=False) as file:

@@ -1,4 +1,4 @@
-"""One call from an image that does not fit into memory, and what is known of it, to its labels."""
+"""One call from an image larger than memory and its scores to labels."""
 
 import time
 from collections.abc import Sequence
@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from densecrf.large.energy import Kernel, TiledEnergy, plan, scratch_of, settings_of
+from densecrf.large.energy import Kernel, TiledEnergy
 from densecrf.large.outputs import checked_output, open_output, write_output
+from densecrf.large.planning import plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.store import DamagedFileError
@@ -55,71 +56,71 @@ def refine(
     scratch: Any = None,
     progress: Progress | None = None,
 ) -> LargeResult:
-    """Sharpen a network's output along the edges of an image that does not fit into memory.
+    """Refine a network's output along the edges of an image larger than memory.
 
-    The energy is that of `densecrf.refine` and `DenseCRF` for the whole image, and so is the bound.
-    An interrupted call, made again, continues where it stopped.
+    Energy and bound are those of `densecrf.refine` for the whole image. Repeat an interrupted call
+    to continue it.
 
     Parameters
     ----------
     image : path-like or array
-        The image or volume: ``.npy``, ``.zarr`` (OME-Zarr: its full resolution), GeoTIFF and what
-        else rasterio reads, ``.nii``, ``file.h5:dataset``, or anything with shape, dtype and
+        The image or volume: ``.npy``, ``.zarr`` (OME-Zarr: its full resolution), GeoTIFF and other
+        formats of rasterio, ``.nii``, ``file.h5:dataset``, or anything with shape, dtype and
         slices: np.memmap, Zarr, Dask and xarray arrays.
     probs : path-like or array
-        Scores of the pixels, likewise: numbers with the label axis first or last, one
-        integer label per pixel, or one foreground probability per pixel; of the image's size.
+        Scores of the pixels, in the same formats and of the image's size: numbers with the label
+        axis first or last, one integer label per pixel, or one foreground probability per pixel.
     out : path-like, optional
-        Where the labels go: ``.npy``, ``.zarr``, ``IMAGE.zarr/labels/NAME`` of an OME-Zarr image,
-        or ``.tif`` with the image's place on Earth and overviews. It appears when it is whole.
-        Working files are in the folder ``OUT.parts`` beside it until then. Without it, labels are
-        returned in memory.
+        The output: ``.npy``, ``.zarr``, ``IMAGE.zarr/labels/NAME`` of an OME-Zarr image, or
+        ``.tif`` with the image's georeference and overviews. It appears when it is complete; until
+        then, working files are in the folder ``OUT.parts``. Without it, labels are returned in
+        memory.
     tile : int or sequence of int
-        Least sides of a tile in pixels; memory is proportional to a tile with its margin, which is
-        as wide as the kernels reach (4 standard deviations). Tiles are larger where that costs
-        less: what fits into a GiB is not cut, nor is an image that is hardly more than a tile and
-        its margin. An image that is not cut is solved by `densecrf.refine`.
+        Minimum sides of a tile in pixels; memory is proportional to a tile with its margin, which
+        is as wide as the kernels reach (4 standard deviations). Tiles are larger if that costs
+        less. An image that needs less than a GiB, or is hardly larger than a tile with its margin,
+        is not cut, but solved by `densecrf.refine`.
     gap : float, optional
         Relative gap at which to stop; that of `densecrf.solve` by default.
     mask : path-like or array, optional
-        Which pixels belong to the model. The others have no part in the energy, and are labelled
-        255 (65535 with 255 labels or more); tiles without any are skipped. A coarse mask,
-        reduced by a factor of 2 or more, will do. Pixels of a raster's nodata value are outside.
+        The pixels of the model. The others do not enter the energy and are labelled 255 (65535
+        with 255 labels or more); tiles without any are skipped. The mask may be reduced by a factor
+        of 2 or more. Pixels with a raster's nodata value are outside.
     model, strength, sigma, weight, sigma_xy, sigma_color, bilateral_weight, scale_sigmas
-        As for `densecrf.refine`. Where the standard deviations follow the size of the image, as
-        the default model's do, the margin is as wide as the image, which is not cut: give
-        ``scale_sigmas=False``, or numbers in pixels, for one that does not fit into memory.
+        As for `densecrf.refine`. If standard deviations follow the size of the image, as the
+        default model's do, the margin is as wide as the image, which is then not cut: for an image
+        larger than memory give ``scale_sigmas=False``, or numbers in pixels.
     kernels : sequence of Kernel, optional
-        Own kernels in the place of the model's two.
+        Own kernels instead of the model's two.
     normalization : {"symmetric", "none"}, optional
         As for `densecrf.DenseCRF`; the model's by default.
     kind, axis, channel_axis, n_labels, void, confidence, clip, image_range
         As for `densecrf.refine`.
     missing_chunks : {"error", "fill"}
-        What to do where image or scores lack a chunk (of Zarr, HDF5, or a sparse GeoTIFF) with
-        pixels of the model: raise an error, or take the fill value. Missing chunks of a mask
-        always are its fill value.
+        What to do if image or scores lack a chunk (of Zarr, HDF5, or a sparse GeoTIFF) with pixels
+        of the model: raise an error, or read the fill value. Missing chunks of a mask always have
+        its fill value.
     method : {"lp", "mf5"}
         The certified linear program, or five iterations of mean field.
     max_iterations : int, optional
         Maximum number of iterations per tile; 500 by default.
     inner : int
-        Maximum number of iterations of a tile before its neighbours' are read again, 1 to 19.
+        Maximum number of iterations of a tile between updates of its neighbours, 1 to 19.
     client : dask.distributed.Client, optional
-        A client whose workers run the tiles; by default this process, one tile after the other,
-        each with all threads. Inputs must then be paths, or Zarr, Dask or xarray arrays, and
-        inputs, `out` and `scratch` on a file system that all workers have.
+        A client whose workers run the tiles; by default this process runs them one by one, each
+        with all threads. With a client, inputs must be paths or Zarr, Dask or xarray arrays, and
+        inputs, `out` and `scratch` must be on a file system that all workers share.
     threads : int, optional
         Threads of the compiled core for each tile; all by default, with a client 1.
     scratch : path-like, optional
         The folder of the working files.
     progress : callable, optional
-        Called with a stage's name, the number of its tiles that are done, and of all.
+        Called with the name of a stage, its finished tiles and all its tiles.
 
     Returns
     -------
     LargeResult
-        Labels are read from `out` when they are sliced.
+        Its labels are read from `out` when they are sliced.
 
     Examples
     --------
@@ -148,7 +149,7 @@ def refine(
         inner=inner,
         threads=check_threads(1 if client is not None and threads is None else threads),
     )
-    # What `densecrf.refine` has no words for is declared here, tile by tile.
+    # Options that `densecrf.refine` lacks.
     own = job.mask is not None or kernels is not None
     own = own or job.normalization != parameters.normalization
     result = solve_and_write(
@@ -178,7 +179,7 @@ def solve_and_write(
     out: Path | None = None,
     like: Any = None,
 ) -> LargeResult:
-    """Carry out a run, or go on with it, and write the labels.
+    """Start or continue a run, and write the labels.
 
     Parameters
     ----------
@@ -187,11 +188,11 @@ def solve_and_write(
     gap, max_iterations, client, progress
         As for `refine`.
     specification : Specification, optional
-        What `densecrf.refine` is called with where one tile holds the image.
+        The arguments of `densecrf.refine`, if one tile holds the image.
     out : Path, optional
-        Where the labels go.
+        The output.
     like : path-like or array, optional
-        The image, whose place on Earth the labels have.
+        The image, with the georeference of the labels.
     """
     wanted = LP_GAP if gap is None else check_gap(gap)
     if max_iterations is not None:
@@ -204,7 +205,7 @@ def solve_and_write(
         try:
             result = run.solve(*asked)
         except DamagedFileError as error:
-            warn("out", f"{error}; the run starts anew")
+            warn("out", f"{error}; the run starts again")
             job.store.clear()
             run = TiledRun(job, client, progress)
             result = run.solve(*asked)

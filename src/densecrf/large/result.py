@@ -1,4 +1,4 @@
-"""What a run returns: where the labels are, and how good they are."""
+"""The result of a tiled run."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["LargeResult", "label_dtype"]
 
 
 def label_dtype(n_labels: int) -> np.dtype[Any]:
-    """Return the smallest dtype that holds all labels and the value of pixels without one."""
+    """Return the smallest dtype that holds all labels and the value of unlabelled pixels."""
     return np.dtype(np.uint8 if n_labels < 255 else np.uint16)
 
 
@@ -25,7 +25,7 @@ class LargeResult:
     Attributes
     ----------
     labels : array
-        The labelling, read from `out` where it is sliced; without `out`, an array in memory.
+        The labelling, read from `out` when it is sliced; without `out`, an array in memory.
     energy : float
         Its energy, in double precision.
     lower_bound : float or None
@@ -37,13 +37,13 @@ class LargeResult:
     message : str
         Why it ended.
     seconds : float
-        Time of this call; what an interrupted one did before is not counted.
+        Time of this call, without earlier interrupted ones.
     iterations : int
         Iterations of each tile.
     best_constant : tuple of (int, float)
         The best constant labelling's label and energy.
     proven_share : float
-        Share of the pixels whose label is proven to be that of every optimal labelling.
+        Share of the pixels whose label is proven to be the same in every optimal labelling.
     gap_map : ndarray
         Each tile's share of the gap, on the grid of tiles; they add up to `gap`.
     tiles : list of dict
@@ -68,7 +68,7 @@ class LargeResult:
 
     @staticmethod
     def of(result: Result) -> "LargeResult":
-        """Return the outcome of an image that was solved in one piece."""
+        """Return the result of an image that was not cut."""
         labels = result.labels.astype(label_dtype(len(result.marginals)))
         sums = {"energy": result.energy, "bound": result.lower_bound}
         gap = result.gap
@@ -93,13 +93,13 @@ class LargeResult:
         )
 
     def __getattr__(self, name: str) -> Any:
-        """Say where to find what only a result of one piece has."""
-        remedy = "" if name not in PIECE else ": tiles keep none; use densecrf.refine"
+        """Raise an AttributeError, with a remedy for attributes of `Result`."""
+        remedy = "" if name not in PIECE else ": not available with tiles; use densecrf.refine"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{remedy}")
 
     @property
     def gap(self) -> float | None:
-        """(energy - lower_bound) / max(1, abs(energy)): how far from optimal, at most."""
+        """(energy - lower_bound) / max(1, abs(energy)), a bound on the relative excess."""
         return relative_gap(self.energy, self.lower_bound)
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 r"""The rounds of a run: the whole image's energy and certificate, tile by tile.
 
-Row masses come first, as the kernels are normalised by them. Then rounds over all tiles: each makes
-some iterations of `lp` with its neighbours held fixed, and tiles of every second round are moved by
-half a tile, so that errors at their borders do not stay. Where the sums of the tiles' own bounds
-and energies promise the asked gap, energy and bound of the whole image are evaluated in double
-precision, with margins as wide as the filters reach: they are those that `DenseCRF.solve` would
-report for the same labels and potentials. The two methods of `densecrf.solvers.lp` take turns as
-they do there, by the same numbers.
+Row masses come first, since they normalise the kernels. Then follow rounds over all tiles: each
+tile does some iterations of `lp` with its neighbours held fixed, and in every second round tiles
+are shifted by half a tile, so that errors at borders do not persist. When the tiles' bounds and
+energies suggest that the requested gap is reached, energy and bound of the whole image are
+evaluated in double precision, with margins as wide as the filters reach. They equal those of
+`DenseCRF.solve` for the same labels and potentials. The two methods of `densecrf.solvers.lp`
+alternate as they do there.
 """
 
 import math
@@ -19,7 +19,8 @@ from typing import Any, cast
 import numpy as np
 
 from densecrf.large import visits
-from densecrf.large.energy import TiledEnergy, check_memory
+from densecrf.large.energy import TiledEnergy
+from densecrf.large.planning import check_memory
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range
 from densecrf.large.tiles import Box
@@ -42,7 +43,7 @@ MOST_ITERATIONS = 500  # of lp
 MOST_TILES, TASKS = 32, 16  # of a task at most; of a worker's thread in a round at least
 FIRST = 12  # most iterations of the first round
 EXCESS_FALLS = 0.2  # and of a bound's: 0.2 to 0.4 were seen; a certificate costs half a round
-SAFE = 0.7  # share of the asked gap at which a round aims, for what its neighbours change
+SAFE = 0.7  # share of the requested gap at which a round aims, since neighbours change it
 MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
 
 Progress = Callable[[str, int, int], None]
@@ -51,20 +52,19 @@ Records = list[dict[str, Any]]
 
 
 class Schedule:
-    """Iterations, energies and bounds so far, and what the next round is to do.
+    """Iterations, energies and bounds so far, and the next round.
 
-    The first bound of a round is that of the whole image for the potentials it started from, as all
-    tiles see the same (unless multipliers were updated, or cells have another width). Later ones
-    are too high or too low, by what the neighbours would have changed meanwhile; the next round's
-    first bound tells by how much. Energies are those of labels whose neighbours across a border may
-    have changed theirs; the certificate tells by how much.
+    The first bound of a round is that of the whole image for the initial potentials, since all
+    tiles see the same ones (unless multipliers were updated, or the width of cells changed). Later
+    bounds have an error, since neighbours are held fixed; the next round's first bound reveals it.
+    Energies have an error, since labels across borders may change; the certificate reveals it.
 
     Parameters
     ----------
     inner : int
-        Most iterations of a round.
+        Maximum number of iterations of a round.
     gap : float
-        The asked gap.
+        The requested gap.
     limit : int
         Maximum number of iterations.
     constant : float
@@ -77,12 +77,12 @@ class Schedule:
         self.trace: list[dict[str, Any]] = []
         self._constant = constant
         self._alone = False  # whether the method of multipliers is used alone
-        self._since = 0  # when this method's turn began
+        self._since = 0  # the iteration at which this method's turn began
         self._cells: float | None = None  # of the last round
         self._excess = 0.0  # of a round's last bound
         self.best = self.newest = ""  # where the best labels are, and those of the last round
         self._lowest = self._estimate = math.inf  # their energies, the latter an estimate
-        self._missing = [0.0, 0.0]  # what estimates lacked in the last even and odd turn
+        self._missing = [0.0, 0.0]  # errors of the estimates in the last even and odd turn
         self._bound = self._start = -math.inf  # at the end of the last round, and at its start
         self._bounds: list[float] = []  # of the last round
         self._undecided: Any = None  # how undecided each label is
@@ -95,12 +95,12 @@ class Schedule:
 
     @property
     def labels(self) -> str:
-        """Where the labels of the least energy are."""
+        """The stage of the labels with the lowest energy."""
         return self.newest if self._estimate < self._lowest else self.best
 
     @property
     def stages(self) -> set[str]:
-        """Where labels are that are still needed."""
+        """The stages of labels that are still needed."""
         return {self.best, self.newest} - {""}
 
     @property
@@ -111,20 +111,20 @@ class Schedule:
         return 1.0 if self.done < SLOW else DAMPED
 
     def plan(self) -> Round:
-        """Return what the next round does."""
+        """Return the next round."""
         update = self.smooth and self.done > self._since
         inner = max(1, min(self.limit - self.done, self._needed()))
         roundings = ((0, 0.0), *self._level_sets())
         return Round(self.cells, inner, self.smooth, update, roundings, labels=self.newest)
 
     def pilot(self) -> Round:
-        """Return what the first tile of all does: as many iterations as it takes."""
+        """Return the plan of the very first tile: iterations until its gap is reached."""
         return self.plan()._replace(near=SAFE * self.gap)
 
     def _needed(self) -> int:
-        """Return in how many iterations the bound, rising as it did, would be near enough.
+        """Return the number of iterations until the bound, at its present rate, is near enough.
 
-        Not more than take it to a tenth of the asked gap, halving the gap each.
+        At most so many that halving the gap in each would reach a tenth of the requested gap.
         """
         if not self._bounds:
             return FIRST
@@ -153,13 +153,13 @@ class Schedule:
         return tuple((int(label), bias) for label in order if self._undecided[label] > 0)
 
     def smooth_alone(self) -> None:
-        """Use the method of multipliers from now on, as where pairwise weights dominate."""
+        """Use the method of multipliers from now on, as with dominating pairwise weights."""
         if not self._alone:
             self.smooth = self._alone = True
             self._since = self.done
 
     def take(self, plan: Round, records: Records) -> None:
-        """Take a round's records in."""
+        """Add a round's records."""
         shares = [each["bounds"] for each in records if each["bounds"]]
         bounds = [sum(each) for each in zip(*shares, strict=True)]
         self._start = bounds[0] if self.trace and not plan.update else -math.inf
@@ -190,23 +190,23 @@ class Schedule:
         return plan.smooth and not self.smooth
 
     def started_within(self, gap: float) -> bool:
-        """Return whether the last round started from potentials that prove the asked gap."""
+        """Return whether the last round started from potentials that prove the requested gap."""
         energy = min(self._constant, self._lowest)
         return self._start >= energy - gap * max(1.0, abs(energy))
 
     def promises(self, gap: float) -> bool:
-        """Return whether the whole image's gap is likely to be within the asked one."""
+        """Return whether the whole image's gap is probably within the requested one."""
         return self.energy - self._bound <= gap * max(1.0, abs(self.energy))
 
     def correct(self, energy: float, bound: float) -> None:
-        """Take in what the certificate found."""
+        """Add the numbers of the certificate."""
         self._excess = max(0.0, self.trace[-1]["bound"] - bound)
         self._bound = bound
         if self.labels == self.newest:
             self.evaluated(energy)
 
     def evaluated(self, energy: float) -> None:
-        """Take in the energy of the newest labels, which are the best ones or are given up."""
+        """Add the energy of the newest labels; keep them if they are the best."""
         turn = (len(self.trace) - 1) % 2
         self._missing[turn] = max(0.0, energy - self._estimate + self._missing[turn])
         if energy < self._lowest:
@@ -220,8 +220,8 @@ class TiledRun:
     def __init__(self, job: TiledEnergy, client: Any, progress: Progress | None) -> None:
         self.job, self.client, self.progress = job, client, progress
         self.labels = ""  # the stage of the best ones
-        self.constant: int | None = None  # the only label, where that is better
-        self.whole: Any = None  # the labels, where one tile holds the image
+        self.constant: int | None = None  # the label of the constant labelling, if that is better
+        self.whole: Any = None  # the labels, if one tile holds the image
 
     def check_client(self) -> None:
         """Refuse inputs that workers cannot open."""
@@ -246,7 +246,7 @@ class TiledRun:
     def stage(
         self, name: str, task: Visit, turn: int, arguments: Any = (), only: int | None = None
     ) -> Records:
-        """Run what is left of a stage; return the records of all its tiles, or of one."""
+        """Run the unfinished tasks of a stage; return the records of all its tiles, or of one."""
         count = len(self.job.tiling.tiles(turn))
         asked = range(count) if only is None else [only]
         found = {i: self.job.store.record(name, i) for i in asked}
@@ -264,14 +264,14 @@ class TiledRun:
         return [record for record in found.values() if record is not None]
 
     def _tiles_in_a_task(self, count: int) -> int:
-        """Return one, or more on a cluster with many more tiles than workers."""
+        """Return the tiles per task: one, or more on a cluster with few workers."""
         if self.client is None:
             return 1
         threads: int = max(1, sum(self.client.nthreads().values()))
         return max(1, min(MOST_TILES, count // (TASKS * threads)))
 
     def read(self) -> None:
-        """Settle what the input is: kind, number of labels, black and white, as `refine` does."""
+        """Find kind, number of labels, black and white of the input, as `refine` does."""
         job = self.job
         records = self.stage("scan", visits.scan, 0)
         rows = None if job.content == "labels" else 1 if job.content == "map" else job.n_labels
@@ -325,18 +325,18 @@ class TiledRun:
         limit: int | None,
         specification: Specification | None = None,
     ) -> LargeResult:
-        """Solve an image by tiles, or in memory where one tile holds it.
+        """Solve an image by tiles, or in memory if one tile holds it.
 
         Parameters
         ----------
         model : Parameters
             The model.
         gap : float
-            The asked gap.
+            The requested gap.
         limit : int or None
             Maximum number of iterations.
         specification : Specification or None
-            What `densecrf.refine` is called with for an image that one tile holds.
+            The arguments of `densecrf.refine` for an image that one tile holds.
         """
         method = self.job.method
         asked = {"gap": gap if method == "lp" else None, "max_iterations": limit}
@@ -401,7 +401,7 @@ class TiledRun:
             turn += 1
 
     def _first(self, pace: Schedule) -> Round:
-        """Return the plan of the first round: as many iterations as a tile in the middle takes."""
+        """Return the plan of the first round: as many iterations as a tile in the middle needs."""
         count = len(self.job.tiling.tiles(0))
         plan = pace.pilot()
         for i in range(count):  # those before it have no pixels
@@ -413,9 +413,9 @@ class TiledRun:
         raise ArgumentError("mask", ..., "no pixel is inside")
 
     def mean_field(self) -> LargeResult:
-        """Make the iterations of mean field, and evaluate the energy.
+        """Do the iterations of mean field and evaluate the energy.
 
-        All in one round with wide margins, or, where these would be most of a tile, one a round.
+        All in one round with wide margins or, if these would be most of a tile, one per round.
         """
         sides = zip(self.job.tiling.block, self.job.margin, strict=True)
         wide = math.prod((block + REACHES * margin) / (block + margin) for block, margin in sides)
@@ -493,7 +493,7 @@ class TiledRun:
 
     @property
     def dtype(self) -> Any:
-        """Of the labels."""
+        """The dtype of the labels."""
         return label_dtype(self.job.n_labels) if self.whole is None else self.whole.dtype
 
     def block(self, box: Box) -> Any:
@@ -529,7 +529,7 @@ def _with_range(job: TiledEnergy, pixels: list[Any]) -> TiledEnergy:
 
 
 def _before(name: str, records: Records, cells: float, following: float) -> Before:
-    """Return how a visit with some cells a unit reads the potentials of a round with others."""
+    """Return the iterates to read for a visit with another number of cells per unit."""
     used = [each for each in records if "low" in each]
     low = np.min([each["low"] for each in used], 0)
     top = np.max([each["high"] for each in used], 0) - low

@@ -1,10 +1,10 @@
 """Inputs: anything with a shape, a dtype and slices, read window by window.
 
-A source can be sent to a worker, where it opens its file again: data never travel with tasks. Views
-of a source have its axes in another order, or are resized.
+A source can be sent to a worker, where it opens its file again; its data are not sent. Views of a
+source have its axes in another order, or are resized.
 
-Chunks that a store lacks are read as a fill value by its format, without a word. They were left out
-because they hold nothing else, or never written, or lost on the way; the store does not tell which.
+Formats read missing chunks as a fill value, silently. Such chunks were empty, never written, or
+lost; the store cannot tell which.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from densecrf.io.errors import FileFormatError
 from densecrf.io.images import read_image, read_labels, white_of
 from densecrf.io.opening import kind_of_file
 from densecrf.io.unaries import read_known
+from densecrf.io.volumes import NIFTI, is_dicom, read_volume
 from densecrf.large.tiles import Box, Tiling, common, shape_of
 from densecrf.model.reading import picked
 from densecrf.model.resample import resize_window
@@ -62,11 +63,11 @@ class Source:
     Attributes
     ----------
     place : str
-        Its path, or what kind of array it is.
+        Its path, or its kind of array.
     shape, dtype
         As of an array.
     name : str
-        What tells it from other inputs, as far as that can be known without reading it.
+        What distinguishes it from other inputs, as far as known without reading it.
     window : callable
         Returns a window of it.
     lacking : callable, optional
@@ -74,15 +75,15 @@ class Source:
     portable : bool
         Whether a worker can open it.
     nodata : float, optional
-        What pixels without data hold.
+        The value of pixels without data.
     kind : str, optional
-        What an archive says that it holds.
+        The kind of scores, if an archive names it.
     raster : bool
-        Whether it is one that rasterio reads.
+        Whether rasterio reads it.
     origin : Source, optional
-        What a view is of.
+        The source of a view.
     content : callable, optional
-        Returns a digest of an array in memory, which has no other name.
+        Returns a digest of an array in memory, which has no name.
     """
 
     place: str
@@ -100,16 +101,16 @@ class Source:
 
     @property
     def identity(self) -> str:
-        """What tells it from other inputs; an array in memory is read for it."""
+        """The name that distinguishes it from other inputs; computed by reading an array."""
         return self.name if self.content is None else f"{self.name} {self.content()}"
 
     def read(self, name: str, box: Box) -> Array:
-        """Return a window; what cannot be read is named."""
+        """Return a window; errors name the source and the window."""
         try:
             return self.window(box)
         except (MemoryError, ImportError, ArgumentError):
             raise
-        except Exception as error:  # each library has its own
+        except Exception as error:  # each library raises its own
             where = ", ".join(f"{part.start}:{part.stop}" for part in box)
             reason = f"cannot be read at [{where}]: {str(error) or type(error).__name__}"
             raise OSError(f"{name}: {self.place} {reason}") from error
@@ -127,10 +128,10 @@ def open_source(name: str, given: Any, *, native: bool = True) -> Source:
     name : str
         The argument's name, for errors.
     given : path-like or array
-        ``.npy``, ``.zarr``, ``.tif`` (and what else rasterio reads), ``.nii``, ``.h5:dataset``;
-        or anything with shape, dtype and slices.
+        ``.npy``, ``.zarr``, ``.tif`` (and what else rasterio reads), ``.nii``, ``.h5:dataset``, a
+        DICOM file, which stands for its series; or anything with shape, dtype and slices.
     native : bool
-        Whether 16-bit photographs keep their values, which are on the scale 0 to 255 otherwise.
+        Whether 16-bit photographs keep their values; otherwise they are scaled to 0 to 255.
     """
     if isinstance(given, (str, os.PathLike)):
         return _from_path(name, os.fspath(given), native)
@@ -157,7 +158,7 @@ def _from_path(name: str, path: str, native: bool) -> Source:
     if Path(path).is_dir():
         return _in_file(path, partial(_use_zarr, path))
     kind = kind_of_file(path)
-    if kind is not None:  # opening a pipe would wait for ever
+    if kind is not None:  # opening a pipe would block
         raise FileFormatError(path, f"is {kind}, not a file")
     if lower.endswith(".npy"):
         shape, fortran, dtype, offset = map_npy(path)
@@ -166,8 +167,10 @@ def _from_path(name: str, path: str, native: bool) -> Source:
         archive = lower.endswith(ARCHIVES)
         found = _in_file(path, partial(_use_whole, path, name, native, _stamp(path)), str(native))
         return replace(found, kind=read_known(path)[1] if archive else None)
-    if lower.endswith((".nii", ".nii.gz")):
+    if lower.endswith(NIFTI):
         return _in_file(path, partial(_use_volume, path))
+    if is_dicom(Path(path)):
+        return _in_file(path, partial(_use_series, path, _stamp(path)))
     return _raster(path, name)
 
 
@@ -175,7 +178,7 @@ def _from_path(name: str, path: str, native: bool) -> Source:
 
 
 def _of_array(array: Any, *, portable: bool) -> Source:
-    """Return an array in memory, or one that reads itself: Zarr, Dask, xarray, HDF5."""
+    """Return an array in memory, or a lazy one: Zarr, Dask, xarray, HDF5."""
     place, dtype = type(array).__name__, np.dtype(array.dtype)
     shape = tuple(int(side) for side in array.shape)
     content = partial(_digest, array) if isinstance(array, np.ndarray) else None
@@ -212,7 +215,7 @@ def _in_file(path: str, use: Callable[[Callable[[Any], Any]], Any], what: str = 
         sides, dtype = use(lambda array: (array.shape, np.dtype(array.dtype)))
     except (MemoryError, ImportError, ArgumentError):
         raise
-    except Exception as error:  # each library has its own
+    except Exception as error:  # each library raises its own
         raise FileFormatError(path, f"cannot be read ({error})") from error
     shape = tuple(int(side) for side in sides)
     if not shape or dtype.kind not in "fiub":
@@ -248,6 +251,20 @@ def _use_volume(path: str, function: Callable[[Any], Any]) -> Any:
     return function(needs("nibabel", path).load(path).dataobj)
 
 
+def _use_series(path: str, stamp: str, function: Callable[[Any], Any]) -> Any:
+    """Use the series that a DICOM file belongs to."""
+    return function(_read_series(path, stamp))
+
+
+@lru_cache(maxsize=1)
+def _read_series(path: str, stamp: str) -> Array:
+    del stamp
+    volume = read_volume(path)
+    values = volume.meant(volume.values)
+    values.setflags(write=False)
+    return values
+
+
 def _use_dataset(path: str, name: str, function: Callable[[Any], Any]) -> Any:
     """Use a data set of an HDF5 file."""
     with needs("h5py", path).File(path, "r") as file:
@@ -265,7 +282,7 @@ def _use_whole(
 
 @lru_cache(maxsize=2)
 def _read_whole(path: str, role: str, native: bool, stamp: str) -> Array:
-    """Read a file by the readers of images in memory; `stamp` tells a changed file from before."""
+    """Read a file by the readers of images in memory; a new `stamp` means a changed file."""
     del stamp
     if path.lower().endswith(ARCHIVES):
         values = read_known(path)[0]
@@ -276,7 +293,7 @@ def _read_whole(path: str, role: str, native: bool, stamp: str) -> Array:
 
 
 def _raster(path: str, role: str) -> Source:
-    """Return a raster, (height, width, bands), or without the last where it is one."""
+    """Return a raster, (height, width, bands), or (height, width) if it has one band."""
     try:
         with open_raster(path) as raster:
             bands = tuple(
@@ -301,7 +318,7 @@ def _raster_window(path: str, bands: tuple[int, ...], box: Box) -> Array:
 
 
 def open_raster(path: Any, mode: str = "r", **profile: Any) -> Any:
-    """Open a raster, which need not have a place on Earth."""
+    """Open a raster, with or without a georeference."""
     rasterio = needs("rasterio", str(path))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
@@ -332,7 +349,7 @@ def _stamp(path: str) -> str:
 
 
 def whole(name: str, source: Source, *, native: bool = True) -> Array:
-    """Read all of what a view shows, in the order of its own axes; `native` as by `open_source`."""
+    """Read a whole view in the order of its own axes; `native` as for `open_source`."""
     while source.origin is not None:
         source = source.origin
     if name == "image" and source.raster and source.place.lower().endswith(TIFF):
@@ -345,7 +362,7 @@ def whole(name: str, source: Source, *, native: bool = True) -> Array:
 
 
 def raster_range(source: Source, values: Array) -> tuple[float, float] | None:
-    """Return black and white of a raster of 16 bits with these values, as of other photographs."""
+    """Return black and white of a 16-bit raster with these values, as for other photographs."""
     if not source.raster or values.dtype != np.uint16:
         return None
     return 0.0, float(white_of(source.place, values))
@@ -355,9 +372,9 @@ def raster_range(source: Source, values: Array) -> tuple[float, float] | None:
 
 
 def with_axes(source: Source, axes: tuple[int | None, ...]) -> Source:
-    """Return a source with some axes in another order, without the others, which are of one.
+    """Return a source with some axes in another order; the others, of length one, are dropped.
 
-    An axis None is a new one, of one.
+    None adds an axis of length one.
     """
     return replace(
         source,
@@ -390,7 +407,7 @@ def _box_of_axes(source: Source, axes: tuple[int | None, ...], box: Box) -> Box:
 
 
 def resized(source: Source, shape: tuple[int, ...]) -> Source:
-    """Return scores (labels, *grid) of a lower resolution at the size of a plane image."""
+    """Return scores (labels, *grid) of a lower resolution, resized to a plane image."""
     return replace(
         source,
         shape=shape,
@@ -411,16 +428,16 @@ def _window_resized(source: Source, shape: tuple[int, ...], box: Box) -> Array:
 
 
 def _absent_resized(source: Source, box: Box) -> Absent:
-    """Return the missing chunks, each as all of the window: where it counts is not known."""
+    """Return the missing chunks, each for the whole window, since its part is unknown."""
     every = (box[0], *(slice(0, side) for side in source.shape[1:]))
     return [(name, box) for name, _ in source.absent(every)]
 
 
 def coarse(mask: Source, shape: tuple[int, ...]) -> Source | None:
-    """Return a mask of a reduced grid, each of whose pixels stands for a block, on the whole grid.
+    """Return a mask of a reduced grid, enlarged to the whole grid.
 
-    None where the grid is not another one, reduced by one factor of 2 at least: along some of its
-    axes or along all, rounded up or down.
+    None unless the mask's grid is the whole one reduced by one factor of at least 2, along some or
+    all axes, rounded up or down.
     """
     reduced = mask.shape
     if len(reduced) != len(shape) or not all(reduced):
@@ -444,7 +461,7 @@ def _window_of_coarse(source: Source, shape: tuple[int, ...], box: Box) -> Array
 
 
 def valid(image: Source, mask: Source | None) -> Source:
-    """Return which pixels of an image (*grid, channels) hold data, and are inside a mask."""
+    """Return which pixels of an image (*grid, channels) hold data and are inside a mask."""
     return replace(
         image,
         shape=image.shape[:-1],
@@ -482,7 +499,7 @@ def holds_data(
 
 
 def _zarr_within(array: Any) -> Any:
-    """Return the Zarr array that another one is, or that a Dask or xarray array reads as it is."""
+    """Return the Zarr array behind an array: itself, or one that Dask or xarray reads unchanged."""
     kind = type(array).__module__.split(".")[0]
     if kind == "zarr":
         return array

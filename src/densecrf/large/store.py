@@ -1,9 +1,8 @@
 """The working files of a run: blocks of arrays, a record for each finished task, a manifest.
 
-Every file appears whole or not at all, and tasks write nothing that another task of their stage
-reads: a task may run twice, or die, and the files are the same. A stage is finished when all of its
-records are there. Rows of arrays have checksums; a file that was damaged meanwhile is noticed when
-it is read. One run at a time works in a folder.
+Files are written atomically, and no task writes files that another task of its stage reads: a task
+may run twice or be killed without changing the result. A stage is finished when all of its records
+exist. Rows of arrays have checksums, which detect damaged files. One run at a time uses a folder.
 """
 
 import errno
@@ -40,11 +39,11 @@ class IncompatibleRunError(ValueError):
 
 
 class BusyError(OSError):
-    """Another run works in the folder."""
+    """Another run uses the folder."""
 
 
 class DamagedFileError(OSError):
-    """A working file is not what was written."""
+    """A working file has changed since it was written."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,9 @@ class WorkingFiles:
     Attributes
     ----------
     folder : Path
-        Where.
+        The folder.
     tiling : Tiling
-        How arrays are cut into files, one a block.
+        The blocks; each array has one file per block.
     """
 
     folder: Path
@@ -64,7 +63,7 @@ class WorkingFiles:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out of the folder, where `filelock` is installed."""
+        """Lock the folder against other runs, if `filelock` is installed."""
         try:
             from filelock import FileLock, Timeout
         except ModuleNotFoundError:
@@ -76,7 +75,7 @@ class WorkingFiles:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            remedy = f"another run works in {self.folder}; wait for its end, or give another out"
+            remedy = f"another run uses {self.folder}; wait for its end, or give another out"
             raise BusyError(errno.EBUSY, f"out: {remedy}") from None
         try:
             yield
@@ -85,12 +84,12 @@ class WorkingFiles:
             lock.release()
 
     def begin(self, settings: dict[str, Any]) -> None:
-        """Start or go on with a run; another run's files are refused."""
+        """Start or continue a run; refuse another run's files."""
         path = self.folder / MANIFEST
         settings = json.loads(json.dumps(settings))
         if not path.exists():
             if self.folder.exists() and any(self.folder.iterdir()):
-                remedy = "holds files of others; working files need a folder of their own"
+                remedy = "holds other files; give a new or empty folder"
                 raise ArgumentError("scratch", str(self.folder), remedy)
             write_json(path, settings)
             return
@@ -99,7 +98,7 @@ class WorkingFiles:
             other = [key for key in settings if before.get(key) != settings[key]]
             raise IncompatibleRunError(
                 f"out: {self.folder} holds an unfinished run with other {', '.join(other)}; remove "
-                "that folder to start anew, or repeat the call that began it"
+                "that folder to start again, or repeat the call that began it"
             )
 
     def clear(self) -> None:
@@ -108,25 +107,25 @@ class WorkingFiles:
             shutil.rmtree(self.folder / part, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove the working files, and their folder where nothing else is in it."""
+        """Remove the working files, and their folder if nothing else is in it."""
         self.clear()
         (self.folder / MANIFEST).unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
 
     def forget(self, stage: str) -> None:
-        """Remove the arrays of a stage that is not needed any more."""
+        """Remove the arrays of a stage that is no longer needed."""
         shutil.rmtree(self.folder / "arrays" / stage, ignore_errors=True)
 
     # --- records ------------------------------------------------------------------------------
 
     def finish(self, stage: str, task: int, record: dict[str, Any]) -> dict[str, Any]:
-        """Mark a task as finished, last of all that it writes; returns the record."""
+        """Write and return the record of a task; this marks the task as finished."""
         self._records.save((stage, str(task)), {}, record)
         return record
 
     def record(self, stage: str, task: int) -> dict[str, Any] | None:
-        """Return what a finished task found out, None where it is not finished."""
+        """Return the record of a task, None if it is not finished."""
         return cast("dict[str, Any] | None", self._records.load((stage, str(task)), {}))
 
     @property
@@ -169,14 +168,14 @@ def _checksums(values: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
 
 
 def _damaged(path: Path) -> DamagedFileError:
-    return DamagedFileError(f"{path}: is not what was written")
+    return DamagedFileError(f"{path}: has changed since it was written")
 
 
 def _header(path: Path, file: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return shape and dtype of a file that was written here.
 
-    NumPy's own reader compiles the header as Python, which fails in Python 3.11 where two threads
-    of a worker do so at once.
+    NumPy's own reader compiles the header as Python, which fails in Python 3.11 if two threads of a
+    worker do so at once.
     """
     try:
         npy.read_magic(file)

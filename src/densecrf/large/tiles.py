@@ -1,18 +1,18 @@
-r"""Tiles: how a grid of pixels is cut, and what surrounds each piece.
+r"""Tiles of a grid of pixels, and their margins.
 
-The lattice filter takes a pixel's value to the corners of its simplex, moves it by at most one step
-along each of the d + 1 axes, and reads it at the corners of other simplices. Feature i is, up to
-the orthogonal map into the lattice's hyperplane, a linear function :math:`c_i` of lattice
+The lattice filter splats a pixel's value to the corners of its simplex, moves it by at most one
+step along each of the d + 1 axes, and slices it at the corners of other simplices. Feature i is, up
+to the orthogonal map into the lattice's hyperplane, a linear function :math:`c_i` of lattice
 coordinates with :math:`\lVert c_i \rVert_1 = 2 \sqrt{i / (i + 1)} / (\sqrt{2/3}\,(d + 1))`, i
-counted from 1. One step along axis j changes it by :math:`(d + 1) c_{ij}`, so all blurs together
-by at most :math:`(d + 1) \lVert c_i \rVert_1`; a corner of a simplex is no farther from a point in
-it than half of that, and there are two simplices. The whole is
+counted from 1. One step along axis j changes it by :math:`(d + 1) c_{ij}`, so all blurs together by
+at most :math:`(d + 1) \lVert c_i \rVert_1`; a corner of a simplex is no farther from a point in it
+than half of that, and there are two simplices. The whole is
 
 .. math:: R_i = 2 (d + 1) \lVert c_i \rVert_1 = 4 \sqrt{3/2} \sqrt{i / (i + 1)}
 
-standard deviations, whatever the dimension: 3.5 along the first feature (x), 4 along the second
-(y), 4.3 along the third. Which vertices exist between two pixels matters as well, and is decided by
-pixels that touch these vertices, which lie within the same distance.
+standard deviations, for any dimension: 3.5 along the first feature (x), 4 along the second (y), 4.3
+along the third. The vertices between two pixels matter as well; the pixels that create them lie
+within the same distance.
 """
 
 import itertools
@@ -39,8 +39,8 @@ Box: TypeAlias = tuple[slice, ...]
 class Tiling:
     """A grid cut into blocks, and into tiles of two blocks along each axis.
 
-    Tiles of odd turns are moved by one block along each axis, so that what was at a border in one
-    turn is in the middle in the next.
+    Tiles of odd turns are shifted by one block along each axis, so that the borders of one turn are
+    in the middle of tiles in the next.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Tiling:
         return list(itertools.product(*axes))
 
     def blocks(self, box: Box) -> list[Box]:
-        """Return the blocks that a box touches, whole."""
+        """Return the blocks that a box touches."""
         axes = []
         for part, length, side in zip(box, self.shape, self.block, strict=True):
             first = part.start // side * side
@@ -99,7 +99,7 @@ def around(box: Box, margin: Sequence[int], shape: Sequence[int]) -> Box:
 
 
 def inside(box: Box, outer: Box) -> Box:
-    """Return where a box lies within another one."""
+    """Return the position of a box within another one."""
     return tuple(
         slice(part.start - whole.start, part.stop - whole.start)
         for part, whole in zip(box, outer, strict=True)
@@ -107,14 +107,14 @@ def inside(box: Box, outer: Box) -> Box:
 
 
 def common(box: Box, other: Box) -> Box:
-    """Return what two boxes share."""
+    """Return the intersection of two boxes."""
     return tuple(
         slice(max(p.start, q.start), min(p.stop, q.stop)) for p, q in zip(box, other, strict=True)
     )
 
 
 def channels(box: Box) -> tuple[slice, ...]:
-    """Return the box with all channels before it."""
+    """Return the box with all channels in front."""
     return (slice(None), *box)
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from densecrf.io.errors import FileFormatError
-from densecrf.large.energy import declared, scratch_of
 from densecrf.large.frames import open_clip
 from densecrf.large.motion import open_flow
 from densecrf.large.outputs import checked_output
+from densecrf.large.planning import declared, scratch_of
 from densecrf.large.refinement import solve_and_write
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress

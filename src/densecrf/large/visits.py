@@ -1,16 +1,15 @@
-r"""What is done to a tile: its row masses, its border's price, some iterations, its certificate.
+r"""Visits to a tile: extremes, label shares, row masses, iterations, the certificate.
 
-Each visit reads what earlier stages wrote, of the tile and its margin, writes the tile's own part
-of the next, and ends with a record of sums. All sums over pixels are those of the whole image,
-whatever the tiles: records of all tiles add up to the energy and the bound of the whole.
+Each visit reads the results of earlier stages for the tile and its margin, writes the tile's own
+part of the next, and ends with a record of sums. The records of all tiles add up to the energy and
+the bound of the whole image.
 
 A tile's pixels, its *core*, are surrounded by a margin of the neighbours' pixels, as wide as the
 filters reach (`densecrf.large.tiles`), so that the core's sums over pixels are those of the whole
-image. The methods of `densecrf.solvers` iterate the core; the margin's marginals stay, and its
-potentials advance as they would in the neighbours' own iterations, by the marginals in each. The
-first iteration of a visit is then that of the whole image, and where the whole image has converged,
-so are the others. In the first round of all, where nothing is known of the neighbours, tile and
-margin iterate together.
+image. The methods of `densecrf.solvers` iterate the core. The margin's marginals are held fixed,
+and its potentials advance as in the neighbours' own iterations. The first iteration of a visit is
+then that of the whole image; once the whole image has converged, so are the others. In the first
+round, where the neighbours are unknown, tile and margin iterate together.
 """
 
 from collections.abc import Callable
@@ -40,8 +39,8 @@ from densecrf.solvers.lp import Workspace, lp_start, multipliers, primal_dual
 from densecrf.steps.native import NativeSteps, Plain
 from densecrf.validation import ArgumentError, FloatArray, IntArray, check_finite
 
-REACHES = 3  # margins of five iterations of mean field at once: what is left out is below 1e-6
-SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is kept exactly
+REACHES = 3  # margins of five iterations of mean field at once: the error is below 1e-6
+SPAN, EDGE = 192.0, 64.0  # levels of the potentials, and of each end that is stored exactly
 
 __all__ = [
     "REACHES",
@@ -65,7 +64,7 @@ __all__ = [
 def in_whole_cells(extents: FloatArray, cells: float) -> FloatArray:
     """Return extents (nodes, 2) enlarged to whole cells.
 
-    What lies between two levels is rounded off, so that tiles must have theirs at the same places.
+    Potentials are rounded to levels, so that all tiles need the same levels.
 
     Examples
     --------
@@ -113,7 +112,7 @@ class TileSteps(NativeSteps):
         self._y: FloatArray | None = None
 
     def hold(self, y: FloatArray) -> None:
-        """Hold the margin's marginals, which are otherwise iterated as far as they are seen."""
+        """Hold the margin's marginals fixed; otherwise they are iterated, too."""
         self._y = y.take(self._margin, 1)
 
     def extents(self, nodes: Plain, offsets: Plain | None) -> FloatArray:
@@ -126,7 +125,7 @@ class TileSteps(NativeSteps):
     def compress(
         self, nodes: Plain, offsets: Plain | None, span: float, edge: float, *, in_place: bool
     ) -> Plain:
-        """Return nodes + offsets; they are compressed between visits, alike in all tiles."""
+        """Return nodes + offsets, compressed between visits in the same way in all tiles."""
         del span, edge
         if offsets is not None:
             return np.asarray(offsets + nodes)
@@ -154,7 +153,7 @@ class FixedExtents(NativeSteps):
         self._extents = extents
 
     def extents(self, nodes: Plain, offsets: Plain | None) -> FloatArray:
-        """Return the whole image's."""
+        """Return the whole image's extents."""
         del nodes, offsets
         return self._extents
 
@@ -174,11 +173,11 @@ class Before(NamedTuple):
     stage : str
         Where they are stored.
     low, top : tuple of float
-        Least potential of each node in the whole image, and the largest above it.
+        Smallest potential of each node in the whole image, and its largest minus the smallest.
     cells : float
-        Cells a unit of potential, from now on.
+        Cells per unit of potential from now on.
     factor : float
-        What stored potentials are multiplied by, where that has changed.
+        Factor of stored potentials, for a changed number of cells.
     """
 
     stage: str
@@ -204,7 +203,7 @@ class Before(NamedTuple):
 def several(
     visit: Callable[..., dict[str, Any]], job: TiledEnergy, stage: str, tasks: list[int], given: Any
 ) -> list[dict[str, Any]]:
-    """Visit some tiles, except those that are finished: a task may run twice."""
+    """Visit some tiles, except finished ones: a task may run twice."""
     return [
         job.store.record(stage, task) or visit(job, *given[:1], task, *given[1:]) for task in tasks
     ]
@@ -213,8 +212,8 @@ def several(
 def scan(job: TiledEnergy, task: int) -> dict[str, Any]:
     """Record the pixels with the extreme values of a tile, and the values of its hard labels.
 
-    How the input is read depends on its least and largest values and sums: the extremes of all
-    tiles are read as the whole would be.
+    The reading of the input depends on its smallest and largest values and sums; the extremes of
+    all tiles are read as the whole input would be.
     """
     local = job.local(job.tiling.tiles(0)[task], 0)
     record: dict[str, Any] = {"image": [], "scores": []}
@@ -235,7 +234,7 @@ def scan(job: TiledEnergy, task: int) -> dict[str, Any]:
 def _extreme(name: str, local: Local, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the pixels of an array (channels, n) that have the extremes of its numbers and sums.
 
-    One with a fraction is among them, if there is any. Numbers that are not finite are refused.
+    They include one with a fraction, if there is any. Numbers that are not finite are refused.
     """
     if not values.size:
         return values
@@ -263,9 +262,9 @@ def shares(job: TiledEnergy, task: int) -> dict[str, Any]:
 
 
 def positions(job: TiledEnergy, task: int) -> dict[str, Any]:
-    """Store where each pixel of a window's frames was in the first frame, (y, x) by the flow.
+    """Store the position (y, x) of each pixel in the first frame, by the flow.
 
-    Windows are visited in the order of time: each goes on from the last frame of the one before.
+    Windows are visited in the order of time: each starts from the last frame of the previous one.
     """
     box = job.tiling.tiles(0)[task]
     frames, plane = range(box[0].start, box[0].stop), box[1:]
@@ -303,12 +302,12 @@ def masses(job: TiledEnergy, task: int) -> dict[str, Any]:
 
 
 class Round(NamedTuple):
-    """What a round does in each tile.
+    """The work of a round in each tile.
 
     Attributes
     ----------
     cells : float
-        Cells a unit of potential.
+        Cells per unit of potential.
     inner : int
         Iterations.
     smooth : bool
@@ -316,12 +315,11 @@ class Round(NamedTuple):
     update : bool
         Whether multipliers are updated first.
     roundings : tuple of (int, float)
-        Labels to try: those of the largest marginals after one label's were raised, and by how
-        much.
+        Roundings to try: a label and the number added to its marginals before the largest is taken.
     near : float
         Relative gap of a tile with its margin at which its first iterations end, or 0.
     labels : str
-        Where labels are stored whose energy is to be evaluated, or "".
+        The stage of labels whose energy is to be evaluated, or "".
     """
 
     cells: float = 1.0
@@ -336,10 +334,10 @@ class Round(NamedTuple):
 def iterate(
     job: TiledEnergy, turn: int, task: int, before: Before | None, plan: Round
 ) -> dict[str, Any]:
-    """Make a tile's iterations, its neighbours held fixed; store marginals, potentials, labels.
+    """Do a tile's iterations with its neighbours held fixed; store marginals, potentials, labels.
 
-    Labels are the best of some roundings; their energy is recorded as far as this tile knows its
-    neighbours' labels.
+    Labels are the best of some roundings; their recorded energy assumes the neighbours' labels of
+    this visit.
     """
     several = job.method == "mf5" and plan.inner > 1
     local = job.local(job.tiling.tiles(turn)[task], REACHES if several else 1)
@@ -381,7 +379,7 @@ def iterate(
         y, z = (each[:rows] for each, rows in zip((y[:, core], z), stored_rows(job), strict=True))
         if len(z):
             record["low"], record["high"] = (each.tolist() for each in (z.min(1), z.max(1)))
-    if not several:  # which nobody reads
+    if not several:  # labels that no later stage reads
         job.store.write(stage, local.box, local.scatter(np.concatenate([y, z])))
     kept = labels.astype(label_dtype(job.n_labels))
     job.store.write(f"labels-{turn}", local.box, local.scatter(kept))
@@ -393,7 +391,7 @@ def _best_rounding(
 ) -> IntArray:
     """Return the labels of the best rounding.
 
-    The margin's are those of the largest marginals, whatever is tried inside.
+    The margin's labels are always those of the largest marginals.
     """
     plain, candidates = problem.steps.argmax(y), []
     for label, bias in wanted:
@@ -411,7 +409,7 @@ def _with_steps(problem: Problem[Plain], steps: NativeSteps) -> Problem[Plain]:
 def _from_the_start(
     whole: Problem[Plain], tile: TileSteps, y: FloatArray, plan: Round
 ) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Iterate tile and margin as `lp` does; of one tile, until their own gap is near enough.
+    """Iterate tile and margin as `lp` does; one tile alone until its own gap is near enough.
 
     Returns the tile's marginals, the core's potentials, and the tile's labels.
     """
@@ -433,7 +431,7 @@ def _from_the_start(
 def _linear_program(
     whole: Problem[Plain], tile: TileSteps, y: FloatArray, z: FloatArray, plan: Round
 ) -> tuple[FloatArray, FloatArray]:
-    """Iterate the core from marginals and potentials; returns the tile's, and the core's."""
+    """Iterate the core; return the tile's marginals and the core's potentials."""
     problem = _with_steps(whole, tile)
     tile.hold(y)
     cells, none = tile.cells, Unrounded(problem)
@@ -470,7 +468,7 @@ def certificate(
     r"""Record the tile's share of the energy and of the bound, in double precision.
 
     The bound's share is :math:`\sum_a \min_i c_{ai}` with the costs :math:`c = \phi + r` of the
-    stored potentials. What another label costs each pixel more at least is stored.
+    stored potentials. The smallest extra cost of another label is stored for each pixel.
     """
     local = job.local(job.tiling.tiles(turn)[task])
     stage, share = certificate_stage(turn, before), Share(0.0, 0.0)
@@ -552,7 +550,7 @@ def labels_of(job: TiledEnergy, stage: str, local: Local) -> IntArray:
 
 
 def stored_rows(job: TiledEnergy) -> tuple[int, int]:
-    """Return how many rows of marginals and of potentials are stored: of two labels, one each."""
+    """Return the numbers of stored rows of marginals and potentials: one each for two labels."""
     if job.method != "lp":
         return job.n_labels, 0
     if job.n_labels == 2:
