@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks import tables
+from benchmarks import summary, tables
 from benchmarks.harness import NotAtHandError, keep, machine
 
 ALL = (
@@ -20,6 +20,8 @@ ALL = (
     "methods",
     "frank_wolfe",
     "distributions",
+    "settings",
+    "many_labels",
     "folder",
     "proximal",
     "units",
@@ -57,6 +59,7 @@ def main() -> int:
         keep(name, section, command, about, arguments.output)
     if arguments.output == tables.RESULTS:
         tables.main()
+        print(summary.page())
     return 0
 
 

@@ -32,6 +32,7 @@ are eight cores or more, as many images at a time, each on a core of its own. {s
 """
 EVERY = {"small": 20, "medium": 5, "full": 1}
 SETS = ("msrc", "camvid")
+MANY_CORES = 8
 
 
 def run(scale: str) -> Section:
@@ -41,7 +42,7 @@ def run(scale: str) -> Section:
     columns = ("data set", "images", "", "median", "p95", "largest", "median ms")
     rows: list[tuple[Any, ...]] = []
     for name in SETS:
-        measured = _all_measured(name, EVERY[scale], core().available_threads() // 4)
+        measured = each_on_a_core(_measured, list(images(name, EVERY[scale])))
         for method in ("default", "lp", "mf5", "facade"):
             taken = np.array([each[method] for each in measured])
             ratio = taken / [each["pydensecrf"] for each in measured]
@@ -54,17 +55,17 @@ def run(scale: str) -> Section:
     return Section("Over data sets", TEXT.format(sample=sample), columns, rows)
 
 
-def _all_measured(name: str, every: int, jobs: int) -> list[dict[str, float]]:
-    """Return the times of each image, of several at a time where there are cores enough."""
-    if jobs < 2:
-        return [_measured(*each) for each in images(name, every)]
+def each_on_a_core(function: Callable[..., Any], arguments: list[tuple[Any, ...]]) -> list[Any]:
+    """Return what a function gives for each; several at a time where there are cores enough."""
+    if core().available_threads() < MANY_CORES:
+        return [function(*each) for each in arguments]
     free = get_context("spawn").Queue()
     for each in sorted(os.sched_getaffinity(0)):
         free.put(each)
     with ProcessPoolExecutor(
         len(os.sched_getaffinity(0)), get_context("spawn"), _pin, (free,)
     ) as pool:
-        return list(pool.map(_measured, *zip(*images(name, every), strict=True)))
+        return list(pool.map(function, *zip(*arguments, strict=True)))
 
 
 def _pin(free: Any) -> None:

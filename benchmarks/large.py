@@ -23,7 +23,7 @@ import numpy as np
 import densecrf
 from benchmarks.harness import SHARED
 from densecrf.large import visits
-from densecrf.large.energy import plan
+from densecrf.large.planning import plan
 from densecrf.large.visits import Before
 from densecrf.model.parameters import Parameters
 from densecrf.model.specification import Specification
