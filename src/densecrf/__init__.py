@@ -1,7 +1,7 @@
 """Certified MAP inference in fully connected conditional random fields.
 
-The public names below are loaded on first use (PEP 562), so that ``import densecrf`` needs NumPy
-alone and costs a few milliseconds; the compiled core is loaded by the first filter that needs it.
+The public names below are loaded on first use (PEP 562), so that ``import densecrf`` imports only
+NumPy, in milliseconds; the first filter that needs the compiled core loads it.
 """
 
 from importlib import import_module

@@ -54,7 +54,7 @@ class Moved(MetaPathFinder, Loader):
         path: Sequence[str] | None = None,  # noqa: ARG002 - the protocol's
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """Return what an old path stands for, or None for other paths."""
+        """Return the specification of an old path, None for other paths."""
         new = self._new(fullname)
         if not new or (found := find_spec(new)) is None:
             return None
@@ -81,7 +81,7 @@ class Moved(MetaPathFinder, Loader):
         return None if found is None else cast("InspectLoader", found.loader).get_code(found.name)
 
     def _new(self, fullname: str) -> str:
-        """Return the new path, by the longest old one that this is or lies in; "" for none."""
+        """Return the new path, from the longest old path that contains this one; "" for none."""
         old = fullname
         while old and old not in self.paths:
             old = old.rpartition(".")[0]

@@ -1,4 +1,4 @@
-r"""What a back end gives a problem: the operator K and the steps of the solvers, on its arrays.
+r"""The protocols of a back end: the operator K and the steps of the solvers, on its arrays.
 
 `densecrf.problem.Problem` is written once, over label-major arrays (labels, n) of NumPy or torch.
 It is composed of an `Operator`, the matrix :math:`K = \sum_c w_c \tilde k_c` that is never formed,
@@ -32,11 +32,11 @@ class Moves(Generic[Array]):
     Attributes
     ----------
     labels : array, (n,)
-        Each pixel's best label given all others', or its own where that is no worse.
+        Each pixel's best label given all others, or its current one if that is no worse.
     gain : array, (n,)
-        By how much this single move lowers the energy.
+        The decrease of the energy by this single move.
     movers : int
-        How many pixels gain.
+        Number of pixels that gain.
     energy : float
         The labelling's energy.
     """
@@ -49,16 +49,16 @@ class Moves(Generic[Array]):
 
 @dataclass(frozen=True)
 class Gradient(Generic[Array]):
-    r"""What a projected gradient step :math:`y = P_\Delta(v - \text{step}\,(\phi + r))` takes.
+    r"""Arguments of a projected gradient step :math:`y = P_\Delta(v - \text{step}\,(\phi + r))`.
 
     Attributes
     ----------
     phi, r : array, (labels, n)
         The summands of the gradient.
     v, previous : array, (labels, n)
-        Where it was taken, and the point before.
+        The point of the gradient, and the previous one.
     step, lipschitz : array, (n,)
-        The steps' lengths, and the Lipschitz constants.
+        The step lengths, and the Lipschitz constants.
     """
 
     phi: Array
@@ -76,11 +76,11 @@ class QuadraticStep(Generic[Array]):
     Attributes
     ----------
     y : array, (labels, n)
-        Where it ends.
+        The new point.
     objective : float
-        The objective at the point where the gradient was taken.
+        The objective at the point of the gradient.
     uphill : float
-        Positive where the move from the last point goes against the step.
+        Positive if the move from the last point opposes the step.
     moved : float
         The sum of the absolute differences from the last point.
     """
@@ -100,7 +100,7 @@ class Operator(Protocol[Array]):
 
     @property
     def built(self) -> bool:
-        """Whether the filters are there already, so that the next call costs no construction."""
+        """Whether the filters are built, so that the next call need not build them."""
 
     @property
     def labels_at_once(self) -> int:
@@ -146,8 +146,8 @@ class Operator(Protocol[Array]):
     ) -> Array:
         r"""Return :math:`\tfrac12 \sum_b K_{ab}\, s(u_a, u_b)` with u = nodes + offsets.
 
-        Balanced: without the rounding errors that keep a row from adding up to 0. Rows whose
-        extents, (nodes, 2), are equal have no order and are skipped.
+        Balanced: rounding errors are removed, so that each row sums to 0. Rows whose extents,
+        (nodes, 2), are equal have no order and are skipped.
         """
 
     def apply_double(self, y: Array) -> Array:
@@ -165,7 +165,7 @@ class Operator(Protocol[Array]):
         """Return the submatrix of some pixels (ascending, distinct indices)."""
 
     def give_back_free_memory(self) -> None:
-        """Let the system have what filters and the C library keep of released memory."""
+        """Return the memory that filters and the C library cache to the system."""
 
     # --- fused passes of the Potts model, None where there are none ---------------------------
 
@@ -180,9 +180,9 @@ class Operator(Protocol[Array]):
     def potts_responses(
         self, phi: Array, y: Array, own: Array | None, count: int
     ) -> Iterator[Array] | None:
-        """Yield `count` mean-field updates of `y`, each of the one before.
+        """Yield `count` mean-field updates of `y`, each of the previous one.
 
-        Each is softmax(K y - own · y - phi); `own` None counts the pixels' own terms.
+        Each is softmax(K y - own · y - phi); with `own` None, self terms count.
         """
 
     def potts_quadratic_step(
@@ -214,7 +214,7 @@ class Steps(Protocol[Array]):
     # --- linear programs ----------------------------------------------------------------------
 
     def extents(self, nodes: Array, offsets: Array | None) -> FloatArray:
-        """Return the least and the largest of each node's nodes + offsets, (nodes, 2)."""
+        """Return the minimum and maximum of each node's nodes + offsets, (nodes, 2)."""
 
     def descend(self, at: Gradient[Array], *, in_place: bool) -> tuple[Array, float, float, float]:
         """Take the step of `densecrf.problem.Problem.descend`."""
@@ -242,6 +242,12 @@ class Steps(Protocol[Array]):
     def least_costs(self, phi: Array, r: Array) -> tuple[Array, float]:
         r"""Return :math:`\min_i(\phi_{ai} + r_{ai})`, (n,), and an estimate of their sum."""
 
+    def least_others(self, rows: Array, labels: Array) -> Array:
+        """Return the least of each column but for its own label's row; `rows` change meanwhile.
+
+        Labels that are no row have none to leave out.
+        """
+
     def lower_bound(self, phi: Array, r: Array) -> float:
         r"""Return an estimate of :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`."""
 
@@ -259,7 +265,7 @@ class Steps(Protocol[Array]):
     def response_logits(
         self, phi: Array, filtered: Array, y: Array, own: Array, costs: Array | None
     ) -> Array:
-        """Return -phi - messages, up to a number that all labels of a pixel share."""
+        """Return -phi - messages, up to a constant for each pixel."""
 
     def mean_field_update(self, phi: Array, filtered: Array, y: Array, own: Array | None) -> Array:
         """Return the softmax over labels of filtered - own · y - phi."""

@@ -1,8 +1,8 @@
 """`functools.cached_property` without a lock, as it is from Python 3.12 on.
 
-The lock of older Pythons is held while the value is made, for all instances at once: models could
-not build their lattices in parallel, and a child that is forked meanwhile would wait for it for
-ever. Without it two threads may make the same value twice.
+Older Pythons hold one lock for all instances while a value is computed: models could not build
+their lattices in parallel, and a child forked meanwhile would deadlock. Without it, two threads may
+compute the same value twice.
 """
 
 import functools
@@ -15,7 +15,7 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
 
     class cached_property(functools.cached_property):  # noqa: N801 - the name of what it replaces
-        """A property that is made on first use and kept in the instance's dictionary."""
+        """A property that is computed on first use and stored in the instance's dictionary."""
 
         def __init__(self, make):
             super().__init__(make)

@@ -12,10 +12,10 @@ SAFE_COLORS = ("0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e4
 
 
 def label_colors(count: int) -> npt.NDArray[np.float64]:
-    """Return `count` colours, (count, 3) in [0, 1], that are easy to tell apart.
+    """Return `count` distinct colours, (count, 3) in [0, 1].
 
-    The first seven are those of Okabe and Ito, which colour-blind people can tell apart; the hues
-    of the others are a golden section of the circle apart, so that any few in a row differ.
+    The first seven are those of Okabe and Ito, which colour-blind people can distinguish; the hues
+    of the others differ by a golden section of the circle, so that neighbours differ.
 
     Examples
     --------

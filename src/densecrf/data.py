@@ -111,7 +111,7 @@ def astronaut(step: int = 2) -> Scene:
         (5, ((385, 90), (388, 200))),
         (5, ((447, 60), (447, 185))),
     )
-    about = "wall, flag, face and hair, suit, shuttle, and what is black"
+    about = "wall, flag, face and hair, suit, shuttle, black things"
     classes = ("wall", "flag", "face and hair", "suit", "black things", "shuttle")
     colors = ("#7cc4e8", "#d62728", "#2ca02c", "#ff9a1f", "#3b3b98", "#d874e0")
     return _scene("astronaut", about, classes, colors, strokes, step)

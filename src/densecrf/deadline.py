@@ -1,8 +1,8 @@
-"""When a run is to stop: its limits, the deadline inside filter calls and inner loops, Ctrl-C.
+"""Limits of a run: the deadline inside filter calls and inner loops, and Ctrl-C.
 
 `solve` sets the deadline of its thread. The compiled core checks it when a call begins and every
-50 ms while one runs, and so do the filters and loops that it does not run; past it they raise
-`OutOfTime`, which the loop of the methods turns into the best result so far.
+50 ms during a call; filters and loops in Python check it, too. After the deadline they raise
+`OutOfTime`, and the loop of the methods returns the best result so far.
 """
 
 import signal
@@ -35,7 +35,7 @@ _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
 
 
 def now() -> float:
-    """Return the time on the clock that deadlines are of."""
+    """Return the time of the deadlines' clock."""
     return perf_counter()
 
 
@@ -62,14 +62,14 @@ def deadline(moment: float | None) -> Iterator[None]:
 
 
 def check_deadline() -> None:
-    """Raise `OutOfTime` where this thread's deadline has passed."""
+    """Raise `OutOfTime` if this thread's deadline has passed."""
     if perf_counter() >= _deadline.get():
         raise OutOfTime
 
 
 @dataclass
 class Limits:
-    """When to stop, and what to call after each iteration."""
+    """The limits of a run, and the callback after each iteration."""
 
     gap: float | None = None
     time_limit: float | None = None
@@ -85,7 +85,7 @@ class Limits:
         max_iterations: Any,
         callback: Callable[["Outcome[Any]"], Any] | None = None,
     ) -> "Limits":
-        """Return the limits that a user asks for, checked."""
+        """Return a user's limits, checked."""
         return cls(
             None if gap is None else check_gap(gap),
             None if time_limit is None else check_non_negative("time_limit", time_limit),
@@ -116,7 +116,7 @@ class Limits:
 
 
 class Calls:
-    """The filter calls of the final evaluation: while there is time, and one past the limit."""
+    """The filter calls of the final evaluation: any within the time limit, one after it."""
 
     def __init__(self, deadline: float | None) -> None:
         self._deadline, self._made = deadline, False
@@ -141,8 +141,8 @@ class Interrupted(Exception):  # noqa: N818 - it is no error
 def on_interrupt(note: Callable[[], None]) -> Iterator[None]:
     """Call `note` at the first Ctrl-C; only a second one raises KeyboardInterrupt.
 
-    Raised inside the locks of futures, it would leave them locked and their threads waiting. `note`
-    runs between two instructions of the main thread and must not wait for a lock either.
+    Raised inside the locks of futures, it would leave them locked. `note` runs between two
+    instructions of the main thread and must not wait for a lock either.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

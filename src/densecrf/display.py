@@ -1,7 +1,7 @@
-"""What notebooks show of results, certificates, models and kernels: a small card of HTML.
+"""HTML cards of results, certificates, models and kernels for notebooks; needs only NumPy.
 
-NumPy alone is needed. Colours are those of `densecrf.plotting.label_colors`; everything else is
-inherited, so that cards fit light and dark pages.
+Colours are those of `densecrf.plotting.label_colors`; everything else is inherited, so that cards
+suit light and dark pages.
 """
 
 import html
@@ -106,7 +106,7 @@ def _card(
 
 
 def _meter(gap: float | None) -> str:
-    """Return a bar that closes with the logarithm of the gap."""
+    """Return a bar of the gap on a logarithmic scale."""
     if gap is None:
         return ""
     share = (log10(max(gap, CLOSED)) - log10(CLOSED)) / (log10(WIDEST) - log10(CLOSED))

@@ -1,4 +1,4 @@
-"""Optional libraries: the extra that installs each, and what is said where one is missing."""
+"""Optional libraries: the extra that installs each, and the error if one is missing."""
 
 import sys
 from importlib.util import find_spec
@@ -13,6 +13,7 @@ EXTRAS = {
     "matplotlib": ("matplotlib", "plot"),
     "nibabel": ("nibabel", "large"),
     "optuna": ("optuna", "experiments"),
+    "pydicom": ("pydicom", "medical"),
     "rasterio": ("rasterio", "large"),
     "skimage": ("scikit-image", "demo"),
     "tabulate": ("tabulate", "experiments"),
@@ -23,9 +24,9 @@ EXTRAS = {
 
 
 def check_installed(purpose: str, *modules: str) -> None:
-    """Raise ModuleNotFoundError where a library is missing that will be imported later.
+    """Raise ModuleNotFoundError if a library that will be imported later is missing.
 
-    To be called before any work whose result would be lost; nothing is imported here.
+    Call it before work whose result would be lost; nothing is imported here.
 
     Examples
     --------

@@ -74,10 +74,10 @@ def accuracy(confusion: Any) -> Any:
 
 
 def mean_iou(confusion: Any) -> Any:
-    """Return the mean intersection over union of the classes that are true somewhere.
+    """Return the mean intersection over union of the classes in the ground truth.
 
-    A class that is only predicted costs the others' unions, and has no term of its own: otherwise
-    the number of terms, and with it the mean, would jump with a single pixel.
+    A class that is only predicted enlarges the unions of others, but has no term: otherwise a
+    single pixel would change the number of terms.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def bootstrap(
         Matrices of another method, in the same order of images: the metric's difference is
         estimated, with both methods on the same resampled images.
     resamples, seed
-        How many times the images are drawn with replacement, and the seed.
+        Number of resamples with replacement, and their seed.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """A napari plugin: scribbles in a labels layer in, a certified labelling out.
 
 ``pip install "densecrf[napari]"``, then *Plugins > Scribbles to labels (densecrf)*: draw with two
-or more labels in a labels layer over an image, and run. The labelling comes as a new labels layer,
-and napari's status bar says how far from optimal it is. The viewer stays usable meanwhile.
+or more labels in a labels layer over an image, and run. The labelling is a new labels layer, and
+napari's status bar shows its certificate. The viewer stays usable meanwhile.
 """
 
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,15 +38,15 @@ def scribbles_to_labels(
     Parameters
     ----------
     image : napari.layers.Image
-        The image, or a grey volume; where it is grey, its contrast limits are black and white.
+        The image, or a grey volume; the contrast limits of grey images are black and white.
     scribbles : napari.layers.Labels
-        Strokes; 0 means none, as everywhere in napari.
+        Strokes; 0 means none, as usual in napari.
     preset : str
         One of `densecrf.model.presets.PRESETS`.
     strength : float
-        What the pairwise weights are multiplied by.
+        Factor of the pairwise weights.
     time_limit : float
-        Most seconds.
+        Maximum number of seconds.
     """
     from napari.qt.threading import thread_worker
 

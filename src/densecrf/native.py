@@ -1,7 +1,7 @@
 """The compiled core, loaded on first use.
 
 Nothing imports ``densecrf._native`` directly: `densecrf.torch` and the exact filter work without
-a compiled core, and a broken installation is explained where it is noticed.
+it, and a broken installation raises an error with the remedy.
 """
 
 from functools import cache
@@ -20,7 +20,7 @@ def core() -> ModuleType:
     Raises
     ------
     ImportError
-        If the module is missing or cannot be loaded, with what to do about it.
+        If the module is missing or cannot be loaded, with the remedy.
     """
     try:
         module = import_module("densecrf._native")

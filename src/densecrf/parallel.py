@@ -1,7 +1,7 @@
 """Many tasks: one after another, or by threads, processes, or the workers of a Dask cluster.
 
-`run` is the only scheduler of the package. It reads arguments a bounded way ahead, yields what
-became of each task, failures included, and ends between two tasks at Ctrl-C.
+`run` is the only scheduler of the package. It reads a bounded number of arguments ahead, yields the
+outcome of each task, failures included, and stops between two tasks at Ctrl-C.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Finished", "run", "stop_here"]
 
 WAIT = 0.2  # seconds: a short wait keeps Ctrl-C prompt on every system
-LARGEST_BATCH = 64  # tasks in one of a cluster's: its scheduler is not to choke on small ones
+LARGEST_BATCH = 64  # tasks in one of a cluster's: many small ones would overload its scheduler
 RETRIES = 3  # of a task on a cluster that raises an OSError: a network file system may recover
 DEATHS = 8  # times that Dask gives a task up, after four workers, before it is held responsible
 PATIENCE = 600  # seconds without any worker
@@ -43,16 +43,16 @@ Task = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Finished:
-    """What became of a task.
+    """The outcome of a task.
 
     Attributes
     ----------
     number : int
-        Which one, counted from 0.
+        Its index.
     answer : object
-        What it returned.
+        Its return value.
     error : Exception, optional
-        What it raised.
+        Its error.
     """
 
     number: int
@@ -78,36 +78,36 @@ def run(
     stop: threading.Event | None = None,
     name: str = "tasks",
 ) -> Iterator[Finished]:
-    """Run a task for each tuple of arguments; yield what became of it.
+    """Run a task for each tuple of arguments; yield the outcomes.
 
-    At the first Ctrl-C, or when `stop` is set, no further task begins; those under way end, and
+    At the first Ctrl-C, or when `stop` is set, no further task begins; running ones finish, and
     are yielded unless they raise `Interrupted`. Then KeyboardInterrupt is raised, or `Interrupted`
-    where the caller has set `stop`.
+    if the caller has set `stop`.
 
     Parameters
     ----------
     task : callable or sequence of callable
-        What to run. With processes, one for each worker may be given. On a cluster it may run more
+        The task. With processes, one for each worker may be given. On a cluster it may run more
         than once.
     arguments : iterable of tuple
-        Of each task, read by the calling thread: at most twice as many as there are workers are
-        read ahead of what has been yielded.
+        The arguments of each task, read by the calling thread, at most twice the number of workers
+        ahead of the last yielded task.
     workers : int, optional
-        How many threads or processes; None: one task after another in the calling thread.
+        Number of threads or processes; None runs one task after another in the calling thread.
     processes : bool
-        Whether workers are spawned processes. Where one dies, its task has failed and another
-        takes its place. They ignore Ctrl-C.
+        Whether workers are spawned processes. If one dies, its task fails and another process
+        replaces it. They ignore Ctrl-C.
     client : dask.distributed.Client, optional
-        Whose workers run the tasks, in the place of threads or processes.
+        A client whose workers run the tasks instead of threads or processes.
     batch : int, optional
-        With a client: how many tasks its scheduler is given as one. By default so many that each
-        thread gets four, 64 at most.
+        With a client: tasks per batch. By default each thread gets four batches, of 64 tasks at
+        most.
     ordered : bool
         Whether to yield in the order of the arguments, not as tasks end.
     stop : threading.Event, optional
         For callers that handle Ctrl-C themselves.
     name : str
-        What the cluster's dashboard shows.
+        The name on the cluster's dashboard.
 
     Examples
     --------
@@ -136,8 +136,8 @@ def run(
 def stop_here() -> Any:
     """Return the event that tells the tasks of this process to end.
 
-    In a process of `run` it is set at Ctrl-C, and when the process that started it is gone;
-    elsewhere it never is.
+    In a process of `run` it is set at Ctrl-C, and when the parent process is gone; elsewhere it is
+    never set.
     """
     return _stop_here
 

@@ -1,4 +1,4 @@
-"""Pictures of results: the labels over the image, and how energy and bound met.
+"""Pictures of results: the labels over the image, energy and bound against time.
 
 Needs matplotlib (``pip install densecrf[plot]``). Figures are made without pyplot, so nothing
 here opens a window, needs a display or leaves global state behind.
@@ -42,7 +42,7 @@ def plot_result(result: Result, image: Any = None, path: Any = None) -> "Figure"
     image : array_like, (*spatial) or (*spatial, channels), optional
         The image; by default that of the model's first `Bilateral` kernel, if it has one.
     path : path-like, optional
-        Where to save the figure, in the format that the name ends in.
+        Where to save the figure; the suffix determines the format.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def plot_labels(result: Result, ax: "Axes", image: Any = None) -> "Axes":
 
 
 def _figure(**options: Any) -> "Figure":
-    """Return a figure that notebooks show by itself, with no back end chosen, and show once."""
+    """Return a figure that notebooks show once, without a choice of back end."""
     check_installed("plotting", "matplotlib")
     from matplotlib.figure import Figure
 
@@ -156,7 +156,7 @@ def _borders(labels: npt.NDArray[Any]) -> "LineCollection":
 
 
 def _draw_key(axes: "Axes", result: Result, colors: npt.NDArray[np.float64]) -> None:
-    """Name the labels that are used, those of most pixels if there are many."""
+    """Name the labels in use, the largest ones if there are many."""
     from matplotlib.patches import Patch
 
     labels = result.labels

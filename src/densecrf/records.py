@@ -1,7 +1,7 @@
-"""What the tasks of a run found, one small JSON file each, so that an interrupted run can go on.
+"""Records of a run's tasks, one small JSON file each, so that an interrupted run can continue.
 
-A record is valid when its file is whole (checksum) and was made with the same settings. Any other
-file counts as not done, and the task is run again.
+A record is valid if its file is intact (checksum) and was made with the same settings. Otherwise
+the task is run again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ class RecordStore:
     Attributes
     ----------
     folder : path-like
-        Where; it is made with the first record.
+        The folder; it is created with the first record.
     durable : bool
-        Whether a record survives a failing machine, and not only a failing process: slower, and
-        not needed for what is soon made again.
+        Whether records are flushed to disk and survive a power failure: slower.
 
     Examples
     --------
@@ -65,7 +64,7 @@ class RecordStore:
         return Path(self.folder, *key[:-1], f"{key[-1]}.json")
 
     def save(self, key: Key, settings: Mapping[str, Any], values: Any) -> None:
-        """Write a record of plain values: after a kill it is there whole or not at all."""
+        """Write a record of plain values, atomically."""
         body = {"settings": settings, "values": values}
         text = json.dumps({**body, "sha256": _checksum(body)}, allow_nan=False)
         with atomic_writer(self.path(key), durable=self.durable) as file:
@@ -94,7 +93,7 @@ class RecordStore:
 
 
 def _canonical(values: Any) -> str:
-    """Write settings in one way only, whatever the order of their names."""
+    """Write settings in a canonical form, independent of the order of their names."""
     return json.dumps(values, sort_keys=True, allow_nan=False, separators=(",", ":"))
 
 

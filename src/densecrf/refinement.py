@@ -63,21 +63,21 @@ def refine(
     progress: bool = False,
     method_options: dict[str, Any] | None = None,
 ) -> "Result":
-    """Sharpen a network's output, or an annotation, along the edges of its image.
+    """Refine a network's output, or an annotation, along the edges of its image.
 
     Parameters
     ----------
     image : array_like or torch.Tensor
         The image or volume: channels last, channels first, or none, also PyTorch's (1, channels,
-        height, width). Colours from 0 to 255, or from 0 to 1 where it holds floating-point
-        numbers; otherwise see `image_range`. An opaque alpha channel is left out.
+        height, width). Colours from 0 to 255, or from 0 to 1 if it holds floating-point numbers;
+        otherwise see `image_range`. An opaque alpha channel is ignored.
     probabilities : array_like or torch.Tensor
         Scores of the pixels: probabilities or logits with the label axis first, last or
         behind a batch axis of one, one integer label per pixel, or one foreground probability per
-        pixel. Input that can be read in two ways is refused, and both are spelled out.
+        pixel. Ambiguous input is refused; the error names both readings.
     model : str, path-like or Parameters
         The energy's parameters: the name of a preset (`densecrf.model.presets.PRESETS`), a file
-        that `densecrf.adapt` or `densecrf.fit` made, or the object.
+        of `densecrf.adapt` or `densecrf.fit`, or the object.
     strength : float
         Factor of the pairwise weights: 0 leaves the input as it is, 1 is the model.
         The default model's own strength follows the resolution of the scores
@@ -93,40 +93,39 @@ def refine(
         Standard deviation of colour in the bilateral kernel, for colours from 0 to 255; one, or
         one per channel.
     bilateral_weight : float, optional
-        Weight of the bilateral kernel: the larger, the smoother the labelling.
+        Weight of the bilateral kernel; larger weights give smoother labellings.
     scale_sigmas : bool or float, optional
         Whether the standard deviations of positions follow the size of the image, so that the
-        labelling does not depend on the resolution; a number multiplies them. The model's own
-        choice by default; numbers that are given here are in pixels.
+        labelling does not depend on the resolution; a number multiplies them. The model decides by
+        default; numbers given here are in pixels.
     kind : {"probabilities", "logits", "energies", "labels"}, optional
-        What `probabilities` holds, where it does not show.
+        The kind of `probabilities`, if their values do not show it.
     axis : int, optional
-        The label axis of `probabilities`, where two fit. Scores of a lower resolution are resized
-        to the image, bilinearly, when their label axis is named.
+        The label axis of `probabilities`, if two fit. With it, scores of a lower resolution are
+        resized to the image, bilinearly.
     channel_axis : int, optional
-        The channel axis of `image`, where two fit; all its channels are used.
+        The channel axis of `image`, if two fit; all its channels are used.
     n_labels : int, optional
-        Number of labels; needed where `probabilities` are labels and some do not occur.
+        Number of labels, if `probabilities` are labels and some do not occur.
     void : int, sequence of int, None or "auto"
-        Values of hard labels that mean "could be anything": 0 for pydensecrf's unsure label, None
-        for no value. Such pixels have no unary, and no pixel ends with such a label. By default
-        (``"auto"``) 255; but 0 and 255 alone are a binary mask, where there are two labels.
+        Values of hard labels that mean unlabelled: 0 for pydensecrf's unsure label, None for no
+        value. Such pixels have no unary, and the result does not have these values. By default
+        (``"auto"``) 255, unless 0 and 255 are the only values of two labels: a binary mask.
     ignore : array_like of bool, optional
-        Pixels whose probabilities are unreliable; their labels follow from the others, or from
-        `seeds`.
+        Pixels with unreliable probabilities; their labels follow from the others, or from `seeds`.
     seeds : array_like, optional
         Pixels whose label is known: integers of the image's shape, -1 or 255 for the others; or,
         for two labels, True where the foreground (label 1) is certain.
     confidence : float, optional
-        Probability that a hard label is right; the model's by default, which for the default model
-        is a margin of 3 nats over the other labels.
+        Probability that a hard label is right. By default the model's; the default model has a
+        margin of 3 nats over the other labels.
     clip : float
         Smallest probability.
     image_range : (float, float), optional
-        The values of `image` that mean black and white.
+        The values of black and white in `image`.
     method : str
-        One of `densecrf.METHODS`. ``"lp"`` says how far from optimal the answer is; ``"mf"`` is
-        mean field to convergence, ``"mf5"`` five iterations of it.
+        One of `densecrf.METHODS`. ``"lp"`` bounds its distance from the optimum; ``"mf"`` is mean
+        field to convergence, ``"mf5"`` five iterations of it.
     gap : float, optional
         Relative gap at which a method with a lower bound stops; the method's own by default.
     time_limit : float, optional
@@ -136,9 +135,9 @@ def refine(
     threads : int, optional
         Maximum number of threads of the compiled core; the result does not depend on it.
     device : str or torch.device, optional
-        Where to solve, for example ``"cuda"``; needs PyTorch. The result is NumPy's in any case.
+        Where to solve, for example ``"cuda"``; needs PyTorch. The result always holds NumPy arrays.
     callback : callable, optional
-        Called after each iteration with the best so far; returning True stops.
+        Called after each iteration with the best result so far; returning True stops.
     progress : bool
         Show a progress bar, in terminals and notebooks.
     method_options : dict, optional
@@ -206,7 +205,7 @@ def _solved(
     method_options: dict[str, Any] | None = None,
     **limits: Any,
 ) -> "Result":
-    """Solve, and warn of a labelling that is suspicious."""
+    """Solve, and warn of a suspicious labelling."""
     result = crf.solve(method, **limits, **(method_options or {}))
     result.info["model"] = derived(crf)
     if suspicious := result.changes.warning():
@@ -221,9 +220,9 @@ class Failure:
     Attributes
     ----------
     index : int
-        Which one, counted from 0.
+        Its index.
     error : Exception
-        Why.
+        Its error.
     """
 
     index: int
@@ -246,24 +245,24 @@ def refine_many(
 ) -> "Iterator[Result | Failure]":
     """Refine many images at a time; yields a result for each, in their order.
 
-    An item that fails is yielded as a `Failure`, and the others go on. At most ``2 * workers``
-    items are read ahead of the one that is yielded, so that neither input nor output need fit into
-    memory. The iterables are read by the calling thread. After Ctrl-C no further item begins; those
-    under way are yielded before KeyboardInterrupt is raised.
+    An item that fails is yielded as a `Failure`, and the others continue. At most ``2 * workers``
+    items are read ahead, so that neither input nor output need fit in memory. The calling thread
+    reads the iterables. After Ctrl-C no further item begins; running ones are yielded before
+    KeyboardInterrupt is raised.
 
     Parameters
     ----------
     images, probabilities : iterable of array_like
-        What `refine` takes, one each per item; they must be of one length.
+        Arguments of `refine`, one each per item; they must have one length.
     workers : int
-        Items that are worked on at a time, each by one thread unless `threads` says otherwise.
+        Items at a time, each on one thread unless `threads` is given.
     processes : bool
-        Whether the workers are processes: for options that hold Python's lock, such as a callback
+        Whether the workers are processes, for options that hold Python's lock, such as a callback
         that computes. Arguments and results are then copied between them, and a script needs
-        ``if __name__ == "__main__":``. Threads are otherwise as fast, and share memory.
+        ``if __name__ == "__main__":``. Otherwise threads are as fast, and share memory.
     client : dask.distributed.Client, optional
-        A client whose workers do the work instead of threads of this process. Items may then
-        also be paths of ``.npy`` files that all workers have, which travel instead of arrays.
+        A client whose workers do the work instead of threads of this process. Items may then also
+        be paths of ``.npy`` files that all workers can read.
     batch : int
         With a client: items per task, so that 100,000 small images do not overload its
         scheduler.
@@ -301,7 +300,7 @@ def refine_many(
 def _refine_one(
     specification: Specification, options: dict[str, Any], far: bool, image: Any, known: Any
 ) -> "Result":
-    """Refine an image, perhaps on a worker of a cluster.
+    """Refine an image, possibly on a worker of a cluster.
 
     The options are those of `refine` that are not part of the specification.
     """

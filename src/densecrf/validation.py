@@ -1,6 +1,6 @@
 """Checks of public arguments.
 
-Every error names the argument, its value and the remedy; what passed is trusted inside.
+Every error names the argument, its value and the remedy; checked values are trusted inside.
 """
 
 import inspect
@@ -83,7 +83,7 @@ class ArgumentError(ValueError):
     name : str
         The argument.
     value : object
-        What was given; ``...`` where the remedy describes it, as for arrays.
+        The given value; ``...`` if the remedy describes it, as for arrays.
     remedy : str
         What is wrong and what to do.
 
@@ -106,7 +106,7 @@ class ArgumentError(ValueError):
         return self._remedy.replace(_MARK, "")
 
     def renamed(self, **names: str) -> "ArgumentError":
-        """Return the same in the terms of another interface: its name for each of ours."""
+        """Return the same error with the argument names of another interface."""
 
         def spell(name: str, value: str) -> str:
             return f"{_MARK}{names.get(name, name)}={value}{_MARK}"
@@ -184,7 +184,7 @@ def as_real_array(name: str, value: Any, *, ndim: int | None = None) -> npt.NDAr
     """Return `value` as an array of real numbers, or raise an error."""
     if isinstance(value, os.PathLike) or (isinstance(value, str) and name in _READERS):
         reader = _READERS.get(name, "numpy.load")
-        remedy = f"a path where an array is meant; read the file first, by {reader}"
+        remedy = f"a path instead of an array; read the file first, with {reader}"
         raise ArgumentError(name, value, remedy)
     try:
         array = _shared(name, value) if hasattr(value, "__dlpack__") else np.asarray(value)
@@ -194,8 +194,8 @@ def as_real_array(name: str, value: Any, *, ndim: int | None = None) -> npt.NDAr
         raise ArgumentError(
             name,
             ...,
-            f"a masked array, whose mask would be lost; fill it ({name}.filled(...)) and "
-            "name void pixels by ignore= or void=",
+            f"a masked array, whose mask would be lost; fill it ({name}.filled(...)) and mark "
+            "void pixels with ignore= or void=",
         )
     if array.dtype.kind not in "buif":
         raise ArgumentError(
@@ -218,8 +218,7 @@ def _shared(name: str, value: Any) -> npt.NDArray[Any]:
         raise ArgumentError(
             name,
             ...,
-            "lies on a GPU or another device; copy it to the CPU first, or use "
-            "densecrf.torch, which works there",
+            "is on a GPU or another device; copy it to the CPU first, or use densecrf.torch",
         )
     if hasattr(value, "detach"):  # torch's: without the record of its gradient
         value = value.detach()
@@ -228,7 +227,7 @@ def _shared(name: str, value: Any) -> npt.NDArray[Any]:
 
 
 def check_finite(name: str, array: npt.NDArray[Any]) -> tuple[float, float]:
-    """Return the least and the largest value, refusing what float32 cannot hold, by its index."""
+    """Return the minimum and maximum; refuse values that float32 cannot hold, with their index."""
     if array.size == 0:
         return 0.0, 0.0
     low, high = float(array.min()), float(array.max())  # NaN where there is one
@@ -266,9 +265,8 @@ def as_features(value: Any) -> npt.NDArray[np.floating[Any]]:
         raise ArgumentError(
             "features",
             ...,
-            f"a value of {largest:g} standard deviations; the largest that can be "
-            f"filtered is {LARGEST_FEATURE:g}. Divide by larger standard deviations, or subtract "
-            "the mean",
+            f"a value of {largest:g} standard deviations; the limit is {LARGEST_FEATURE:g}. Divide "
+            "by larger standard deviations, or subtract the mean",
         )
     kept = np.float32 if array.dtype == np.float32 else np.float64
     return np.ascontiguousarray(array, kept)
@@ -278,8 +276,7 @@ def check_pixels(name: str, count: int) -> None:
     """Refuse more pixels than 32-bit numbers can name."""
     if count > MOST_PIXELS:
         raise MemoryError(
-            f"{name}: {count} pixels; at most {MOST_PIXELS} can be handled at once, split the "
-            "problem into tiles"
+            f"{name}: {count} pixels, more than {MOST_PIXELS}; split the problem into tiles"
         )
 
 
@@ -292,7 +289,7 @@ def check_fits(name: str, shape: Sequence[int]) -> None:
     memory = physical_memory()
     if memory is not None and needed > memory:
         raise MemoryError(
-            f"{name}: {' × '.join(map(str, shape))} float32 numbers take {needed >> 30:,} "
+            f"{name}: {' × '.join(map(str, shape))} float32 numbers need {needed >> 30:,} "
             f"GiB, and this machine has {memory >> 30:,} GiB; use fewer, or split the problem"
         )
 
@@ -389,7 +386,7 @@ def near_name(given: str, names: Iterable[str]) -> str | None:
 
 
 def with_near_names(function: Callable[P, T]) -> Callable[P, T]:
-    """Let the TypeError of a keyword that a function does not have name the nearest one."""
+    """Let the TypeError for an unknown keyword name the nearest one."""
 
     @wraps(function)
     def call(*args: P.args, **keywords: P.kwargs) -> T:
@@ -400,7 +397,7 @@ def with_near_names(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def check_keywords(function: Callable[..., Any], keywords: Iterable[str]) -> None:
-    """Refuse keywords that a function does not have, by a TypeError that names the nearest one."""
+    """Refuse unknown keywords with a TypeError that names the nearest one."""
     names = inspect.signature(function).parameters
     for given in keywords:
         if given not in names:

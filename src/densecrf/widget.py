@@ -1,7 +1,6 @@
 """The scribble canvas in a notebook; needs ``pip install "densecrf[widget]"``.
 
-It is the canvas of the app (`densecrf.app`), in Jupyter, VS Code, Colab and marimo by way of
-anywidget.
+It is the canvas of the app (`densecrf.app`), in Jupyter, VS Code, Colab and marimo, by anywidget.
 """
 
 import re
@@ -32,7 +31,16 @@ if TYPE_CHECKING:
 __all__ = ["Scribble"]
 
 STATIC = Path(__file__).parent / "app" / "static"
-MODULES = ("strokes.js", "overlay.js", "frames.js", "view.js", "tools.js", "widget.js")
+MODULES = (
+    "planes.js",
+    "strokes.js",
+    "overlay.js",
+    "frames.js",
+    "view.js",
+    "wire.js",
+    "tools.js",
+    "widget.js",
+)
 
 
 def bundle() -> str:
@@ -48,9 +56,9 @@ class Scribble(anywidget.AnyWidget):
     Parameters
     ----------
     image : array_like, (H, W) or (H, W, 3)
-        The image, colours from 0 to 255, or from 0 to 1 where it holds floating-point numbers.
+        The image, colours from 0 to 255, or from 0 to 1 if it holds floating-point numbers.
     names : int or sequence of str
-        The labels' names, or how many there are.
+        The labels' names, or their number.
     model : str, path-like or Parameters
         The energy's parameters, as for `densecrf.refine`.
     strokes : sequence of dict
@@ -59,9 +67,9 @@ class Scribble(anywidget.AnyWidget):
     Attributes
     ----------
     strokes : list of dict
-        What is drawn; set it to draw from Python.
+        The strokes; set it to draw from Python.
     result : densecrf.Result or None
-        The last certified answer. Its labels are those that have strokes, in order.
+        The last certified result. Its labels are those with strokes, in order.
     labels : ndarray of int, (H, W), or None
         The last certified labelling, in terms of `names`.
     """
@@ -102,7 +110,7 @@ class Scribble(anywidget.AnyWidget):
 
     @property
     def result(self) -> "Result | None":
-        """The last certified answer."""
+        """The last certified result."""
         return None if self._live is None or self._live.result is None else self._live.result[1]
 
     @property

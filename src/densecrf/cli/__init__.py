@@ -35,15 +35,15 @@ def _run() -> None:
             app(prog_name="densecrf")
         finally:
             sys.stdout.flush()
-    except OSError as error:  # commands report those of files; these are of the terminal or pipe
+    except OSError as error:  # of the terminal or pipe; commands report errors of files
         _give_up_output(error)
         raise SystemExit(1) from error
 
 
 def _give_up_output(error: OSError) -> None:
-    """Report why standard output could not be written, unless its reader has gone, and leave it."""
+    """Report why standard output could not be written, unless its reader closed it."""
     if not isinstance(error, BrokenPipeError):
         reason = error.strerror or error
         print(f"Error: cannot write to standard output: {reason}", file=sys.stderr)
-    # Python would fail once more when it flushes at the end.
+    # Otherwise Python would fail again when it flushes at exit.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,7 +17,7 @@ from densecrf.model.parameters import Parameters, write_parameters
 
 __all__ = ["ENOUGH", "Adapt", "adapt", "adapt_to"]
 
-#: Images from which on `densecrf segment` adapts the default model to its folder.
+#: The number of images at which `densecrf segment` adapts the default model to its folder.
 ENOUGH = 5
 
 
@@ -43,12 +43,11 @@ def adapt(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Adapt a model to a kind of images, from a network's output alone; no ground truth is needed.
+    """Adapt a model to a kind of images from a network's output; no ground truth is needed.
 
-    Each image is refined; the strength becomes such that no label loses more than an eighth of its
-    evidence over all of them. `densecrf segment --model` uses the file; for a folder of several
-    images it does the same by itself. Interrupted, the command writes the model of the images seen
-    so far.
+    Each image is refined; the strength is set so that no label loses more than an eighth of its
+    evidence over all images. `densecrf segment --model` uses the file, and adapts to a folder of
+    several images without it. Ctrl-C writes the model of the images so far.
 
     For example:
 
@@ -61,7 +60,7 @@ def adapt(
     if found is None:
         print_failures(batch.failures, len(batch.results))
         if batch.interrupted:
-            raise fail("interrupted before the first image was seen; nothing is written", 130)
+            raise fail("interrupted before the first image was done; nothing is written", 130)
         raise fail("no image could be used, or they have different numbers of labels")
     found = replace(found, **model.specification.numbers)
     write_parameters(out, found)
@@ -70,7 +69,7 @@ def adapt(
     else:
         told = f"strength {found.provenance['strength']:.2f} of the start's"
         output.print(f"{told}, from {found.provenance['images']} images")
-        console.print(f"Written: {out}; use it by --model {out}")
+        console.print(f"Written: {out}; use it with --model {out}")
     seen = f" after {len(batch.results)} of {len(todo)} images."
     finish(batch.failures, len(batch.results), seen if batch.interrupted else "")
 
@@ -80,7 +79,7 @@ def adapt_to(
 ) -> tuple[Parameters | None, BatchOutcome]:
     """Return the model adapted to all images, and the batch of all images.
 
-    The model is None where no image could be used, or they have different numbers of labels.
+    The model is None if no image could be used or numbers of labels differ.
     """
     start = unadapted(options.specification.model)
     asked = replace(options.specification, model=start, strength=1.0)

@@ -1,4 +1,4 @@
-"""Many images: several at once, progress and time left, failures kept apart, Ctrl-C."""
+"""Batches of images: parallel work, progress, failures, Ctrl-C."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Watch:
-    """How work is told to stop, and shows in a few words how far it is."""
+    """How work learns that it must stop, and reports its progress."""
 
     stop: threading.Event
     report: Callable[[str], None]
@@ -37,7 +37,7 @@ class BatchOutcome:
 
     @property
     def done(self) -> int:
-        """The number of items that are done, or failed."""
+        """The number of finished or failed items."""
         return len(self.results) + len(self.failures)
 
     def add(self, name: str, done: Finished) -> None:
@@ -46,7 +46,7 @@ class BatchOutcome:
             self.results[name] = done.answer
         elif isinstance(done.error, ERRORS):
             self.failures[name] = describe(done.error)
-        else:  # the others must be done and reported all the same
+        else:  # a bug; the other items still run and are reported
             self.failures[name] = f"internal error, please report it: {done.error!r}"
 
 
@@ -59,22 +59,22 @@ def run_batch(
     progress: bool = True,
     client: Any = None,
 ) -> BatchOutcome:
-    """Do the work of every item, by its name; one that fails does not stop the others.
+    """Do the work of every item; a failure does not stop the others.
 
     Parameters
     ----------
     items, name
         The items, and the function that names one.
     work : callable or sequence of callable
-        Called with an item and a `Watch`; of several, each is called in a process of its own: a
-        solver on a GPU is a stream of short launches, for which threads of one process would
-        contend for Python's lock.
+        Called with an item and a `Watch`. Each of several runs in its own process: a solver on a
+        GPU makes many short launches, for which threads would contend for Python's lock, as many
+        threads that read and write small images do.
     jobs : int
-        Items at a time, where there is one `work`.
+        Items at a time, if there is one `work`.
     progress : bool
         Show a bar with the time left.
     client : dask.distributed.Client, optional
-        Whose workers do the work, some items in each task; `work` must be picklable.
+        Its workers do the work, some items per task; `work` must be picklable.
     """
     batch, names = BatchOutcome(), [name(item) for item in items]
     stop = threading.Event()

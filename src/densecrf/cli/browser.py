@@ -24,6 +24,10 @@ def open_app(
             "with one file per image."
         ),
     ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Classes of the folder: a text file with one name per line, or JSON."),
+    ] = None,
     model: Annotated[
         Path | None, typer.Option(help="Model file of `densecrf adapt` or `fit`.")
     ] = None,
@@ -49,18 +53,21 @@ def open_app(
     """
     require("densecrf app", "websockets")
     try:
+        from densecrf.app.project import read_classes
         from densecrf.app.server import check_host, serve
         from densecrf.app.store import ImageFolder
     except ImportError as error:
         raise fail(f'the app needs {error.name}: pip install "densecrf[app]"') from error
     with reporting_errors(), suppress(KeyboardInterrupt):  # the way to end it
         check_host(host)
-        for path in (target, probs, model):
+        for path in (target, probs, labels, model):
             if path is not None and not path.exists():
                 raise FileNotFoundError(2, "no such file or folder", str(path))
         folder = ImageFolder(target, probs)
         if target is not None and not folder.listing():
             raise ValueError(f"{target}: no images here")
+        if labels is not None:
+            folder.use_classes(read_classes(labels))
         file = None if model is None else read_parameters(model)
         serve(folder, host=host, port=port, browser=browser, file=file, announce=_announce)
 

@@ -35,26 +35,24 @@ def certify(
     labels: Annotated[
         Path | None,
         o.input_option(
-            help="The labelling in question: .png or .npy. With --verify, that of the certificate "
+            help="The labelling to certify: .png or .npy. With --verify, that of the certificate "
             "by default."
         ),
     ] = None,
     sources: Sources,
     budget: Annotated[
         int,
-        o.solver_option(help="Filter calls to spend on the bound; more make it sharper.", min=1),
+        o.solver_option(help="Filter calls for the bound; more make it tighter.", min=1),
     ] = 50,
     save: Annotated[
         Path | None,
-        o.output_option(
-            help="Write the certificate, with the dual potentials that prove it, to this .npz."
-        ),
+        o.output_option(help="Write the certificate, with its dual potentials, to this .npz."),
     ] = None,
     verify: Annotated[
         Path | None,
         o.input_option(
-            help="Check a certificate of --save (or of Result.save) instead of making one: energy "
-            "and bound are computed again in plain NumPy and float64."
+            help="Check a certificate of --save (or of Result.save): recompute energy and bound in "
+            "plain NumPy and float64."
         ),
     ] = None,
     model: o.ModelOptions,
@@ -62,8 +60,8 @@ def certify(
 ) -> None:
     """Print a bound on the distance of any labelling from the global optimum.
 
-    Void pixels of --labels (255, or --void) get the labels of lowest energy found for them, the
-    others keep theirs; the certificate is for the labelling completed in this way.
+    Void pixels of --labels (255, or --void) get the labels of lowest energy that are found, with
+    all others fixed; the certificate is for the completed labelling.
 
     For example:
 
@@ -99,9 +97,7 @@ def certify(
         if save is not None:
             certificate.proof.save(save)
     if void:
-        collected.append(
-            f"{void} void pixels were given the labels of lowest energy found for them"
-        )
+        collected.append(f"{void} void pixels received the labels of lowest energy found")
     print_notes(image.name, collected)
     if as_json:
         names = ("energy", "lower_bound", "gap", "better_energy", "excess", "calls", "seconds")
@@ -116,7 +112,7 @@ def certify(
 def _verify(
     given: ImageFiles, model: o.ModelOptions, labels: Path | None, path: Path, as_json: bool
 ) -> None:
-    """Compute a certificate's numbers again; exit with 1 where they are not those it states."""
+    """Recompute a certificate's numbers; exit with 1 if they differ from the stated ones."""
     with (
         reporting_errors(CertificateError),
         collecting_warnings() as collect,
@@ -150,14 +146,14 @@ def _verify(
 def _labelling(
     crf: DenseCRF, path: Path, model: o.ModelOptions
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Read a labelling, and where it is void."""
+    """Read a labelling and the mask of its void pixels."""
     labels = whole_numbers(str(path), read_labelling(path, model.palette))
     labels, void = read_void(labels, crf.n_labels, model.specification.void)
     return labels, np.isin(labels, void)
 
 
 def _other_labels(crf: DenseCRF, labels: Path, result: Result, model: o.ModelOptions) -> list[str]:
-    """Report where a labelling, void pixels aside, is not that of a certificate."""
+    """Report whether a labelling, void pixels aside, differs from a certificate's."""
     given, empty = _labelling(crf, labels, model)
     if given.shape != crf.shape:
         return [f"{labels} has the shape {given.shape}, the image {crf.shape}"]
@@ -168,9 +164,9 @@ def _other_labels(crf: DenseCRF, labels: Path, result: Result, model: o.ModelOpt
 def _completed(
     crf: DenseCRF, labels: npt.NDArray[Any], empty: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[Any], int]:
-    """Return the labelling with a label for each void pixel, and how many those are.
+    """Return the labelling with a label for each void pixel, and their number.
 
-    The other pixels' labels are fixed by unary costs, as seeds are.
+    Unary costs fix the labels of the other pixels, as for seeds.
     """
     count = len(crf.unary)
     if labels.shape != crf.shape or not empty.any() or empty.all():

@@ -1,6 +1,6 @@
 """``densecrf demo``: strokes on two photographs, mean field against the certified linear program.
 
-The photographs and strokes are those of `densecrf.data`. Numbers are rounded to the safe side.
+The photographs and strokes are those of `densecrf.data`. Bounds are rounded outwards.
 """
 
 import io
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare", "demo", "proven", "write_picture"]
 
-#: Strokes leave much to the kernels, so they are short and strong.
+#: Kernels for strokes: short and strong.
 KERNELS = Parameters(sigma=3, weight=5, sigma_xy=15, sigma_color=8, bilateral_weight=15)
 CERTAINTY = 0.95  # of the strokes' colours
 WORDS = {
@@ -55,9 +55,9 @@ TINT = 0.62
 LP_COLOR, MF_COLOR, WALL_COLOR = "#0a7d34", "#c1121f", "#6c6c6c"
 TITLES = ("A few strokes", "Mean field", "Linear program, certified", "Where they differ")
 EXPLANATION = (
-    "Both methods look for the labelling of lowest energy: colours as under the label's strokes, "
-    "and one label for neighbours of like colour.\nOnly the linear program can say how good its "
-    "answer is: it proves that no labelling whatsoever lies in the hatched range."
+    "Both methods look for the labelling of lowest energy: labels near their strokes and in the "
+    "strokes' colours, and one label for neighbours of similar colour.\nOnly the linear program "
+    "bounds its distance from the optimum: it proves that no labelling lies in the hatched range."
 )
 
 
@@ -118,14 +118,14 @@ class Comparison:
 
     @property
     def gap(self) -> str:
-        """How far above the optimum the linear program's labelling is at most: rounded up."""
+        """The linear program's largest possible excess over the optimum, rounded up."""
         share = max(0.0, self.result("lp").energy - self.bound) / self.bound
         return f"{math.ceil(1e4 * share) / 100:.2f} %"
 
     @property
     def excess(self) -> str:
-        """How far above the optimum mean field's labelling is at least: rounded down."""
-        # The optimum is no higher than the linear program's energy.
+        """Mean field's smallest possible excess over the optimum, rounded down."""
+        # The linear program's energy is an upper bound of the optimum.
         share = max(0.0, self.result("mf").energy / self.result("lp").energy - 1)
         return f"{math.floor(1e3 * share) / 10:.1f} %"
 
@@ -146,7 +146,7 @@ def compare(
 
 
 def proven(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return in three lines what was just proven."""
+    """Return three lines on the proven bounds."""
     bounds = " and ".join(
         f"of the {done.crf.n_labels}^{done.crf.n} labellings of {done.scene.name} none has an "
         f"energy below {done.result('lp').lower_bound:,.1f}"
@@ -187,7 +187,7 @@ def write_picture(path: Path, comparisons: Sequence[Comparison]) -> None:
 
     buffer = io.BytesIO()
     _figure(comparisons).savefig(buffer, format="png", dpi=110)
-    # A palette makes a third of the size, and the eye does not see it.
+    # A palette cuts the size to a third without a visible difference.
     picture = Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.FLOYDSTEINBERG)
     with atomic_writer(path) as file:
         picture.save(file, "PNG", optimize=True)

@@ -62,9 +62,9 @@ def fit(
 ) -> None:
     """Find the model that is best on images with ground truth.
 
-    The start, the input itself, the start adapted to the images, and the best of a search over
-    strength, reach and prior are compared on images left out; where nothing is better than the
-    start, the start is written. Interrupted, the command writes the best model so far.
+    Cross-validation compares four candidates: the starting model, the unchanged input, the starting
+    model adapted to the images, and the best of a search over strength, reach and prior. If none is
+    better, the starting model is written. Ctrl-C writes the best model so far.
 
     For example:
 
@@ -80,7 +80,7 @@ def fit(
         examples, failures = _examples(dataset, names)
         if not examples:
             print_failures(failures, 0)
-            raise fail(f"{chosen.data}: no image can be learned from")
+            raise fail(f"{chosen.data}: no image is usable for learning")
         model = _learn(chosen, examples, len(dataset.palette), not (quiet or as_json))
         write_parameters(out, model)
     provenance = dict(model.provenance)
@@ -89,7 +89,7 @@ def fit(
     else:
         if "verdict" in provenance:
             output.print(provenance["verdict"])
-        console.print(f"Written: {out}; use it by --model {out}")
+        console.print(f"Written: {out}; use it with --model {out}")
     best = ". The best model so far is written." if provenance["interrupted"] else ""
     finish(failures, len(examples), best)
 
@@ -116,7 +116,7 @@ def _learn(
 
 
 def _examples(dataset: Dataset, names: Sequence[str]) -> "tuple[list[Example], dict[str, str]]":
-    """Return the images that can be learned from, and why the others cannot."""
+    """Return the usable images, and the reasons why the others are not."""
     from densecrf.learning.examples import Example, checked_truth
 
     examples, failures = [], {}

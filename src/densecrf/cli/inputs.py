@@ -44,7 +44,7 @@ LABEL_SUFFIXES = (".png", ".npy", ".tif", ".tiff", ".bmp")
 
 @dataclass(frozen=True, kw_only=True)
 class Sources:
-    """Where unaries come from, as given: files, folders or patterns; fields as the options."""
+    """The sources of unaries: files, folders or patterns; fields as the options."""
 
     probs: Annotated[
         str | None,
@@ -68,7 +68,7 @@ class Sources:
     ] = None
 
     def check(self) -> None:
-        """Refuse combinations that make no sense."""
+        """Refuse contradictory options."""
         if self.probs and self.labels:
             raise typer.BadParameter("give --probs or --labels, not both")
         if not (self.probs or self.labels or self.scribbles):
@@ -103,7 +103,7 @@ def find_images(
 ) -> list[ImageFiles]:
     """Return the files of each image; missing ones are reported when they are read.
 
-    Images in `leave_out` are skipped: earlier results in the same folder.
+    Images in `leave_out`, earlier results in the same folder, are skipped.
     """
     sources.check()
     found = [(path, name) for path, name in _expand(images) if path not in leave_out]
@@ -123,7 +123,7 @@ def find_images(
 
 
 def _expand(images: Sequence[str]) -> list[tuple[Path, str]]:
-    """Return the files, with the names that tell them apart (below a folder: with its folders)."""
+    """Return the files with unique names: their paths below a given folder."""
     found: list[tuple[Path, str]] = []
     for given in images:
         path = Path(given)
@@ -178,13 +178,13 @@ def _companion(
 
 def load(files: ImageFiles, options: ModelOptions) -> Loaded:
     """Read an image and its companions, and make the energy; errors name the file or option."""
-    for path in files.paths:  # a missing one is named before any is read
+    for path in files.paths:  # so that a missing file is reported before any is read
         path.stat()
     asked = options.specification
-    # Black and white of --image-range are values as stored.
+    # --image-range is in stored values.
     native = asked.image_range is not None
     image = read_image(files.image, page=options.page, bands=options.bands, native=native)
-    # Four bands of a file are no colours with alpha.
+    # The fourth band of a file is not alpha.
     asked = replace(asked, channel_axis=-1 if image.ndim == 3 else None)
     no_stroke = (-1, VOID) if asked.void == "auto" else asked.void
     strokes = None
@@ -215,10 +215,10 @@ def load(files: ImageFiles, options: ModelOptions) -> Loaded:
 
 
 def _known(files: ImageFiles, options: ModelOptions) -> tuple[npt.NDArray[Any], str | None]:
-    """Read the probabilities or labels; return them and their kind, where that is known."""
+    """Read the probabilities or labels; return them and their kind, if known."""
     if files.labels is not None:
         return read_labelling(files.labels, options.palette), "labels"
-    path = cast("Path", files.probs)  # there is one of the two, or scribbles alone
+    path = cast("Path", files.probs)  # one of the two is given, unless there are only scribbles
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise FileFormatError(path, "is an image; for label images use --labels")
     return read_known(path, options.specification.kind)
@@ -227,7 +227,7 @@ def _known(files: ImageFiles, options: ModelOptions) -> tuple[npt.NDArray[Any], 
 def _with_background(
     image: npt.NDArray[Any], maps: npt.NDArray[Any], asked: Specification, options: ModelOptions
 ) -> tuple[npt.NDArray[Any], Specification]:
-    """Return activation maps as probabilities, labels first, and how they are to be read."""
+    """Return activation maps as probabilities, labels first, and their reading."""
     layout = layout_of(
         image.shape,
         maps.shape,

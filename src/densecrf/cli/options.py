@@ -31,9 +31,9 @@ input_option, model_option, solver_option, output_option = (
 def _one_of(
     name: str, text: str, choices: tuple[str, ...], listed: str | None = None
 ) -> dict[str, Any]:
-    """Return the arguments of `typer.Option` to explain, check and complete one of some names.
+    """Return the arguments of `typer.Option` that explain, check and complete one of several names.
 
-    `listed` says which there are, in the place of all names.
+    `listed` replaces the list of names in the help.
     """
 
     def known(value: str | None) -> str | None:
@@ -51,7 +51,7 @@ def _one_of(
 
 
 def check_gap(gap: float | None) -> float | None:
-    """Return the gap that was given, which is a fraction."""
+    """Return the given gap, a fraction, or refuse it."""
     if gap is not None and not 0 <= gap < 1:
         raise typer.BadParameter(f"{gap:g} is not a fraction from 0 up to 1; for 0.1 % say 0.001")
     return gap
@@ -64,7 +64,7 @@ Images = Annotated[
 Image = Annotated[Path, typer.Argument(help="The image.")]
 TimeLimit = Annotated[
     float | None,
-    solver_option(help="Seconds per image and method; then the best labelling so far is kept."),
+    solver_option(help="Seconds per image and method; the best labelling so far is kept."),
 ]
 MaxIterations = Annotated[int | None, solver_option(help="Maximum number of iterations.", min=0)]
 Threads = Annotated[int | None, solver_option(help="Maximum number of threads per image.", min=1)]
@@ -83,7 +83,7 @@ Quiet = Annotated[bool, output_option("--quiet", "-q", help="Show no progress.")
 
 
 def require_extras(device: str | None, scheduler: str | None) -> None:
-    """End the command before it works, where a library of these options is missing."""
+    """End the command before it starts if a library of these options is missing."""
     if device is not None:
         require("--device", "torch")
     if scheduler is not None:
@@ -161,19 +161,19 @@ class ModelOptions:
         background: Annotated[
             float | None,
             input_option(
-                help="--probs are activation maps of the classes, from 0 to 1: this is the score "
+                help="Read --probs as activation maps of the classes, from 0 to 1, with this score "
                 "of the background, which becomes label 0."
             ),
         ] = None,
         background_power: Annotated[
             float | None,
-            input_option(help="Likewise, with a background of (1 - largest map) to this power."),
+            input_option(help="The same, with (1 - largest map) to this power as the background."),
         ] = None,
         void: Annotated[
             list[int] | None,
             input_option(
-                help="Value of unlabelled pixels in --labels and --scribbles. Default: 255, but "
-                "labels of 0 and 255 alone are a mask. Repeatable."
+                help="Value of unlabelled pixels in --labels and --scribbles. Default: 255, unless "
+                "0 and 255 are the only labels: a mask. Repeatable."
             ),
         ] = None,
         image_range: Annotated[
@@ -289,8 +289,8 @@ class SolveOptions:
 def with_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace each argument of a command that is a group of options by these options.
 
-    A group is a dataclass: its fields are the options, or its `declared` has them as arguments
-    and its `of` makes it. The command does not have the options `without`.
+    A group is a dataclass. Its fields are the options; or its `declared` has them as arguments, and
+    its `of` makes the group. The options `without` are left out.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

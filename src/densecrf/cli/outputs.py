@@ -1,6 +1,7 @@
-"""The files that a command will write, checked before it works, and those of earlier runs."""
+"""The files of a command: checked before it starts, and found again after earlier runs."""
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from densecrf.io.images import IMAGE_SUFFIXES
 from densecrf.io.opening import identities, kind_of_file
 
 __all__ = ["check_outputs", "done_before", "label_file", "read_record", "run_settings"]
+
+PNG_END = b"IEND\xaeB`\x82"  # the last chunk's name and checksum
 
 LOSSY = {".jpg", ".jpeg", ".jpe", ".jfif", ".jp2", ".j2k", ".jxl", ".webp", ".avif", ".heic"}
 #: Suffixes of files, unlike a suffix in the name of a folder.
@@ -31,8 +34,8 @@ def check_outputs(
 ) -> None:
     """Refuse to write onto an input, onto one file twice, or onto a folder or device.
 
-    Two paths are the same file by their names, whatever the case of the letters, by links, and by
-    hard links. `outputs` has each file to write with its source; `remedy` ends the message.
+    Paths are compared by name, ignoring case, and through symbolic and hard links. `outputs` has
+    each file to write with its source; `remedy` ends the message.
     """
     read = {key: path for path in inputs if path is not None for key in identities(path)}
     written: dict[object, object] = {}
@@ -50,15 +53,15 @@ def check_outputs(
 
 
 def label_file(out: Path, suffixes: tuple[str, ...] = (".png",)) -> Path | None:
-    """Return the label map that ``--out`` names by one of some suffixes; None for a folder.
+    """Return the label map of ``--out``, known by its suffix; None for a folder.
 
-    A name that ends as another format does is refused: it is meant for a file.
+    A name with the suffix of another format is refused.
     """
     suffix = out.suffix.lower()
     if suffix in suffixes:
         return out
     if suffix in OTHER_FORMATS:
-        reason = "is lossy and changes labels" if suffix in LOSSY else "is not written here"
+        reason = "is lossy and changes labels" if suffix in LOSSY else "is not supported"
         remedy = f"give {out.stem}{' or '.join(suffixes)}, or a folder"
         raise typer.BadParameter(f"{out}: {suffix} {reason}; {remedy}", param_hint="--out")
     return None
@@ -78,13 +81,13 @@ def _obstacle(path: Path) -> str | None:
 def run_settings(
     model: ModelOptions, solver: SolveOptions, inputs: Iterable[Path], **more: Any
 ) -> dict[str, Any]:
-    """Return all that a result depends on, as JSON holds it; equal settings need no second run.
+    """Return everything that a result depends on, for JSON; equal settings need no second run.
 
-    Inputs are recorded by size and time of change: nothing is read of images that are done.
+    Inputs are recorded by size and modification time, so that finished images are not read again.
     """
     settings = {
         "version": __version__,
-        "model": asdict(replace(model, params=None)),  # whose numbers are in the others
+        "model": asdict(replace(model, params=None)),  # their numbers are in the other fields
         "solver": {key: value for key, value in asdict(solver).items() if key != "threads"},
         "inputs": {str(path): _stamp(path) for path in inputs},
         **more,
@@ -93,7 +96,7 @@ def run_settings(
 
 
 def _stamp(path: Path) -> list[int]:
-    """Return size and time of change of a file, or of a folder that holds a Zarr array."""
+    """Return size and modification time of a file, or of a folder that holds a Zarr array."""
     kind = kind_of_file(path)
     if kind is not None and (kind != "a folder" or path.suffix in IMAGE_SUFFIXES):
         raise FileFormatError(path, f"is {kind}, not a file")
@@ -104,9 +107,20 @@ def _stamp(path: Path) -> list[int]:
 def done_before(
     files: Iterable[Path], record: Path, settings: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the record of an earlier run with these settings, where its files are there."""
-    found = read_record(record) if all(path.exists() for path in files) else None
+    """Return the record of an earlier run with these settings, if its files are whole."""
+    found = read_record(record) if all(_whole(path) for path in files) else None
     return found if found is not None and found.pop("settings") == settings else None
+
+
+def _whole(path: Path) -> bool:
+    """Return whether a file exists that no failure of the system has cut short."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - len(PNG_END)))
+            return size > 0 and (path.suffix != ".png" or file.read() == PNG_END)
+    except OSError:
+        return False
 
 
 def read_record(path: Path) -> dict[str, Any] | None:

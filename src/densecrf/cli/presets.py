@@ -1,4 +1,4 @@
-"""``densecrf presets``: the parameters by name, and whom they come from."""
+"""``densecrf presets``: the presets and their sources."""
 
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +12,7 @@ __all__ = ["presets"]
 
 
 def presets(as_json: o.Json = False) -> None:
-    """List the presets: kernels, confidence of hard labels, and whom they come from."""
+    """List the presets: kernels, confidence of hard labels, and source."""
     if as_json:
         print_json({name: _plain(preset) for name, preset in PRESETS.items()})
         return

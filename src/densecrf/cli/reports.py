@@ -61,7 +61,7 @@ def print_json(value: Any) -> None:
 
 
 def fail(message: object, code: int = 1) -> typer.Exit:
-    """Print why a command cannot go on, and return the exit to raise."""
+    """Print why a command ends, and return the exit to raise."""
     console.print(Text.assemble(("Error:", "bold red"), f" {message}"))
     return typer.Exit(code)
 
@@ -72,7 +72,7 @@ ERRORS = (OSError, ValueError, MemoryError, ImportError)
 
 @contextmanager
 def reporting_errors(*more: type[Exception]) -> Iterator[None]:
-    """End the command with the reason of an error that its user can act on, or of one of `more`."""
+    """End the command with the message of an error that its user can act on, or of `more`."""
     errors: tuple[type[Exception], ...] = (*ERRORS, *more)
     try:
         yield
@@ -81,13 +81,13 @@ def reporting_errors(*more: type[Exception]) -> Iterator[None]:
 
 
 def require(purpose: str, *modules: str) -> None:
-    """End the command before it works, where a library is missing that it will need."""
+    """End the command before it starts if a library is missing."""
     with reporting_errors():
         check_installed(purpose, *modules)
 
 
 def describe(error: BaseException) -> str:
-    """Return an error in one line, with the file where it has one."""
+    """Return an error in one line, with its file if it has one."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
     if isinstance(error, MemoryError):
@@ -111,7 +111,7 @@ OPTIONS = (
 
 
 def as_option(name: str, value: str) -> str:
-    """Return an argument of the library as the option that gives it.
+    """Return an argument of the library as the option of the same meaning.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def as_option(name: str, value: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return an energy or bound for a table; "-" where there is none."""
+    """Return an energy or bound for a table; "-" if there is none."""
     return "-" if value is None else f"{value:,.1f}"
 
 
@@ -144,7 +144,7 @@ def percents(interval: "Interval") -> str:
 
 
 def solved_columns(result: Mapping[str, Any]) -> dict[str, str]:
-    """Return the columns that every table of results has, of a result as a dictionary."""
+    """Return the columns common to all tables of results, from a result as a dictionary."""
     return {
         "energy": number(result["energy"]),
         "lower bound": number(result["lower_bound"]),
@@ -167,7 +167,7 @@ def print_table(rows: Sequence[Mapping[str, str]]) -> None:
 
 
 def print_done_before(records: Collection[Mapping[str, Any]]) -> None:
-    """Say how many results were there already."""
+    """Print the number of results of earlier runs."""
     before = sum("skipped" in record for record in records)
     if before:
         console.print(f"{before} of {len(records)} done before; --force does them again")
@@ -201,7 +201,7 @@ def finish(failures: dict[str, str], done: int, interrupted: str = "") -> None:
 
 @contextmanager
 def progress_bar(unit: str, shown: bool) -> Iterator[Callable[[int, int | None, str], None]]:
-    """Show a bar with the time left; the yielded function moves it and puts words beside it."""
+    """Show a bar with the time left; the yielded function updates it and its text."""
     bar = Progress(
         SpinnerColumn(),
         TextColumn(unit),
@@ -224,10 +224,10 @@ def progress_bar(unit: str, shown: bool) -> Iterator[Callable[[int, int | None, 
 
 @contextmanager
 def collecting_warnings() -> Iterator[Callable[[], AbstractContextManager[list[str]]]]:
-    """Collect warnings in place of showing them.
+    """Collect warnings instead of showing them.
 
-    The yielded function returns a context whose value lists those of the calling thread in it.
-    Warnings of constant labellings are left out: commands have their own, with their options.
+    The yielded function returns a context whose value lists the calling thread's warnings in it.
+    Warnings of constant labellings are left out: commands print their own, with option names.
     """
     here = threading.local()
 

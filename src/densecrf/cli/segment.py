@@ -32,15 +32,21 @@ from densecrf.cli.reports import (
 )
 from densecrf.deadline import Interrupted
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
+from densecrf.io.atomic import flush_to_disk
 from densecrf.native import core
 from densecrf.solvers.changes import warning_of_many
+from densecrf.solvers.islands import without_islands
 from densecrf.solvers.loop import Outcome
+from densecrf.solvers.registry import REGISTRY
 from densecrf.solvers.result import Result
 from densecrf.validation import ArgumentWarning
 
 __all__ = ["segment"]
 
-CONFIDENT = 0.95  # where unsure pixels are asked for, as pseudo-labels are made
+CONFIDENT = 0.95  # default with --unsure, for pseudo-labels
+# Jobs from which on threads contend for Python's lock, and images per job that pay for starting a
+# process.
+MANY_JOBS, PER_PROCESS = 6, 3
 
 
 @o.with_options()
@@ -69,16 +75,22 @@ def segment(
     confident: Annotated[
         float | None,
         o.output_option(
-            help="Least confidence of a label that is written; the others are --unsure. Default: "
-            f"{CONFIDENT} with --unsure, else all are written."
+            help="Minimum confidence of a written label; other pixels get --unsure. Default: "
+            f"{CONFIDENT} with --unsure, otherwise all are written."
         ),
     ] = None,
     unsure: Annotated[
         int | None,
-        o.output_option(
-            help="Value of pixels that are less confident than --confident: 255 for void."
-        ),
+        o.output_option(help="Value of pixels below --confident: 255 for void."),
     ] = None,
+    min_area: Annotated[
+        int,
+        o.output_option(
+            help="Islands and holes of fewer pixels go to a neighbour, at a price in energy that "
+            "is reported; 0: none.",
+            min=0,
+        ),
+    ] = 0,
     tile: Tile = None,
     scheduler: Scheduler = None,
     fill_missing: FillMissing = False,
@@ -92,9 +104,9 @@ def segment(
     """Segment images: sharpen probabilities, clean labels, or grow scribbles.
 
     Writes for each image NAME.png (labels, with colours), NAME.overlay.png, NAME.json (energy,
-    certificate, changes, settings) and, with --marginals, NAME.npz. Each file appears whole or not
-    at all; run the same command again to continue an interrupted run. With several images, the
-    default model is first adapted to them, as by `densecrf adapt`.
+    certificate, changes, settings) and, with --marginals, NAME.npz. Run the same command again to
+    continue an interrupted run. With several images, the default model is first adapted to them, as
+    by `densecrf adapt`.
 
     For example:
 
@@ -112,10 +124,10 @@ def segment(
     progress = not (quiet or as_json)
     least = _least_confidence(confident, unsure)
     if is_large(images, out, tile):
-        if least is not None or model.background or model.background_power:
+        if least is not None or min_area or model.background or model.background_power:
             raise typer.BadParameter(
-                "tiles have no confidences and take no activation maps: leave out --unsure, "
-                "--confident, --background and --background-power, or --tile"
+                "--tile does not support confidences, --min-area and activation maps: leave out "
+                "--unsure, --confident, --min-area, --background and --background-power, or --tile"
             )
         batch = segment_large(
             images[0],
@@ -136,7 +148,7 @@ def segment(
     jobs = max(jobs, len(devices))
     if scheduler is not None and len(devices) > 1:
         given = f"--device {solver.device}"
-        raise typer.BadParameter(f"{given}: with --scheduler, give one for all workers")
+        raise typer.BadParameter(f"{given}: with --scheduler, give one device for all workers")
     if jobs > 1 and solver.threads is None:
         solver = replace(solver, threads=max(1, core().available_threads() // jobs))
     if label_file(out) is not None and len(todo) > 1:
@@ -152,7 +164,9 @@ def segment(
             if found is not None:
                 model = replace(model, specification=replace(model.specification, model=found))
         pseudo = None if least is None else (least, 255 if unsure is None else unsure)
-        task = _Segment(model, solver, out, overlays, marginals, force, collect, devices[0], pseudo)
+        task = _Segment(
+            model, solver, out, overlays, marginals, force, collect, devices[0], pseudo, min_area
+        )
         task.check_outputs(todo)
         elsewhere = replace(task, collect=None)
         with connected(scheduler) as client:
@@ -160,6 +174,12 @@ def segment(
             if len(devices) > 1:
                 places = islice(cycle(devices), jobs)
                 work = [replace(elsewhere, device=place) for place in places]
+            elif (
+                client is None
+                and devices == [None]
+                and MANY_JOBS <= jobs <= len(todo) // PER_PROCESS
+            ):
+                work = [replace(elsewhere, own_process=True)] * jobs
             batch = run_batch(
                 todo,
                 lambda image: image.name,
@@ -168,16 +188,18 @@ def segment(
                 progress=progress,
                 client=client,
             )
+    written = [each["files"] for each in batch.results.values() if not each.get("skipped")]
+    flush_to_disk(path for files in written for path in files.values())
     _report(batch, len(todo), as_json, quiet)
 
 
 def _least_confidence(confident: float | None, unsure: int | None) -> float | None:
-    """Return the least confidence of labels that are written; None: all are."""
+    """Return the minimum confidence of written labels; None if all are written."""
     if confident is None and unsure is None:
         return None
     if unsure is not None and not 0 <= unsure <= 65535:
         raise typer.BadParameter(
-            f"{unsure} is no value of a label image: use 255", param_hint="--unsure"
+            f"{unsure} is not a value of a label image: use 255", param_hint="--unsure"
         )
     if confident is not None and not 0 < confident < 1:
         raise typer.BadParameter(
@@ -196,12 +218,16 @@ class _Segment:
     overlays: bool
     marginals: bool
     force: bool
-    #: Where this process collects warnings; None on workers, which do so themselves.
+    #: Where this process collects warnings; None on workers, which collect their own.
     collect: Callable[[], AbstractContextManager[list[str]]] | None
-    #: Where it solves: one of those that the solver's options list.
+    #: The device: one of those in the solver's options.
     device: str | None
-    #: Least confidence of labels, and the value of others; None: all are written.
+    #: Minimum confidence of labels, and the value of other pixels; None if all are written.
     pseudo: tuple[float, int] | None = None
+    #: Pixels of the smallest island that stays.
+    min_area: int = 0
+    #: Whether the process does nothing else, so that its number of threads may be set.
+    own_process: bool = False
 
     def check_outputs(self, todo: list[ImageFiles]) -> None:
         """Refuse to write onto an input, or the results of two images onto one file."""
@@ -211,8 +237,12 @@ class _Segment:
         check_outputs(outputs, [*inputs, self.model.params], "choose another --out" + apart)
 
     def __call__(self, given: ImageFiles, watch: Watch) -> dict[str, Any]:
-        """Solve and write, unless the same was done before; return the record of the table."""
-        more = {} if self.pseudo is None else {"confident": self.pseudo}
+        """Solve and write, unless an earlier run did; return the record of the table."""
+        if self.own_process:
+            core().set_default_threads(self.solver.threads or 1)
+        more: dict[str, Any] = {} if self.pseudo is None else {"confident": self.pseudo}
+        if self.min_area:
+            more["min_area"] = self.min_area
         settings = run_settings(self.model, self.solver, given.paths, **more)
         paths = self._paths(given.name)
         before = None if self.force else done_before(paths.values(), paths["result"], settings)
@@ -224,20 +254,22 @@ class _Segment:
             collected = stack.enter_context(collect())
             loaded = load(given, self.model)
             result = self._solve(given, loaded, watch)
-        # The record comes last: where it is, the other files are whole.
+        # The record is written last: if it exists, the other files are complete. All are flushed to
+        # disk together, at the end of the command.
         labels, record = result.labels, _record(result, collected)
         if self.pseudo is not None:
             least, value = self.pseudo
             labels = result.confident(least, unsure=value)
             record["unsure_share"] = float((labels == value).mean())
-        write_labels(paths["labels"], labels, self.model.palette)
+        write_labels(paths["labels"], labels, self.model.palette, durable=False)
         if self.overlays:
             shown = overlay(loaded.image, result.labels, undecided=result.undecided)
-            write_image(paths["overlay"], shown)
+            write_image(paths["overlay"], shown, durable=False)
         if self.marginals:
             write_npz(paths["marginals"], {"marginals": result.marginals})
         files = {key: str(path) for key, path in paths.items()}
-        write_json(paths["result"], {**record, "files": files, "settings": settings})
+        whole = {**record, "files": files, "settings": settings}
+        write_json(paths["result"], whole, durable=False)
         return {**record, "files": files}
 
     def _solve(self, given: ImageFiles, loaded: Loaded, watch: Watch) -> Result:
@@ -246,11 +278,13 @@ class _Segment:
             watch.report(f"{given.name}: iteration {so_far.iterations}{proven}")
             return watch.stop.is_set()
 
+        # With a callback every iteration is scored, which takes longer than one of mean field.
+        callback = follow if REGISTRY[self.solver.method].scored else None
         keywords = {**self.solver.keywords(), "device": self.device}
-        result = loaded.crf.solve(self.solver.method, callback=follow, **keywords)
+        result = loaded.crf.solve(self.solver.method, callback=callback, **keywords)
         if watch.stop.is_set():
             raise Interrupted
-        return result
+        return without_islands(result, self.min_area)
 
     def _paths(self, name: str) -> dict[str, Path]:
         stem = self.out.with_suffix("") if label_file(self.out) is not None else self.out / name
@@ -263,7 +297,7 @@ class _Segment:
 
 
 def _earlier_results(out: Path) -> set[Path]:
-    """Return the pictures of earlier runs in the folder, which may lie below that of the images."""
+    """Return the pictures of earlier runs in a folder that may lie below the images'."""
     records = [path for path in out.rglob("*.json") if path.is_file() and read_record(path)]
     return {path.with_suffix(end) for path in records for end in (".png", ".overlay.png")}
 
@@ -286,7 +320,7 @@ def _record(result: Result, collected: list[str]) -> dict[str, Any]:
 
 
 def _report(batch: BatchOutcome, total: int, as_json: bool, quiet: bool) -> None:
-    """Print the results, as a table or as JSON, and end the command where something is left."""
+    """Print the results, as a table or as JSON; exit with 1 or 130 if some are missing."""
     changes = [record["changes"] for record in batch.results.values() if "changes" in record]
     areas = ([each[name] for each in changes] for name in ("area_before", "area_after"))
     suspicious = warning_of_many(*areas)
@@ -311,7 +345,7 @@ def _print_results(results: dict[str, dict[str, Any]]) -> None:
 
 
 def _row(name: str, record: dict[str, Any]) -> dict[str, str]:
-    share = record["proven_share"]  # rounded down: all is all
+    share = record["proven_share"]  # rounded down, so that 100 % means all
     row = {"image": name, **solved_columns(record)}
     row["proven"] = f"{int(1000 * share) / 10:.1f} %" if share else "-"
     if "tiles" in record:
@@ -325,7 +359,7 @@ def _row(name: str, record: dict[str, Any]) -> dict[str, str]:
 
 
 def _written(results: dict[str, dict[str, Any]]) -> str:
-    """Return where the files are: all of one image, or the folder of many."""
+    """Return the files of one image, or the folder of many."""
     if len(results) == 1:
         (record,) = results.values()
         return ", ".join(record["files"].values())

@@ -1,9 +1,9 @@
 """For MONAI: the block ``monai.networks.blocks.CRF``, and an optimiser for scribbles.
 
-`CRF` has the signature and the update of MONAI's block, whose compiled part its wheels lack; here
-it runs on CPU and CUDA, in 1-D to 3-D, with any number of classes and with gradients.
-`ApplyDenseCRFOptimisationd` takes the place of MONAI Label's graph cut, for any number of labels.
-Neither imports MONAI: its ``Compose`` takes any callable.
+`CRF` has the signature and the update of MONAI's block, which MONAI's wheels do not compile. It
+runs on CPU and CUDA, in 1-D to 3-D, with any number of classes and with gradients.
+`ApplyDenseCRFOptimisationd` replaces MONAI Label's graph cut, for any number of labels. Neither
+imports MONAI: its ``Compose`` takes any callable.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class CRF(torch.nn.Module):
     .. math:: Q \gets \operatorname{softmax}\bigl(\text{input} + u\,(w_b \bar K_b Q
               + w_g \bar K_g Q)\,C\bigr)
 
-    with kernels normalised by their row sums and the compatibility matrix C applied where given.
-    The lattice blurs in one direction, as MONAI's does on the CPU: its published test values are
-    met to 1e-6. MONAI has other values on CUDA; this block has the same on every device.
+    with kernels normalised by their row sums; C is the optional compatibility matrix. The lattice
+    blurs in one direction, as MONAI's does on the CPU, and meets its published test values to
+    1e-6. On CUDA, MONAI's values differ; this block has the same on every device.
 
     Parameters
     ----------
@@ -135,14 +135,14 @@ class CRF(torch.nn.Module):
 
 
 class ApplyDenseCRFOptimisationd:
-    """Turn strokes of several labels, on top of a network's probabilities or not, into labels.
+    """Turn strokes of several labels, with or without a network's probabilities, into labels.
 
     Parameters
     ----------
     image : hashable
         Key of the image or volume, (channels, *spatial).
     scribbles : hashable
-        Key of the strokes, (1, *spatial): values of `labels`, anything else is no stroke.
+        Key of the strokes, (1, *spatial): values of `labels`; other values are unlabelled.
     post_proc_label : hashable
         Key of the result, (1, *spatial) of int64: indices into `labels`.
     prob : hashable, optional
@@ -159,7 +159,8 @@ class ApplyDenseCRFOptimisationd:
     **options
         Passed to `densecrf.DenseCRF.solve`.
 
-    The full `densecrf.Result`, with its certificate, is left under ``f"{post_proc_label}_result"``.
+    The full `densecrf.Result`, with its certificate, is stored under
+    ``f"{post_proc_label}_result"``.
 
     Examples
     --------
@@ -214,8 +215,8 @@ class ApplyDenseCRFOptimisationd:
         else:
             unary = from_probabilities(self._array(data, self.prob), axis=0)
         if unary.shape != (len(self.labels), *strokes.shape):
-            remedy = f"shape {unary.shape} for {len(self.labels)} labels of strokes of shape "
-            raise ArgumentError(str(self.prob), ..., f"{remedy}{strokes.shape}")
+            remedy = f"shape {unary.shape}; give {(len(self.labels), *strokes.shape)}, labels first"
+            raise ArgumentError(str(self.prob), ..., remedy)
         plant(unary, index)
         kernels: list[Kernel] = [
             Spatial(self.sigma, self.spatial_weight),

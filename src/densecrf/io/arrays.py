@@ -1,7 +1,7 @@
-"""Read numeric arrays from ``.npy`` and ``.npz`` files that nobody vouches for.
+"""Read numeric arrays from untrusted ``.npy`` and ``.npz`` files.
 
-`numpy.load` trusts the header: a few bytes can ask it for terabytes. Here the header is held
-against the real size of the file, and against a limit, before any memory is taken.
+`numpy.load` trusts the header: a few bytes can ask it for terabytes. Here the header is checked
+against the size of the file and a limit before memory is allocated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["MAX_BYTES", "check_size", "map_npy", "read_npy", "read_npz"]
 
 PathLike = str | os.PathLike[str]
 
-#: The largest array that the readers make unless told otherwise.
+#: The default limit on the size of an array.
 MAX_BYTES = 4 * 2**30
 _LONGEST_HEADER = 2**16
 
@@ -45,9 +45,9 @@ def read_npy(path: PathLike, *, max_bytes: int = MAX_BYTES) -> NDArray[Any]:
 
 
 def map_npy(path: PathLike) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Return shape, Fortran order, dtype and offset of the numbers of a ``.npy`` file.
+    """Return shape, Fortran order, dtype and data offset of a ``.npy`` file.
 
-    Nothing else is read: for arrays larger than memory. Files are refused as by `read_npy`.
+    Only the header is read. The checks are those of `read_npy`.
     """
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -58,7 +58,7 @@ def map_npy(path: PathLike) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
 def read_npz(
     path: PathLike, keys: Sequence[str], *, max_bytes: int = MAX_BYTES
 ) -> dict[str, NDArray[Any]]:
-    """Read those of the named arrays that a ``.npz`` file holds.
+    """Read the arrays of a ``.npz`` file whose names are in ``keys``.
 
     Raises
     ------
@@ -80,8 +80,8 @@ def read_npz(
                 return {key: _read_member(path, archive, members[key], max_bytes) for key in found}
         except FileFormatError:
             raise
-        # zipfile's own errors, and what it lets through for encrypted or exotic members, and for
-        # places beyond any file (OSError).
+        # zipfile raises most of these for encrypted or exotic members, OSError for offsets beyond
+        # the end of the file.
         except (
             zipfile.BadZipFile,
             zlib.error,
@@ -104,12 +104,12 @@ def _read_member(
 
 
 def _read_array(path: PathLike, file: IO[bytes], size: int, max_bytes: int) -> NDArray[Any]:
-    # Before the header, whose own length is read from the file and may ask for gigabytes.
+    # Before the header is read: its length comes from the file and may be gigabytes.
     if size > max_bytes + _LONGEST_HEADER:
         raise FileFormatError(
             path,
-            f"holds {size / 2**30:.1f} GiB, above the limit of {max_bytes / 2**30:.1f} GiB: "
-            "damaged, or raise max_bytes",
+            f"holds {size / 2**30:.1f} GiB, above the limit of {max_bytes / 2**30:.1f} GiB; "
+            "raise max_bytes if the file is not damaged",
         )
     shape, fortran, dtype, count = _checked_header(path, file, size, max_bytes)
     data = file.read(count * dtype.itemsize)
@@ -121,7 +121,7 @@ def _read_array(path: PathLike, file: IO[bytes], size: int, max_bytes: int) -> N
 def _checked_header(
     path: PathLike, file: IO[bytes], size: int, max_bytes: int
 ) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Read a header that fits the size of its file; returns also the number of values."""
+    """Read a header, check it against the file's size, and count its values."""
     shape, fortran, dtype = _read_header(path, file)
     if dtype.kind not in "fiub":
         raise FileFormatError(path, f"holds values of type {dtype}; numbers are needed")
@@ -150,7 +150,7 @@ def _read_header(path: PathLike, file: IO[bytes]) -> tuple[tuple[int, ...], bool
 
 
 def check_size(path: PathLike, shape: Sequence[int], itemsize: int, max_bytes: int) -> int:
-    """Return the number of values of a shape read from a header, once it is believable."""
+    """Return the number of values of a shape from a header; refuse empty or huge ones."""
     count = 1
     for extent in shape:
         if extent < 1:
@@ -160,6 +160,6 @@ def check_size(path: PathLike, shape: Sequence[int], itemsize: int, max_bytes: i
         raise FileFormatError(
             path,
             f"shape {tuple(shape)} would take {count * itemsize / 2**30:.1f} GiB, above the limit "
-            f"of {max_bytes / 2**30:.1f} GiB: damaged, or raise max_bytes",
+            f"of {max_bytes / 2**30:.1f} GiB; raise max_bytes if the file is not damaged",
         )
     return count

@@ -48,7 +48,7 @@ _SCORE_FOLDERS: dict[str, Kind] = {
 
 
 class ItemError(ValueError):
-    """One item that cannot be used: its name and the reason, which names the file."""
+    """An item that cannot be used: its name, the file and the reason."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {reason}")
@@ -56,7 +56,7 @@ class ItemError(ValueError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[ItemError], tuple[str, str]]:
-        """Pickle with both arguments, so that worker processes can hand the error back."""
+        """Pickle with both arguments, so that worker processes can return the error."""
         return type(self), (self.name, self.reason)
 
 
@@ -72,7 +72,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Item:
-    """One image of a data set; nothing is read before a method asks for it."""
+    """One image of a data set; its files are read when a method is called."""
 
     name: str
     palette: Palette
@@ -98,7 +98,7 @@ class Item:
         return None if self.labels_path is None else read_labels(self.labels_path, self.palette)
 
     def scores(self, shape: Sequence[int] | None = None) -> Scores:
-        """Read the scores, brought to ``shape`` when given."""
+        """Read the scores, resized to ``shape`` if it is given."""
         if self.scores_path is None:
             raise FileFormatError(
                 self.image_path, "the data set has no logits/, probs/ or unaries/ for its images"
@@ -118,7 +118,7 @@ class Item:
         Raises
         ------
         ItemError
-            With the item's name, the file and the reason, whatever went wrong in reading.
+            With the item's name, the file and the reason.
         """
         try:
             image = self.image()
@@ -142,7 +142,7 @@ class Dataset:
     Attributes
     ----------
     path, name
-        The folder, and what the data set is called.
+        The folder and the name of the data set.
     palette
         Classes, void label and colours.
     splits
@@ -172,7 +172,7 @@ class Dataset:
         path
             The folder.
         kind
-            Which scores to use where there are several: ``"logits"``, ``"probabilities"`` or
+            The scores to use if there are several: ``"logits"``, ``"probabilities"`` or
             ``"energies"``.
         classes
             Class names or a built-in palette, for a folder without meta.json.
@@ -228,7 +228,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _by_stem(folder: Path, suffixes: Sequence[str]) -> dict[str, Path]:
-    """Map names to files, refusing two files that claim one name."""
+    """Map names to files; refuse two files of one name."""
     found: dict[str, Path] = {}
     for path in _files(folder) if folder.is_dir() else []:
         if path.suffix.lower() in suffixes:
@@ -248,7 +248,7 @@ def _items(folder: Path, listing: list[Path], meta: _Meta, kind: Kind | None) ->
         images = _by_stem(folder / "images", _IMAGE_SUFFIXES)
         scores_in, kind = _score_folder(folder, kind)
         scores = _by_stem(scores_in, SCORE_SUFFIXES) if scores_in else {}
-        # Names that only a split lists stay items, so that loading them names the missing file.
+        # A name that only a split lists stays an item: loading it reports the missing file.
         listed = [name for names in meta.splits.values() for name in names] if images else []
     else:
         images = scores = {path.stem: path for path in listing if path.suffix == ".npz"}
@@ -342,7 +342,7 @@ def _splits(path: Path, raw: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise FileFormatError(path, f"split {split!r} must be a list of image names")
         for name in names:
-            # A name is part of paths that are read and written.
+            # Names become parts of paths that are read and written.
             if not name or name != Path(name).name or "\\" in name or "\0" in name:
                 raise FileFormatError(path, f"split {split!r}: {name!r} is not a plain file name")
     return {split: tuple(names) for split, names in splits.items()}

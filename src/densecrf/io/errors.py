@@ -1,4 +1,4 @@
-"""The errors that every reader raises: they name the file and the reason."""
+"""The errors that readers raise, with the file and the reason."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FileFormatError(ArgumentError):
     ) -> None:
         super().__init__(os.fspath(path), ..., reason)
         self.path = self.name
-        #: Whether it is an image that is too large to be decoded as a whole.
+        #: Whether the file is an image that is too large to decode as a whole.
         self.too_many_pixels = too_many_pixels
 
     @property
@@ -32,7 +32,7 @@ class FileFormatError(ArgumentError):
         return self.remedy
 
     def __reduce__(self) -> tuple[type[FileFormatError], tuple[str, str, bool]]:
-        """Pickle with all arguments, so that worker processes can hand the error back."""
+        """Pickle with all arguments, so that worker processes can return the error."""
         return type(self), (self.path, self.args[2], self.too_many_pixels)
 
 
@@ -41,6 +41,6 @@ def too_many_pixels(path: str | os.PathLike[str], most: int) -> FileFormatError:
     return FileFormatError(
         path,
         f"has more than {most:,} pixels; use densecrf.large.refine or densecrf segment --tile, "
-        "or raise PIL.Image.MAX_IMAGE_PIXELS when you trust the file",
+        "or raise PIL.Image.MAX_IMAGE_PIXELS if you trust the file",
         too_many_pixels=True,
     )

@@ -27,6 +27,7 @@ __all__ = [
     "IMAGE_SUFFIXES",
     "image_size",
     "overlay",
+    "read_bands",
     "read_image",
     "read_labels",
     "shown_colors",
@@ -37,11 +38,11 @@ __all__ = [
 
 PathLike = str | os.PathLike[str]
 
-#: Of the files that are taken for images in a folder.
+#: Suffixes of images in a folder.
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
 
-# What each Pillow mode becomes. Alpha is dropped, never composited: the colours under it are
-# what the camera or the annotator stored, and any background would be an invention.
+# Conversions of Pillow's modes. Alpha is dropped, not composited: compositing would change the
+# stored colours.
 _TO_MODE = {
     "1": "L",
     "L": "L",
@@ -79,27 +80,26 @@ def read_image(
 ) -> NDArray[Any]:
     """Read a PNG, JPEG, BMP, TIFF or other image that Pillow or tifffile reads.
 
-    Colour comes back as ``(H, W, 3)``, grey as ``(H, W)`` and a TIFF of other bands as
-    ``(H, W, bands)``, in the pixel order of the file (orientation tags are not applied, so that the
-    pixels fit score maps made from the same file).
+    Colour is returned as ``(H, W, 3)``, grey as ``(H, W)`` and a TIFF of other bands as
+    ``(H, W, bands)``. Orientation tags are not applied, so that the pixels match score maps made
+    from the same file.
 
     * 8-bit images, palettes included: uint8.
-    * 16-bit grey, and all bands of 16-bit TIFF files: float32 on the scale 0 to 255, so that a
-      colour standard deviation means the same as for 8-bit images; with ``native`` the stored
-      uint16. Values below 4096 are taken for those of a 12-bit camera, with a warning.
-    * 16-bit colour in other formats: uint8, as Pillow keeps the upper eight bits.
+    * 16-bit grey, and all bands of 16-bit TIFF files: float32 scaled to 0 to 255, so that colour
+      standard deviations mean the same as for 8-bit images; with ``native`` the stored uint16. If
+      all values are below 4096, they are read as 12-bit, with a warning.
+    * 16-bit colour in other formats: uint8, since Pillow keeps only the upper eight bits.
     * Floating-point numbers (TIFF): float32 as stored. Bands of other integers: as stored.
-    * An alpha channel is dropped; the stored colours are kept as they are, not composited. Every
-      other band of a TIFF file is kept.
+    * An alpha channel is dropped, not composited. All other bands of a TIFF file are kept.
 
     Parameters
     ----------
     path
         The file.
     page
-        Which page of a file with several, from 0. Without it such files are refused.
+        The page of a multi-page file, from 0. Such files are refused without it.
     bands
-        Which bands, in which order, from 1 as in GDAL: ``(4, 3, 2)``; an alpha channel counts.
+        The bands to read, in this order, from 1 as in GDAL: ``(4, 3, 2)``. Alpha is a band.
     native
         Keep 16-bit values as stored.
 
@@ -109,7 +109,7 @@ def read_image(
         When the file is missing or cannot be opened.
     FileFormatError
         A ValueError that names the file, when it is not an image, is truncated, has several
-        pages, or is so large that Pillow takes it for a decompression bomb.
+        pages, or exceeds Pillow's limit on the number of pixels.
     """
     decoded = _decode(path, page, as_labels=False, alpha=bands is not None)
     values = decoded.pixels if bands is None else _chosen(path, decoded.pixels, bands)
@@ -118,8 +118,29 @@ def read_image(
     return values
 
 
+def read_bands(path: PathLike, *, page: int | None = None) -> tuple[NDArray[Any], float | None]:
+    """Return all bands of an image as stored, (H, W, bands), and the value that means no data.
+
+    An alpha channel is a band, and values may be of any type and scale, or NaN: for those who
+    choose bands and what is black and white.
+
+    Raises
+    ------
+    OSError, FileFormatError
+        As `read_image`.
+    """
+    with _opened(path) as file:
+        if is_tiff(file):
+            found = read_tiff_page(path, file, page, _most_pixels(), as_stored=True)
+            if found.pixels is not None:
+                native = found.pixels.dtype.newbyteorder("=")
+                return np.ascontiguousarray(found.pixels, native), found.nodata
+    pixels = _decode(path, page, as_labels=False, alpha=True).pixels
+    return pixels if pixels.ndim == 3 else pixels[..., None], None
+
+
 def _chosen(path: PathLike, pixels: NDArray[Any], bands: int | Sequence[int]) -> NDArray[Any]:
-    """Return some bands in their order; one alone is grey."""
+    """Return the chosen bands in their order; a single one as grey."""
     stored = pixels[..., None] if pixels.ndim == 2 else pixels
     count = stored.shape[-1]
     wanted = [bands] if isinstance(bands, (int, np.integer)) else list(bands)
@@ -130,13 +151,13 @@ def _chosen(path: PathLike, pixels: NDArray[Any], bands: int | Sequence[int]) ->
 
 
 def white_of(path: PathLike, values: NDArray[np.uint16]) -> int:
-    """Return the value that means white in 16-bit pixels: cameras of 12 bits store those of 12."""
+    """Return the value of white in 16-bit pixels, which may hold 12-bit or 8-bit values."""
     largest = int(values.max())
     if not 255 < largest <= TWELVE_BITS:
         return 65535 if largest > 255 else 255
     what = (
-        f"{os.fspath(path)} has 16 bits with values up to {largest} only: taken for 12 bits, white "
-        f"at {TWELVE_BITS}. If white is another value, say so, for example by "
+        f"{os.fspath(path)} has 16-bit pixels with values up to {largest} and is read as 12-bit, "
+        f"with white at {TWELVE_BITS}. If white is another value, set it, for example with "
         f"{mention('image_range', (0, 65535))}"
     )
     warn("image", what)
@@ -146,7 +167,7 @@ def white_of(path: PathLike, values: NDArray[np.uint16]) -> int:
 @dataclass(frozen=True)
 class _Decoded:
     pixels: NDArray[Any]  # (H, W) or (H, W, bands)
-    mode: str  # the file's Pillow mode, or how many bands of which type tifffile found
+    mode: str  # Pillow's mode, or the number and type of the bands
 
 
 def _decode(path: PathLike, page: int | None, *, as_labels: bool, alpha: bool = False) -> _Decoded:
@@ -161,7 +182,7 @@ def _decode(path: PathLike, page: int | None, *, as_labels: bool, alpha: bool = 
 
 
 def image_size(path: PathLike) -> tuple[int, int, int]:
-    """Return height, width and number of pages of an image, before anything is decoded.
+    """Return height, width and number of pages of an image without decoding it.
 
     Raises
     ------
@@ -177,9 +198,9 @@ def image_size(path: PathLike) -> tuple[int, int, int]:
 
 @contextmanager
 def _opened(path: PathLike) -> Iterator[IO[bytes]]:
-    """Open an image's file; what its decoders raise becomes a FileFormatError."""
+    """Open an image's file; errors of its decoders become a FileFormatError."""
     pillow = _pillow()
-    # Opened by us, so that errors of the file system stay what they are.
+    # Opened here, so that errors of the file system are raised unchanged.
     with open_regular(path) as file:
         try:
             yield file
@@ -190,24 +211,27 @@ def _opened(path: PathLike) -> Iterator[IO[bytes]]:
         except pillow.UnidentifiedImageError as error:
             volume = os.fspath(path).lower().endswith((".nii", ".nii.gz", ".h5"))
             remedy = (
-                "a volume, which densecrf.large.refine and densecrf segment --tile read, with "
+                "is a volume: use densecrf.large.refine or densecrf segment --tile, after "
                 "pip install 'densecrf[large]'"
             )
-            what = remedy if volume else "not an image of a known format"
+            what = remedy if volume else "is not an image of a known format"
             raise FileFormatError(path, what) from error
         except MemoryError as error:
-            raise FileFormatError(path, "too large for the memory; cut it into tiles") from error
-        # Decoders answer broken files with many kinds of error (SyntaxError, struct errors,
-        # EOFError and more); to the caller all of them mean one thing.
+            raise FileFormatError(path, "does not fit in memory; cut it into tiles") from error
+        # Decoders raise many kinds of errors for broken files: SyntaxError, struct.error, EOFError.
         except Exception as error:
             raise FileFormatError(path, f"broken or truncated image ({error})") from error
+
+
+def _most_pixels() -> int | None:
+    limit = _pillow().MAX_IMAGE_PIXELS
+    return None if limit is None else 2 * int(limit)
 
 
 def _decode_tiff(
     path: PathLike, file: IO[bytes], page: int | None, as_labels: bool, alpha: bool
 ) -> _Decoded:
-    limit = _pillow().MAX_IMAGE_PIXELS
-    found = read_tiff_page(path, file, page, None if limit is None else 2 * limit)
+    found = read_tiff_page(path, file, page, _most_pixels())
     if found.pixels is None:
         file.seek(0)
         with _pillow().open(file) as image:
@@ -231,15 +255,15 @@ def _decode_tiff(
 
 
 def _warn_of_alpha(path: PathLike, bands: tuple[int, ...], opacity: NDArray[Any]) -> None:
-    """Warn of opacity of many values, which may be a band that GDAL declared so by default."""
+    """Warn of opacity with many values: GDAL declares a fourth band as opacity by default."""
     if ((opacity == 0) | (opacity == opacity.max())).all():
         return
     which = ", ".join(str(band + 1) for band in bands)
     every = tuple(range(1, max(bands) + 2))
     warn(
         "image",
-        f"{os.fspath(path)} declares band {which} to be opacity, and it is left out; if it is a "
-        f"band as the others are, say so by {mention('bands', every)}",
+        f"{os.fspath(path)} declares band {which} as opacity, and it is ignored; to use it, give "
+        f"{mention('bands', every)}",
     )
 
 
@@ -260,7 +284,7 @@ def _seek(path: PathLike, image: Any, page: int | None) -> None:
 
 
 def _raw_mode(arguments: Any) -> str:
-    """Return the mode of stored pixels from a decoder's arguments: the first, or the only one."""
+    """Return the mode of stored pixels: the first or only argument of a decoder."""
     return str(arguments[0] if isinstance(arguments, tuple) and arguments else arguments)
 
 
@@ -281,14 +305,14 @@ def _pixels(path: PathLike, image: Any, as_labels: bool, alpha: bool) -> NDArray
     if halved and not as_labels and int(pixels.max()) <= TWELVE_BITS >> 8:
         raise FileFormatError(
             path,
-            "has 16-bit colours with values below 4096 only, as of a 12-bit camera, and Pillow "
-            "keeps the upper eight bits; save it with 8 bits a channel, or as TIFF",
+            "has 16-bit colours below 4096, probably 12-bit, of which Pillow keeps only the upper "
+            "eight bits; save it with 8 bits per channel or as TIFF",
         )
     return pixels
 
 
 def _sixteen_bits(path: PathLike, deep: NDArray[Any]) -> NDArray[np.uint16]:
-    """Return grey integers of any type as those of 16 bits."""
+    """Return grey integers of any type as uint16."""
     if deep.min() < 0 or deep.max() > 65535:
         raise FileFormatError(
             path,
@@ -316,12 +340,12 @@ def read_labels(path: PathLike, palette: str | Palette | None = None) -> NDArray
         colour images (MSRC, CamVid) are decoded with the palette's colours.
     palette
         The classes, by name (``msrc``, ``voc``, ``camvid``, ``camvid32``) or as a `Palette`.
-        Without it indices are returned unchecked and colour images are refused.
+        Without it, indices are not checked and colour images are refused.
 
     Returns
     -------
     ndarray
-        ``(H, W)`` int32, void pixels as the palette's void label.
+        ``(H, W)`` int32; void pixels have the palette's void label.
 
     Raises
     ------
@@ -339,7 +363,7 @@ def read_labels(path: PathLike, palette: str | Palette | None = None) -> NDArray
             return labels
     elif classes is None:
         raise FileFormatError(
-            path, f"is a colour image; name the palette that its labels use, {mention('palette')}"
+            path, f"is a colour image; name the palette of its labels with {mention('palette')}"
         )
     try:
         return classes.check(labels) if values.ndim == 2 else classes.to_labels(values)
@@ -347,7 +371,13 @@ def read_labels(path: PathLike, palette: str | Palette | None = None) -> NDArray
         raise FileFormatError(path, str(error)) from error
 
 
-def write_labels(path: PathLike, labels: Any, palette: str | Palette | None = None) -> None:
+def write_labels(
+    path: PathLike,
+    labels: Any,
+    palette: str | Palette | None = None,
+    *,
+    durable: bool = True,
+) -> None:
     """Write labels ``(H, W)`` as a PNG, atomically.
 
     Up to 256 labels become an 8-bit palette image (the pixel values are the labels, and viewers
@@ -362,6 +392,8 @@ def write_labels(path: PathLike, labels: Any, palette: str | Palette | None = No
         Integers ``(H, W)``.
     palette
         Class colours, by name or as a `Palette`; those of all other pictures by default.
+    durable
+        Flush the file to disk at once; see `densecrf.io.atomic.flush_to_disk`.
     """
     values = np.asarray(labels)
     if values.ndim != 2 or values.dtype.kind not in "uib" or values.size == 0:
@@ -383,11 +415,11 @@ def write_labels(path: PathLike, labels: Any, palette: str | Palette | None = No
     else:
         picture = pillow.fromarray(index.astype(np.uint8)).convert("L")
         picture.putpalette(classes.table[:256].tobytes())
-    _save_png(path, picture)
+    _save_png(path, picture, durable=durable)
 
 
 def shown_colors(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return an image from 0 to 255 for display, (H, W) or (H, W, 3): its first three bands."""
+    """Return an image for display, uint8 (H, W) or (H, W, 3): at most its first three bands."""
     if pixels.ndim == 3 and pixels.shape[2] != 3:
         pixels = pixels[..., :3] if pixels.shape[2] > 3 else pixels[..., 0]
     return np.asarray(np.clip(pixels, 0, 255), np.uint8)
@@ -403,7 +435,7 @@ def overlay(
 ) -> NDArray[np.uint8]:
     """Tint an image by its labels and draw their borders; void pixels keep their colour.
 
-    Borders are black where the picture is bright, and white where it is dark.
+    Borders are black on bright pixels and white on dark ones.
 
     Parameters
     ----------
@@ -447,15 +479,15 @@ def overlay(
         hatched = np.asarray(undecided)
         if hatched.shape != index.shape or hatched.dtype != bool:
             raise ValueError(
-                f"undecided: {hatched.dtype} of shape {hatched.shape}; give booleans "
-                f"{index.shape}, one for each pixel"
+                f"undecided: {hatched.dtype} of shape {hatched.shape}; give booleans of shape "
+                f"{index.shape}"
             )
         stripes = np.indices(index.shape).sum(0) // 2 % 2
         blend[hatched] = 255 * stripes[hatched][:, None]
     return np.asarray(blend, np.uint8)
 
 
-def write_image(path: PathLike, image: Any) -> None:
+def write_image(path: PathLike, image: Any, *, durable: bool = True) -> None:
     """Write a uint8 image ``(H, W)`` or ``(H, W, 3)`` as a PNG, atomically."""
     values = np.asarray(image)
     grey_or_color = values.ndim == 2 or (values.ndim == 3 and values.shape[2] == 3)
@@ -464,11 +496,11 @@ def write_image(path: PathLike, image: Any) -> None:
             f"image of shape {values.shape} and type {values.dtype} must be uint8 (H, W) or "
             "(H, W, 3)"
         )
-    _save_png(path, _pillow().fromarray(np.ascontiguousarray(values)))
+    _save_png(path, _pillow().fromarray(np.ascontiguousarray(values)), durable=durable)
 
 
-def _save_png(path: PathLike, picture: Any) -> None:
+def _save_png(path: PathLike, picture: Any, *, durable: bool) -> None:
     if Path(path).suffix.lower() != ".png":
         raise ValueError(f"{os.fspath(path)}: give a name that ends in .png")
-    with atomic_writer(path) as file:
+    with atomic_writer(path, durable=durable) as file:
         picture.save(file, format="PNG", optimize=False)

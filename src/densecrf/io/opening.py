@@ -1,4 +1,4 @@
-"""Regular files: open no others, tell whether two are the same, sort them by their numbers."""
+"""Open regular files only, tell whether two paths are one file, sort names by their numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KINDS = {
 
 
 def kind_of_file(path: str | os.PathLike[str]) -> str | None:
-    """Return what lies at a path ("a folder", "a named pipe", …), or None for a regular file."""
+    """Return the kind of a path ("a folder", "a named pipe", …), or None for a regular file."""
     return _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))  # noqa: PTH116 - follows links, as open
 
 
@@ -35,7 +35,7 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
     OSError
         When it is missing or cannot be opened.
     FileFormatError
-        When it is a pipe, a device, a socket or a folder: opening a pipe would wait for ever.
+        When it is a folder, a device, a socket or a pipe, whose opening would block.
     """
     kind = kind_of_file(path)
     if kind is not None:
@@ -44,9 +44,9 @@ def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
 
 
 def identities(path: Path) -> list[object]:
-    """Return what tells a file from others: its name behind all links, and its inode if it exists.
+    """Return keys that identify a file: its resolved path, and its inode if it exists.
 
-    Names are compared as on systems that do not tell the cases of letters apart.
+    The case of letters is ignored, as on Windows and macOS.
     """
     name = unicodedata.normalize("NFC", os.path.realpath(path)).casefold()
     try:

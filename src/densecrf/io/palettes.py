@@ -34,12 +34,12 @@ MOST_SAFE = 1000  # labels whose colours by hue are all different
 
 
 def voc_colormap(count: int = 256) -> NDArray[np.uint8]:
-    """Make the Pascal VOC colours: the bits of the index, dealt to red, green and blue in turn.
+    """Return the Pascal VOC colours: the index's bits go to red, green and blue in turn.
 
     Parameters
     ----------
     count
-        How many colours, 1 to 65536, all different.
+        Number of colours, 1 to 65536; all are different.
 
     Returns
     -------
@@ -68,17 +68,17 @@ class Palette:
     Attributes
     ----------
     name
-        What the data set is called.
+        Name of the data set.
     classes
         Class names; the position is the label.
     colors
-        One RGB triple a class, for writing.
+        One RGB triple per class, for writing.
     void
         The label of pixels without a class.
     void_color
         The colour of such pixels.
     merged
-        Further colours seen in ground truth, and the label that each means.
+        Further colours in ground truth, with their labels.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Palette:
         if not self.classes or len(self.classes) != len(self.colors):
             raise ValueError(
                 f"palette {self.name!r} has {len(self.classes)} classes and "
-                f"{len(self.colors)} colors: give one colour a class, and at least one class"
+                f"{len(self.colors)} colors: give one colour per class, and at least one class"
             )
         if 0 <= self.void < len(self.classes):
             raise ValueError(
@@ -101,16 +101,16 @@ class Palette:
             )
 
     def __len__(self) -> int:
-        """Return the number of classes, void not counted."""
+        """Return the number of classes without void."""
         return len(self.classes)
 
     @classmethod
     def generic(cls, classes: int | tuple[str, ...], void: int = 255) -> Palette:
-        """Make a palette for any classes, or for a number of them.
+        """Return a palette for class names or a number of classes.
 
         The colours are those of `densecrf.colors.label_colors`, the first ones safe for
-        colour-blind people; Pascal VOC's are read as well. With more classes than ``void`` can
-        stand apart from, the void label moves to 65535.
+        colour-blind people; Pascal VOC's are read as well. If ``void`` is the label of a class,
+        65535 takes its place.
 
         Examples
         --------
@@ -144,7 +144,7 @@ class Palette:
         labels = {
             self.void_color: self.void,
             **dict(self.merged),
-            # The first of several classes of one colour wins, hence the reversed order.
+            # Reversed: of several classes with one colour, the first is kept.
             **{color: label for label, color in reversed(list(enumerate(self.colors)))},
         }
         codes = _encode(np.array(list(labels), np.int64))
@@ -168,7 +168,7 @@ class Palette:
         Raises
         ------
         ValueError
-            For colours that are not in the palette, naming the first, its place and how many.
+            For colours outside the palette; it names the first, its position and their number.
 
         Examples
         --------
@@ -187,7 +187,7 @@ class Palette:
         if unknown.any():
             first = tuple(int(i) for i in np.argwhere(unknown)[0])
             raise ValueError(
-                f"colour {tuple(int(v) for v in rgb[first])} at {first} is none of the colours of "
+                f"colour {tuple(int(v) for v in rgb[first])} at {first} is not in the palette "
                 f"{self.name!r} ({int(unknown.sum())} such pixels); choose another palette, or "
                 "save the ground truth without lossy compression"
             )
@@ -238,7 +238,7 @@ def get_palette(palette: str | Palette) -> Palette:
 
 
 def _encode(rgb: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Give every colour its 24-bit code, and -1 to what is no 8-bit colour."""
+    """Return the 24-bit code of every colour, -1 for values outside 8 bits."""
     code = rgb[..., 0] << 16 | rgb[..., 1] << 8 | rgb[..., 2]
     return np.where((rgb < 0).any(-1) | (rgb > 255).any(-1), -1, code)
 

@@ -1,6 +1,6 @@
-"""Results in files: one ``.npz`` of plain arrays, with JSON inside for everything else.
+"""Results in files: one ``.npz`` with plain arrays and one JSON header.
 
-Nothing is pickled, so a file from a stranger can be loaded: at worst it is refused.
+Nothing is pickled, so untrusted files are safe to load.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KNOWN_ENERGIES = ("energy", "current_energy")  # JSON has no infinity: None is o
 
 
 def write_result(path: str | os.PathLike[str], result: Result) -> None:
-    """Write a result to a file, whole or not at all."""
+    """Write a result to a file, atomically."""
     arrays = {"labels": result.labels, "marginals": result.marginals}
     for name in PROOFS:
         if getattr(result, name) is not None:
@@ -73,7 +73,7 @@ def _dual_to_file(dual: HostDual) -> tuple[dict[str, Any], dict[str, NDArray[Any
 
 
 def _dual_from_file(path: str | os.PathLike[str], head: dict[str, Any]) -> HostDual:
-    """Return what a file holds for a dual point; `Result.verify` checks that it is one."""
+    """Return the dual point of a file; `Result.verify` checks whether it is feasible."""
     if head["kind"] == "tangent":
         return Tangent(np.array(read_npz(path, ["dual.0.y"])["dual.0.y"]))
     parts: list[tuple[float, Potentials[NDArray[Any]]]] = []
@@ -117,7 +117,8 @@ def read_result(path: str | os.PathLike[str]) -> Result:
     if version != VERSION:
         raise FileFormatError(
             path,
-            f"version {version!r}; this densecrf reads version {VERSION}: use the one it is of",
+            f"has format version {version!r}, this densecrf reads {VERSION}; use the densecrf "
+            "that wrote it",
         )
     try:
         return _result(path, head)

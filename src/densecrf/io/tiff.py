@@ -1,8 +1,7 @@
 """TIFF files of any number of bands, any planar configuration and depth (needs tifffile).
 
-Pillow scrambles bands of 16 bits that are stored one after the other, keeps the upper eight bits of
-others, and leaves out every band beyond the third. It therefore reads one band, or 8-bit colours;
-tifffile reads the rest.
+Pillow misreads planar 16-bit bands, keeps only the upper eight bits of other 16-bit colours, and
+drops bands after the third. It is used for single bands and 8-bit colours, tifffile for the rest.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ PathLike = str | os.PathLike[str]
 _BEGINNINGS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # of TIFF and of BigTIFF, either byte order
 _GREY, _RGB = 1, 2  # photometric interpretations whose samples are the bands
 _GREY_OF_PILLOW = ("uint8", "uint16", "int16", "uint32", "int32", "float32")
+_GDAL_NODATA = 42113  # a tag
 _ALPHA = (1, 2)  # extra samples that are declared to be opacity
 
 
@@ -36,35 +36,46 @@ class TiffPage:
     Attributes
     ----------
     index
-        Its place among all images of the file, overviews and masks included.
+        Its index among all images of the file, overviews and masks included.
     pixels
-        ``(H, W, bands)`` as stored; None where Pillow reads the page as it is meant.
+        ``(H, W, bands)`` as stored; None where Pillow reads the page correctly.
     alpha
-        The bands, from 0, that are declared to be opacity.
+        The bands, from 0, that are declared as opacity.
+    nodata
+        The value of pixels without data, as GDAL writes it.
     """
 
     index: int
     pixels: NDArray[Any] | None
     alpha: tuple[int, ...]
+    nodata: float | None = None
 
 
 def is_tiff(file: IO[bytes]) -> bool:
-    """Whether a file begins as TIFF files do; it is left at its beginning."""
+    """Return whether a file begins with a TIFF signature; its position stays at the start."""
     beginning = file.read(4)
     file.seek(0)
     return beginning in _BEGINNINGS
 
 
 def read_tiff_page(
-    path: PathLike, file: IO[bytes], page: int | None, most_pixels: int | None
+    path: PathLike,
+    file: IO[bytes],
+    page: int | None,
+    most_pixels: int | None,
+    *,
+    as_stored: bool = False,
 ) -> TiffPage:
-    """Read one of the full images of a TIFF file; overviews and masks do not count as such.
+    """Read one full image of a TIFF file; overviews and masks do not count.
+
+    Pages that Pillow reads as they are meant are left to it, but for bands of one byte or more
+    where these are wanted `as_stored`.
 
     Raises
     ------
     FileFormatError
-        A ValueError that names the file: several pages and none chosen, truncated, strips or tiles
-        missing, colours that are no bands, or a compression that nothing installed can read.
+        A ValueError that names the file: several pages and none chosen, truncated, missing strips
+        or tiles, an unsupported colour space, or a compression without an installed decoder.
     """
     with _tifffile(path).TiffFile(file) as tiff:
         full = _full_pages(path, tiff)
@@ -77,18 +88,26 @@ def read_tiff_page(
         extra = [int(each) for each in chosen.extrasamples]
         colors = int(chosen.samplesperpixel) - len(extra)
         alpha = tuple(colors + at for at, kind in enumerate(extra) if kind in _ALPHA)
-        if _is_for_pillow(chosen, len(extra) == len(alpha)):
+        bands = int(chosen.photometric) in (_GREY, _RGB) and chosen.bitspersample >= 8
+        if not (as_stored and bands) and _is_for_pillow(chosen, len(extra) == len(alpha)):
             return TiffPage(int(chosen.index), None, alpha)
         if most_pixels is not None and chosen.imagelength * chosen.imagewidth > most_pixels:
             raise too_many_pixels(path, most_pixels)
-        return TiffPage(int(chosen.index), _bands(path, chosen), alpha)
+        return TiffPage(int(chosen.index), _bands(path, chosen), alpha, _nodata(chosen))
+
+
+def _nodata(page: Any) -> float | None:
+    tag = page.tags.get(_GDAL_NODATA)
+    try:
+        return None if tag is None else float(str(tag.value).strip("\0 "))
+    except ValueError:
+        return None
 
 
 def _is_for_pillow(page: Any, no_other_bands: bool) -> bool:
-    """Return whether Pillow reads a page as it is meant, and needs no further package for it.
+    """Return whether Pillow reads a page correctly, without further packages.
 
-    It takes the bytes of larger numbers in the wrong order where these are compressed and the file
-    has the larger byte first, reads int8 as uint8, and no other types.
+    It swaps the bytes of compressed big-endian numbers, reads int8 as uint8, and lacks other types.
     """
     if int(page.photometric) not in (_GREY, _RGB):  # palettes and others, by Pillow or not at all
         return bool(page.samplesperpixel == 1 or (page.bitspersample == 8 and no_other_bands))
@@ -100,7 +119,7 @@ def _is_for_pillow(page: Any, no_other_bands: bool) -> bool:
 
 
 def tiff_size(path: PathLike, file: IO[bytes]) -> tuple[int, int, int]:
-    """Return height, width and number of full images, before anything is decoded."""
+    """Return height, width and number of full images without decoding them."""
     with _tifffile(path).TiffFile(file) as tiff:
         full = _full_pages(path, tiff)
         return int(full[0].imagelength), int(full[0].imagewidth), len(full)
@@ -135,7 +154,7 @@ def _bands(path: PathLike, page: Any) -> NDArray[Any]:
     size = page.parent.filehandle.size
     places = list(zip(page.dataoffsets, page.databytecounts, strict=True))
     if any(count == 0 for _, count in places):
-        raise FileFormatError(path, "lacks some of its strips or tiles: fill them first")
+        raise FileFormatError(path, "lacks some of its strips or tiles; fill them first")
     if any(offset + count > size for offset, count in places):
         raise FileFormatError(path, "broken or truncated image: it ends before its pixels do")
     try:

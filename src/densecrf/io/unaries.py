@@ -1,8 +1,8 @@
-"""Read score maps: logits, probabilities or energies, in the formats that the field uses.
+"""Read score maps: logits, probabilities or energies, in the usual formats.
 
-Every reader returns `Scores`: values label first, and what they are. Probabilities are
-recognised by their sums; between logits (higher is better) and energies (lower is better) no
-reader guesses.
+Every reader returns `Scores`: values, labels first, and their kind. Probabilities are recognised by
+their sums. Logits (higher is better) and energies (lower is better) cannot be told apart by their
+values: the caller names them.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ PathLike = str | os.PathLike[str]
 Kind = Literal["energies", "probabilities", "logits"]
 ByteOrder = Literal["big", "little"]
 
-#: Names of arrays in ``.npz`` files, and what each holds.
+#: Names of arrays in ``.npz`` files, and the kind of scores in each.
 KEYS: dict[str, Kind] = {"logits": "logits", "probs": "probabilities", "unary": "energies"}
 
-#: Of the files that `read_scores` reads.
+#: Suffixes of the files that `read_scores` reads.
 SCORE_SUFFIXES = (".npz", ".npy", ".unary", ".c_unary")
 _AXES = {"first": 0, "last": -1}
 
@@ -61,7 +61,7 @@ class Scores:
     kind
         ``"energies"`` (lower is better), ``"probabilities"`` or ``"logits"`` (higher is better).
     reason
-        How ``kind`` is known, in words.
+        How ``kind`` was found, in words.
     path
         The file.
     """
@@ -72,7 +72,7 @@ class Scores:
     path: str
 
     def resized(self, shape: Sequence[int]) -> Scores:
-        """Bring the map to the size of its image, bilinearly with half-pixel centres."""
+        """Resize the map to its image, bilinearly with half-pixel centres."""
         if self.values.shape[1:] == tuple(shape):
             return self
         if not np.isfinite(self.values).all():
@@ -82,8 +82,8 @@ class Scores:
     def energies(self, clip: float = 1e-5) -> NDArray[np.float32]:
         """Return the unary energies.
 
-        They are energies as stored, ``-log softmax`` of logits, and ``-log`` of probabilities,
-        which are raised to ``clip`` first.
+        Energies are returned as stored, logits as ``-log softmax`` and probabilities as
+        ``-log(max(p, clip))``.
 
         Examples
         --------
@@ -115,16 +115,16 @@ def read_scores(
     path
         The file. A ``.npz`` holds one array named ``logits``, ``probs`` or ``unary``.
     shape
-        Spatial shape of the image, where known: it tells which axis is the labels', and a leading
-        batch axis of one is dropped. Maps of another resolution need ``axis`` or ``labels``.
+        Spatial shape of the image, if known: it determines the label axis, and a leading batch axis
+        of one is dropped. Maps of another resolution need ``axis`` or ``labels``.
     labels
-        The number of labels, where known.
+        The number of labels, if known.
     axis
-        Whether labels come first or last in an array file; without it the axis follows from
-        ``shape``, ``labels`` or sums of one, and is an error when two readings fit.
+        Whether labels come first or last in an array file. By default ``shape``, ``labels`` or sums
+        of one determine the axis; it is an error if both fit.
     kind
-        What the values are. Without it the name in a ``.npz`` says so, probabilities are
-        recognised, and ``.unary`` files hold scores; other arrays are refused.
+        The kind of the values. By default it is the name in a ``.npz``; probabilities are
+        recognised, ``.unary`` files hold logits, and other arrays are refused.
     max_bytes
         The largest map to read.
 
@@ -148,7 +148,7 @@ def read_scores(
     else:
         known, remedy = ", ".join(SCORE_SUFFIXES), ""
         if os.fspath(path).lower().endswith((".nii", ".nii.gz", ".h5", ".zarr", ".tif", ".tiff")):
-            remedy = "; densecrf.large.refine and densecrf segment --tile read it, with pip install"
+            remedy = "; use densecrf.large.refine or densecrf segment --tile, after pip install"
             remedy += " 'densecrf[large]'"
         raise FileFormatError(path, f"suffix {suffix!r} is not one of {known}{remedy}")
     if shape is not None and array.ndim == len(shape) + 2 and array.shape[0] == 1:
@@ -159,14 +159,14 @@ def read_scores(
 
 
 def read_known(path: PathLike, kind: str | None = None) -> tuple[NDArray[Any], str | None]:
-    """Read an array as it is stored, in whatever layout, and what it holds where the file says so.
+    """Read an array in its stored layout, and its kind if the file or `kind` names one.
 
     Parameters
     ----------
     path
         A file with one of `SCORE_SUFFIXES`.
     kind
-        What it holds, or None.
+        The kind of the scores, or None.
     """
     suffix = Path(path).suffix.lower()
     if suffix == ".npy":
@@ -198,7 +198,7 @@ def _label_first(
     labels: int | None,
     axis: str | None,
 ) -> NDArray[np.float32]:
-    """Move the label axis to the front, once exactly one reading of the layout fits."""
+    """Move the label axis to the front; exactly one reading of the layout must fit."""
     if array.ndim < 2:
         raise FileFormatError(path, f"shape {array.shape} needs a label axis and spatial axes")
     fits = {"first": (array.shape[0], array.shape[1:]), "last": (array.shape[-1], array.shape[:-1])}
@@ -247,7 +247,7 @@ def _scores(
     tolerance: float = SUM_TOLERANCE,
     otherwise: Kind | None = None,
 ) -> Scores:
-    """Check the values and settle what they are; ``otherwise`` where they are no probabilities."""
+    """Check the values and find their kind: ``otherwise`` if they are not probabilities."""
     if values.shape[0] < 2:
         raise FileFormatError(path, f"has {values.shape[0]} label; at least two are needed")
     if kind is not None:
@@ -262,13 +262,13 @@ def _scores(
             raise FileFormatError(
                 path,
                 "could hold logits (higher is better) or energies (lower is better): "
-                "say kind='logits' or kind='energies'",
+                "give kind='logits' or kind='energies'",
             )
     if kind == "probabilities" and (values.min() < -1e-6 or values.max() > 1 + 1e-3):
         raise FileFormatError(
             path, f"probabilities range over {values.min():g}..{values.max():g}, not 0..1"
         )
-    # A forbidden label may cost +inf, or have a logit of -inf; some label must stay possible.
+    # A forbidden label has an energy of +inf or a logit of -inf; one label must stay possible.
     best = values.min(axis=0) if kind == "energies" else values.max(axis=0)
     _refuse(path, best, ~np.isfinite(best))
     return Scores(values, kind, reason, os.fspath(path))
@@ -281,11 +281,10 @@ def read_unary(
     byteorder: ByteOrder = "big",
     max_bytes: int = MAX_BYTES,
 ) -> Scores:
-    """Read an uncompressed ``.unary`` file: width, height, labels, then a float32 each.
+    """Read an uncompressed ``.unary`` file: width, height, labels, then float32 values.
 
-    The three counts are uint32 and the values go pixel by pixel in row order with the labels
-    fastest, everything in ``byteorder``. Values that are no probabilities are scores, hence
-    logits.
+    The three counts are uint32; the values are in row order, labels fastest. Values that are not
+    probabilities are read as logits.
     """
     data = _file_bytes(path, max_bytes)
     width, height, labels = _header(path, data, 3, byteorder)
@@ -312,7 +311,7 @@ def read_c_unary(
 
     Width, height, labels and the number of keys are uint32, followed by a float32 step, one int32
     vector over the labels per key (in units of the step) and one uint32 key number per pixel, in
-    row order. Values that are no probabilities are scores, hence logits.
+    row order. Values that are not probabilities are read as logits.
     """
     data = _file_bytes(path, max_bytes)
     width, height, labels, keys = _header(path, data, 4, byteorder)
@@ -354,7 +353,7 @@ def _dtype(code: str, byteorder: str) -> np.dtype[Any]:
 
 
 def _header(path: PathLike, data: bytes, fields: int, byteorder: str) -> list[int]:
-    """Read the counts at the front, and see through a file of the other byte order."""
+    """Read the counts at the front; refuse a file in the other byte order."""
     if byteorder not in ("big", "little"):
         raise ValueError(f"byteorder={byteorder!r} must be 'big' or 'little'")
     if len(data) < 4 * fields:
@@ -362,13 +361,13 @@ def _header(path: PathLike, data: bytes, fields: int, byteorder: str) -> list[in
     counts = [int(n) for n in np.frombuffer(data, _dtype("u4", byteorder), fields)]
     if min(counts) < 1:
         raise FileFormatError(path, f"header {counts} has a count of zero: damaged")
-    # A sensible count read backwards is a multiple of 2**24 or 2**16, beyond any image.
+    # A small count in the wrong byte order is a multiple of 2**24 or 2**16, beyond any image.
     if min(counts[:3]) >= 2**16:
         other = "little" if byteorder == "big" else "big"
         raise FileFormatError(
             path,
-            f"header {counts} makes no sense as {byteorder}-endian; "
-            f"if the file is {other}-endian, say byteorder={other!r}",
+            f"header {counts} is not plausible as {byteorder}-endian; "
+            f"if the file is {other}-endian, give byteorder={other!r}",
         )
     return counts
 

@@ -1,8 +1,8 @@
 """Adapt a model to a kind of images, without labels: `densecrf.adapt`.
 
-One image does not say whether a region that disappears was false. Many images do: false regions of
-a label go, true ones are completed. A label that loses more than an eighth of its evidence over all
-images is too fine for the strength, and where none loses as much there is room for more.
+One image does not tell whether a region that disappears was false. Many images do: the refinement
+removes false regions of a label and completes true ones. If a label loses more than an eighth of
+its evidence over all images, the strength is too high; if none does, it may rise.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Seen", "adapt", "adapted", "look_at", "unadapted"]
 
 #: Share of a label's evidence, in nats over all images, that may be overruled.
 OVERRULED = 0.12
-#: What the strength is multiplied by, at least and at most; images that it takes.
+#: Smallest and largest factor of the strength; number of images that it needs.
 LEAST, MOST, MANY = 0.25, 2.0, 5
 _SEEN = 0.0005  # share of all pixels below which a label is not judged
 
@@ -43,18 +43,18 @@ def adapt(
     threads: int | None = None,
     **reading: Any,
 ) -> Parameters:
-    """Return a model for images of one kind, from a network's output alone.
+    """Return a model for images of one kind, from a network's output without ground truth.
 
-    Each image is refined. Over all of them, the strength becomes such that no label loses more than
-    an eighth of its evidence (with five images or more). Where most images lack most labels, labels
-    of which an image shows little become less probable there (`densecrf.model.label_prior`).
+    Each image is refined. With five images or more, the strength is set so that no label loses more
+    than an eighth of its evidence over all of them. If most images lack most labels, a prior makes
+    labels less probable in images with little of them (`densecrf.model.label_prior`).
 
     Parameters
     ----------
     images, probabilities : iterable
         As for `densecrf.refine`, one each for every image.
     model : str or Parameters
-        What to adapt.
+        The model to adapt.
     gap : float
         Accuracy of the inference, as for `densecrf.refine`.
     threads : int, optional
@@ -80,8 +80,8 @@ def adapt(
         found.append(look_at(crf, threads, gap))
         if len(found[-1].shares) != len(found[0].shares):
             raise ValueError(
-                f"probabilities: image {number} has {len(found[-1].shares)} labels, those before "
-                f"{len(found[0].shares)}"
+                f"probabilities: image {number} has {len(found[-1].shares)} labels, earlier ones "
+                f"have {len(found[0].shares)}"
             )
     if not found:
         raise ValueError("images: there are none to adapt to")
@@ -116,12 +116,12 @@ def look_at(
 
 
 def unadapted(model: Parameters) -> Parameters:
-    """Return a model without what `adapted` finds."""
+    """Return a model without the changes of `adapted`."""
     return replace(model, prior=None)
 
 
 def adapted(model: Parameters, found: Sequence[Seen]) -> Parameters:
-    """Return a model with the strength and the prior of what was seen with it.
+    """Return a model with the strength and the prior from its statistics.
 
     Examples
     --------

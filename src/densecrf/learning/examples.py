@@ -43,7 +43,7 @@ def make_examples(
     Raises
     ------
     ValueError
-        That names the sample and what is wrong with it.
+        With the sample and the error.
     """
     examples: list[Example] = []
     counts: set[int] = set()
@@ -64,9 +64,9 @@ def make_examples(
         if labels is not None:
             examples.append(Example(name, labels, partial(_given, unary, pixels), crf.measured))
     if len(counts) > 1:
-        raise ValueError(f"samples: they have {sorted(counts)} labels; all must have as many")
+        raise ValueError(f"samples: they have {sorted(counts)} labels; give samples of one number")
     if not examples:
-        raise ValueError("samples: none has a pixel with a known label; nothing can be learned")
+        raise ValueError("samples: all true labels are void; give some with labels")
     return examples, counts.pop()
 
 

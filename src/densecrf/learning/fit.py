@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelledImages", "fit", "fit_images"]
 
-#: Told (where the search is, models tried, accuracy, IoU) after each model.
+#: Called with (stage, models tried, accuracy, IoU) after each model.
 Report = Callable[[str, int, float, float], object]
 CANDIDATES = ("start", "adapted", "input", "searched")
 
@@ -47,24 +47,23 @@ def fit(
     report: Report | None = None,
     **reading: Any,
 ) -> Parameters:
-    """Find the model that is best on labelled images, by accuracy and mean IoU.
+    """Find the best model on labelled images, by accuracy and mean IoU.
 
     Candidates are the input itself (strength 0), the start, the start adapted to the images
-    (`densecrf.adapt`; with five images or more), and the best that a search over strength, reach
-    and the prior's trust finds from there. The adapted model is returned unless another one is
-    significantly better on images left out.
+    (`densecrf.adapt`; with five images or more), and the best of a search over strength, reach and
+    the prior's trust from there. The adapted model is returned unless another one is significantly
+    better in cross-validation.
 
     Parameters
     ----------
     samples : iterable of (image, probabilities, true labels)
         Images and network outputs as for `densecrf.refine`; true labels of the image's shape.
     model : str or Parameters
-        Where the search starts.
+        The model to start from.
     void : int, sequence of int, None or "auto"
         Values of pixels without a true label, as for `densecrf.refine`.
     folds : int
-        Parts of the images for the check on images that were not learned from; 0 for none, and
-        what was found is returned.
+        Folds of the cross-validation; 0 skips it and returns the best model found.
     gap : float
         Accuracy of the inference, as for `densecrf.refine`.
     jobs, threads : int
@@ -72,7 +71,7 @@ def fit(
     device : optional
         As for `densecrf.refine`.
     report : callable, optional
-        Told (what is searched, models tried, accuracy, IoU) after each model.
+        Called with (stage, models tried, accuracy, IoU) after each model.
     **reading
         How to read the input, as for `densecrf.refine`.
 
@@ -89,7 +88,7 @@ def fit(
 def fit_images(
     data: LabelledImages, model: str | Parameters = "default", folds: int = 5
 ) -> Parameters:
-    """Return what `fit` does, of images that are loaded when needed."""
+    """Return `fit` of images that are loaded when needed."""
     check_integer("folds", folds, at_least=0)
     start = get_parameters(model)
     found = {"start": Candidate(start)}
@@ -122,7 +121,7 @@ def fit_images(
 
 @dataclass(eq=False)
 class LabelledImages:
-    """Labelled images, and what models make of them; fields as the arguments of `fit`."""
+    """Labelled images and the results of models on them; fields as the arguments of `fit`."""
 
     examples: Sequence[Example]
     labels: int

@@ -1,7 +1,7 @@
 """Search for a model by the measure itself: accuracy and IoU on images with true labels.
 
-Neither is differentiable, and few images say little. So a few numbers are moved by fixed factors,
-and a move is made only if it is better on the images more surely than by chance.
+Neither is differentiable, and few images give uncertain estimates. So a few numbers are moved by
+fixed factors, and a move is accepted only if its gain is significant.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Candidate:
 
 
 def gains(ours: Any, theirs: Any) -> dict[str, Interval]:
-    """Return by how much one model's confusion matrices are better than another's."""
+    """Return the gains of one model's confusion matrices over another's."""
     return {metric: bootstrap(ours, metric, minus=theirs) for metric in ("accuracy", "iou")}
 
 
 def surely_better(ours: Any, theirs: Any) -> bool:
-    """Whether accuracy and IoU together gain more surely than by chance, and neither loses much.
+    """Return whether accuracy and IoU together gain significantly, and neither loses much.
 
     The gain must be above a quarter of the intervals' lengths, about one standard error, and more
     with few images, whose intervals are too short.
@@ -67,7 +67,7 @@ def surely_better(ours: Any, theirs: Any) -> bool:
 
 
 def search(first: Candidate, confusions: Callable[[Candidate], Any]) -> Iterator[Candidate]:
-    """Yield better and better candidates from the first on, in two rounds of moves at most.
+    """Yield ever better candidates, starting with the first, in at most two rounds of moves.
 
     `confusions` returns a candidate's confusion matrices, one per image.
     """

@@ -1,8 +1,7 @@
-r"""What it costs two pixels to carry two labels.
+r"""The costs of pairs of labels.
 
 Potts (1 for different labels) is the default of a model. Mean field, QP and DC also take a vector
-or a matrix; the linear programs take any tree metric, which is the route to general
-compatibilities that the paper names (hierarchical Potts).
+or a matrix; the linear programs take any tree metric (the paper's hierarchical Potts).
 
 **Label costs** are a tree of leaves alone: labels i and j cost :math:`\tfrac12(\ell_i + \ell_j)`.
 """
@@ -92,12 +91,12 @@ class LabelTree:
         self.members: npt.NDArray[np.float32] = np.array(members, np.float32)
         self.lengths: npt.NDArray[np.float32] = np.array(lengths, np.float32)
         if not self.lengths.any():
-            remedy = "all lengths are 0, so that no two labels cost anything; give some"
+            remedy = "all lengths are 0, so that no pair of labels has a cost; give positive ones"
             raise ArgumentError("leaf", leaf, remedy)
 
     @classmethod
     def of_metric(cls, costs: npt.NDArray[Any]) -> "LabelTree | None":
-        """Return the tree whose matrix these costs are, or None where they are no tree metric.
+        """Return the tree with this matrix of costs, or None if they are not a tree metric.
 
         Parameters
         ----------
@@ -165,8 +164,8 @@ def compatibility_matrix(value: Any, n_labels: int) -> npt.NDArray[np.float32] |
         raise ArgumentError(
             "compatibility",
             ...,
-            f"shape {array.shape}; give {(n_labels,)} (what two pixels of one label "
-            f"gain), {(n_labels, n_labels)} (what two labels cost), or a LabelTree",
+            f"shape {array.shape}; give {(n_labels,)} (rewards of equal labels), "
+            f"{(n_labels, n_labels)} (costs of pairs of labels), or a LabelTree",
         )
     if not np.allclose(array, array.T, rtol=1e-5, atol=1e-8):
         raise ArgumentError("compatibility", ..., "the matrix is not symmetric; use (C + C.T) / 2")

@@ -49,7 +49,7 @@ class DenseCRF:
     Parameters
     ----------
     unary : array_like, (labels, *spatial)
-        Energies :math:`\phi_a(i)`: the lower, the likelier. See `from_probabilities`,
+        Energies :math:`\phi_a(i)`: lower is more probable. See `from_probabilities`,
         `from_logits` and `from_labels` for other input. Copied, unless it is a read-only float32
         array (``unary.setflags(write=False)``), which saves its memory.
     kernels : iterable of Spatial, Bilateral or Features
@@ -57,15 +57,15 @@ class DenseCRF:
     normalization : {"symmetric", "none"}
         Whether a kernel is divided by :math:`\sqrt{m_a m_b}`, :math:`m_a = \sum_b k_{ab}`.
     filter : {"auto", "lattice", "exact", "grid"}
-        How Gaussians are summed: ``lattice`` (which is what ``auto`` takes) in linear time, any
-        features; ``exact`` over all pairs, small problems; ``grid`` exact and separable, for
-        models with `Spatial` kernels alone.
+        The sum of Gaussians: ``lattice`` (``auto``) in linear time, for any features; ``exact``
+        over all pairs, for small problems; ``grid`` exact and separable, for models with only
+        `Spatial` kernels.
     compatibility : array_like or LabelTree, optional
-        Costs of pairs of labels; Potts by default. A vector is what two pixels of one label gain.
+        Costs of pairs of labels; Potts by default. A vector holds rewards of equal labels.
     ignore : array_like of bool, (*spatial), optional
-        Pixels without a unary (void); they follow their neighbours.
+        Pixels without a unary (void); the pairwise term labels them.
     blur : {"symmetric", "forward"}
-        Of the lattice; see `densecrf.operators.LatticeFilter`.
+        The blur of the lattice; see `densecrf.operators.LatticeFilter`.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class DenseCRF:
     label_offsets: FloatArray | None = None
     #: The resolution of the scores, where `densecrf.refine` measured it.
     measured: "Measured | None" = None
-    #: Why methods that find the optimum are to be used with care: `Parameters.caution`.
+    #: A warning for methods that find the optimum: `Parameters.caution`.
     caution: str = ""
 
     def __init__(
@@ -185,7 +185,7 @@ class DenseCRF:
         axis : int
             The label axis.
         clip : float
-            Smallest probability; zeros would forbid labels for good.
+            Smallest probability; zeros would forbid labels.
         **options
             Passed to the constructor.
         """
@@ -247,8 +247,8 @@ class DenseCRF:
         confidence : float
             Probability that a given label is right.
         void : int, sequence of int, None or "auto"
-            Values of pixels without a label: they get no unary. By default 255; but 0 and 255 alone
-            are a binary mask, where there are two labels.
+            Values of pixels without a label: they get no unary. By default 255, unless 0 and 255
+            are the only values of two labels: a binary mask.
         **options
             Passed to the constructor.
         """
@@ -276,13 +276,18 @@ class DenseCRF:
         return self._pairwise is not None
 
     @property
+    def weighty_kernels(self) -> list[Kernel]:
+        """The kernels whose weight is not 0, which K is the sum of."""
+        return [kernel for kernel in self.kernels if kernel.weight]
+
+    @property
     def pairwise(self) -> Pairwise:
         """The matrix K; its filters are built on first use and kept."""
         if self._pairwise is None:
             engine = "lattice" if self.filter == "auto" else self.filter
             filters = [
                 (kernel.weight, build_filter(kernel, self.shape, engine, self.blur, 0))
-                for kernel in self.kernels
+                for kernel in self.weighty_kernels
             ]
             self._pairwise = Pairwise(filters, self.n, self.normalization)
         return self._pairwise
@@ -299,7 +304,7 @@ class DenseCRF:
 
     @property
     def _problem(self) -> "Problem[npt.NDArray[Any]]":
-        """What computes, by the compiled core."""
+        """The problem of the solvers, on the compiled core."""
         from densecrf.problem.problem import problem_of
 
         return problem_of(self)
@@ -310,7 +315,7 @@ class DenseCRF:
         .. math:: \tilde E(y) = \langle\phi, y\rangle
                   + \sum_{a<b} K_{ab} \tfrac12 \sum_i |y_{ai} - y_{bi}|
 
-        The order of the scores is taken exactly, whatever the filter.
+        The order of the scores is exact for every filter.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-r"""Gaussian kernels: how an image becomes features.
+r"""Gaussian kernels: features of an image's pixels.
 
 A kernel gives every pixel a feature vector :math:`f_a`, in units of standard deviations, and a
 weight :math:`w`; its part of the pairwise potential is
@@ -45,7 +45,7 @@ FAR = 2.0**15  # standard deviations from the origin beyond which single precisi
 
 
 class Kernel(Protocol):
-    """What a model needs of a kernel."""
+    """The interface of kernels."""
 
     @property
     def weight(self) -> float:
@@ -124,7 +124,7 @@ def largest_value(
         warn(
             name,
             f"values from {low:g} to {high:g}, for which {mention(sigma_name)} of "
-            f"{sigma.min():g} sees no edges: give 255 * {name}, or divide {sigma_name} by 255",
+            f"{sigma.min():g} ignores all edges: give 255 * {name}, or divide {sigma_name} by 255",
         )
     return max(-low, high)
 

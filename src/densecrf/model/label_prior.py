@@ -46,14 +46,14 @@ LEAST_SHARE = 0.1
 
 @dataclass(frozen=True)
 class LabelPrior:
-    """What is added to the unaries of an image, by label.
+    """Energies added to the unaries of an image, by label.
 
     Attributes
     ----------
     frequencies : tuple of float
         The share of each label in the data set.
     trust : tuple of float
-        How much of the difference between an image's shares and those is believed.
+        The factor of the correction of each label.
     offsets : tuple of float
         Energies added on every image.
     """
@@ -63,7 +63,7 @@ class LabelPrior:
     offsets: tuple[float, ...]
 
     def energies(self, shares: Any, log: Any = np.log) -> Any:
-        """Return what to add to the unaries of each label, for its mean probability in the image.
+        """Return the energies to add to the unaries of each label, from its share in the image.
 
         The shares are an array or tensor (..., labels), and `log` is the logarithm of such.
 

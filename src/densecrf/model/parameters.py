@@ -1,8 +1,8 @@
 """Models: the numbers of an energy, by name or from a file.
 
 Every model has one `Spatial` and one `Bilateral` kernel, on colours from 0 to 255, and a cost for
-each label. The presets are those that people copy from project to project, and ours;
-`densecrf.adapt` and `densecrf.fit` make others.
+each label. The presets are ours and those in use in published projects; `densecrf.adapt` and
+`densecrf.fit` make others.
 """
 
 import json
@@ -51,23 +51,23 @@ class Parameters:
         Whether the standard deviations of positions follow the size of an image: with sides twice
         as long they are twice as large, so that the labelling does not depend on the resolution.
     about : str
-        Where it comes from.
+        Its source.
     grain : float, optional
         The grain of scores, in pixels, that the numbers are for. Where it is given, they follow the
         grain of each image's own scores, and `sigma_color` its noise: see
         `densecrf.model.resolution`.
     label_costs : tuple of float, optional
-        What a pair of pixels with different labels costs, by label: labels i and j cost
+        Costs of labels: two pixels with labels i and j cost
         ``(label_costs[i] + label_costs[j]) / 2`` times the kernel. None: 1 for all (Potts).
     prior : LabelPrior, optional
-        What is added to the unaries by label, from the labels' shares in the image; see
+        Energies added to the unaries by label, from the labels' shares in the image; see
         `densecrf.model.label_prior`.
     normalization : {"symmetric", "none"}
         As for `densecrf.DenseCRF`.
     caution : str
-        Why methods that find the optimum are to be used with care; they warn of it.
+        A warning of methods that find the optimum.
     provenance : dict
-        How it was made: what made it, from how many images, how good it is.
+        How it was made: by which function, from how many images, with which accuracy.
 
     Examples
     --------
@@ -98,8 +98,8 @@ class Parameters:
     def sized(self, shape: tuple[int, ...], factor: bool | float | None = None) -> "Parameters":
         """Return the numbers with standard deviations in pixels of an image of this shape.
 
-        The factor says whether they follow the size of the image, or what to multiply them by; it
-        is `scale_sigmas` by default.
+        `factor` is a number, or whether they follow the size of the image; by default
+        `scale_sigmas`.
         """
         follow = self.scale_sigmas if factor is None else factor
         if follow is False:
@@ -126,6 +126,23 @@ class Parameters:
             bilateral_weight=found.strength * self.bilateral_weight,
             grain=None,
         )
+
+    def spaced(self, distances: Sequence[float]) -> "Parameters":
+        """Return the numbers for pixels that lie at these distances along each axis.
+
+        Standard deviations of positions, in units of such a distance, become those of each axis in
+        pixels.
+
+        Examples
+        --------
+        >>> Parameters(sigma=3, sigma_xy=80).spaced((5, 1, 1)).sigma
+        (0.6, 3.0, 3.0)
+        """
+
+        def by_axis(sigma: Any) -> tuple[float, ...]:
+            return tuple(float(each) for each in np.divide(sigma, distances))
+
+        return replace(self, sigma=by_axis(self.sigma), sigma_xy=by_axis(self.sigma_xy))
 
     def kernels(self, image: Any, largest: float | None = None) -> list[Spatial | Bilateral]:
         """Return the kernels of an image, (*spatial) or (*spatial, channels), from 0 to 255.
@@ -201,11 +218,11 @@ def write_parameters(path: str | os.PathLike[str], model: Parameters, **remarks:
     Parameters
     ----------
     path : path-like
-        The file, which appears whole or not at all.
+        The file, written atomically.
     model : Parameters
         The parameters.
     **remarks
-        What else to keep in the file.
+        Further values for the file.
     """
     parameters = asdict(model)
     provenance = parameters.pop("provenance")
@@ -225,7 +242,7 @@ def read_parameters(path: str | os.PathLike[str]) -> Parameters:
     Raises
     ------
     FileFormatError
-        A ValueError that names the file and what is wrong with it.
+        A ValueError that names the file and the error.
 
     Examples
     --------
@@ -253,8 +270,14 @@ def read_parameters(path: str | os.PathLike[str]) -> Parameters:
     if unknown := [name for name in values if name not in known]:
         raise FileFormatError(path, f"has unknown parameters: {', '.join(map(str, unknown))}")
     for name in NUMBERS:
-        if not _number(values[name]) or (values[name] == 0 and name.startswith("sigma")):
-            raise FileFormatError(path, f"{name} is {values[name]!r}; it must be a positive number")
+        given = values[name]
+        each = (
+            given
+            if isinstance(given, list) and given and name in ("sigma", "sigma_xy")
+            else [given]
+        )
+        if not all(_number(one) and (one > 0 or not name.startswith("sigma")) for one in each):
+            raise FileFormatError(path, f"{name} is {given!r}; it must be a positive number")
     if (normalization := values.get("normalization", "symmetric")) not in NORMALIZATIONS:
         reason = (
             f"normalization is {normalization!r}; it must be one of {', '.join(NORMALIZATIONS)}"

@@ -1,9 +1,9 @@
-"""Presets: the parameters that people copy from project to project, and ours.
+"""Presets: ours, and the parameters in use in published projects.
 
 `PRESETS["default"]` is the default of `densecrf.refine`, the command line and `densecrf.torch`.
-Those of papers and projects are the numbers with which their published programs call pydensecrf,
-for five iterations of mean field or more (ten in most, 50 in RCF); `about` names where they come
-from, and behind the semicolon who else uses them.
+Those of papers and projects are the arguments of pydensecrf in their published programs, for five
+iterations of mean field or more (ten in most, 50 in RCF); `about` names the source and, after the
+semicolon, other users.
 """
 
 import os
@@ -29,10 +29,10 @@ PRESETS: dict[str, Parameters] = {
         about="ours, for lp: follows the resolution of the scores",
     ),
     "scribbles": Parameters(
-        3,
         2,
-        80,
-        6,
+        8,
+        40,
+        10,
         5,
         confidence=0.98,
         pixels=300 * 355,
@@ -92,7 +92,7 @@ _FORMER: dict[str, Any] = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return what had another name before, for one release."""
+    """Return a name of version 0.1, with a warning."""
     if name not in _FORMER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     now = _FORMER[name]

@@ -1,8 +1,8 @@
-"""The reading of an image and of what is known of its pixels: scores or labels, in any layout.
+"""Read an image and the scores or labels of its pixels, in any layout.
 
-Which axis holds the labels, which the colours: all layouts that fit are found; where more than one
-fits the shapes and the values, the input is refused and all are spelled out. Each array is scanned
-once, by `check_finite`, which also gives its range.
+All layouts of labels and channels that fit the shapes and values are found. If there is more than
+one, the input is refused with a list of them. Each array is scanned once, by `check_finite`, which
+also returns its range.
 """
 
 import math
@@ -51,7 +51,7 @@ COLOR_CHANNELS = (1, 3, 4)  # of an image whose channels come first
 
 @dataclass(frozen=True)
 class Reading:
-    """An image and what is known of its pixels, as they were read.
+    """An image and the scores or labels of its pixels.
 
     Attributes
     ----------
@@ -60,13 +60,13 @@ class Reading:
     values : ndarray
         Scores (labels, *grid), or (*grid) for labels and maps.
     span : (float, float)
-        The least and the largest value; of a part, those of the whole.
+        The smallest and largest value; for a part, those of the whole.
     pixels : ndarray, optional
         The image, (*grid) or (*grid, channels).
     grid : tuple of int
         The grid of pixels.
     enlarged : float
-        The factor by which scores were enlarged to the image; infinite where it is not known.
+        The factor by which scores were enlarged to the image; infinite if unknown.
     """
 
     content: Content
@@ -82,10 +82,10 @@ class Reading:
         return Reading(content, values, check_finite("probabilities", values))
 
     def kind(self, named: str | None) -> str:
-        """Return what the values are: as named, or as they show beyond doubt.
+        """Return the kind of the values: as named, or as their values show.
 
-        Probabilities add up to 1; energies of such are -log p; scores below zero are logits.
-        Anything else could be two things, and is refused.
+        Probabilities add up to 1, energies are -log p of such, and scores below zero are logits.
+        Ambiguous values are refused.
         """
         if named is not None:
             return named
@@ -98,8 +98,8 @@ class Reading:
                 return "probabilities"
             remedy = (
                 f"one map with {span} can be read in 2 ways: logits of the foreground "
-                f"({mention('kind', 'logits')}); or one label per pixel stored as numbers with "
-                "fractions, which would be a mistake. Say which"
+                f"({mention('kind', 'logits')}); or labels with fractions, which would be a "
+                "mistake. Say which"
             )
         elif sums_to_one(values):
             return "probabilities"
@@ -124,8 +124,8 @@ class Reading:
             )
         else:
             remedy = (
-                f"{span} can be read in 2 ways: logits, the higher the likelier "
-                f"({mention('kind', 'logits')}); or energies, the lower the likelier "
+                f"{span} can be read in 2 ways: logits, higher is more probable "
+                f"({mention('kind', 'logits')}); or energies, lower is more probable "
                 f"({mention('kind', 'energies')}). Say which"
             )
         raise ArgumentError("probabilities", ..., remedy)
@@ -141,7 +141,7 @@ class Picture(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """One way to read an image and what is known of its pixels, by their shapes."""
+    """One way to read an image and the scores or labels of its pixels, by their shapes."""
 
     picture: Picture
     content: Content  # as for `Reading`

@@ -9,15 +9,15 @@ import numpy.typing as npt
 
 from densecrf.validation import ArgumentError
 
-_BLOCK_BYTES = 16 * 2**20  # about the most that a temporary takes, whatever the size of the map
+_BLOCK_BYTES = 16 * 2**20  # approximate limit on temporaries, for any size of the map
 
 
 def resize_bilinear(array: Any, shape: Sequence[int]) -> npt.NDArray[Any]:
     """Return a map (labels, *spatial) resampled bilinearly, with half-pixel centres.
 
     Sample i of N sits at (i + 0.5) / N of the extent, so a map computed at a stride covers the same
-    area as its image; positions beyond the outermost centres take the outermost value. This is what
-    networks call ``align_corners=False``; shrinking samples without smoothing first.
+    area as its image; positions beyond the outermost centres take the outermost value. PyTorch
+    calls this ``align_corners=False``. Shrinking samples without smoothing.
 
     Parameters
     ----------

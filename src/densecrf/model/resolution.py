@@ -20,8 +20,9 @@ of half of that where its scores are independent. Five rules:
 4. Scores that change from pixel to pixel as noise does (g < 0.7), and hard labels, have no cells:
    g = 2 and strength 0.8 are taken.
 5. Scores coarser than most networks' (g > 7.5: class activation maps) are smoothed as far as they
-   are sure: the strength is multiplied by the cube of the share of pixels with a label above 0.9,
-   or by 0.1 where that is more.
+   are sure: the strength is multiplied by the cube of the share of sure pixels (a label above 0.9),
+   or by 0.1 where that is more. The share is the mean of the labels' own, so that a sure background
+   does not let a small unsure object vanish.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ COARSEST = 6.0  # pixels; the grain that the preset's numbers are for
 CELLS, WHOLE = 45, 600.0  # cells along a side up to which the strength is 1; pixels of a scene
 ROUGH, ROUGH_GRAIN, ROUGH_STRENGTH = 0.7, 2.0, 0.8  # scores without cells
 SOFT, SURE = 7.5, 0.9  # grain above which sure pixels are counted; a sure pixel's probability
+OCCURS = 0.002  # share of the pixels that a label has at least, if its own sure ones are to count
 LEAST_SURE = 0.1  # factor of the strength of soft maps, at least
 REACH = 8  # of the bilateral kernel, in grains
 TOTAL_WEIGHT = 6.0  # of the default model's kernels, at a strength of 1
@@ -154,13 +156,13 @@ def measure_parts(
     enlarged : float
         As for `measure`.
     """
-    sums, sure, colors = np.zeros((2, 2)), [], []
+    sums, pixels, colors = np.zeros((2, 2)), [], []
     side = math.prod(grid) ** (1 / len(grid))
     looked_at = sum(math.prod(s.stop - s.start for s in box) for box in windows(grid))
     step = max(1, round(looked_at / _LINES))
     for unary, image in parts:
         sums += _differences(unary, step)
-        sure.append(_sure_share(unary))
+        pixels.append(_sure_pixels(unary))
         colors += _color_steps(np.asarray(image), unary.ndim - 1, step)
     ratios = [first / max(second, 1e-6 * first) for first, second in sums.tolist() if first > 0]
     found = min(max(ratios, default=0.0), enlarged)
@@ -170,7 +172,7 @@ def measure_parts(
         return Measured(ROUGH_GRAIN, ROUGH_STRENGTH, color)
     strength = strength_of(found, side)
     if found > SOFT:
-        strength *= max(LEAST_SURE, float(np.mean(sure)) ** 3)
+        strength *= max(LEAST_SURE, _sure_share(np.sum(pixels, 0)) ** 3)
     return Measured(min(found, max(COARSEST, side / FEWEST_CELLS)), strength, color)
 
 
@@ -249,6 +251,23 @@ def _color_steps(image: npt.NDArray[Any], axes: int, step: int) -> list[npt.NDAr
     return [each.reshape(len(planes), -1) for each in steps]
 
 
-def _sure_share(unary: FloatArray) -> float:
-    """Return the share of pixels whose best label has a probability above `SURE`."""
-    return float((np.exp(unary.min(0) - unary).sum(0) * SURE < 1).mean())
+def _sure_pixels(unary: FloatArray) -> npt.NDArray[np.int64]:
+    """Return how many pixels each label has, and how many of them have it surely, (2, labels)."""
+    labels = unary.argmin(0).ravel()
+    sure = np.exp(unary.min(0) - unary).sum(0).ravel() * SURE < 1
+    return np.array([np.bincount(each, minlength=len(unary)) for each in (labels, labels[sure])])
+
+
+def _sure_share(pixels: npt.NDArray[np.int64]) -> float:
+    """Return the share of sure pixels, as the mean over the labels that occur.
+
+    Examples
+    --------
+    A large sure background, a small unsure object, and a label with hardly a pixel:
+
+    >>> _sure_share(np.array([[900, 99, 1], [900, 0, 1]]))
+    0.5
+    """
+    enough = min(OCCURS * pixels[0].sum(), pixels[0].max())
+    occur, sure = pixels[:, pixels[0] >= enough]
+    return float(np.mean(sure / occur))

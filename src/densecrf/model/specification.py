@@ -1,7 +1,7 @@
-"""What an energy is made from: its numbers, and how an image and its scores are to be read.
+"""The specification of an energy: its numbers, and the reading of an image and its scores.
 
-The keywords of `densecrf.refine`, checked once; everything that makes an energy of an image and of
-what is known of its pixels goes through here.
+It holds the keywords of `densecrf.refine`, checked once; all functions that make an energy of an
+image use it.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -21,10 +21,10 @@ __all__ = ["KEYWORDS", "Specification"]
 
 @dataclass(frozen=True, eq=False)
 class Specification:
-    """How an image and what is known of its pixels become an energy.
+    """How an image and its scores or labels become an energy.
 
-    The attributes are the keywords of `densecrf.refine`, where they are explained; `model` may be
-    given by name or file. ``sigma`` to ``confidence`` are None where the model's own are meant.
+    The attributes are the keywords of `densecrf.refine`; `model` may be a name or a file. ``sigma``
+    to ``confidence`` are None for the model's own.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Specification:
     image_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        """Find the model, and refuse what no image can make right."""
+        """Find the model, and check the arguments that do not depend on an image."""
         object.__setattr__(self, "model", get_parameters(self.model))
         check_non_negative("strength", self.strength)
         check_fraction("clip", self.clip)
@@ -79,8 +79,7 @@ class Specification:
     def parameters(self, grid: tuple[int, ...], found: Measured | None) -> Parameters:
         """Return the numbers of the energy on a grid of pixels, for what was measured of it.
 
-        Standard deviations that are given one by one are in pixels, unless `scale_sigmas` says
-        otherwise.
+        Standard deviations given one by one are in pixels, unless `scale_sigmas` is given.
         """
         model: Parameters = self.model if found is None else self.model.following(found)
         if self.scale_sigmas is None:
@@ -90,7 +89,7 @@ class Specification:
         return chosen.scaled(self.strength)
 
     def crf(self, image: Any, known: Any, *, ignore: Any = None, seeds: Any = None) -> DenseCRF:
-        """Return the energy of an image and of what is known of its pixels."""
+        """Return the energy of an image and the scores or labels of its pixels."""
         reading = read(image, known, kind=self.kind, axis=self.axis, channel_axis=self.channel_axis)
         grid = reading.grid
         unary = energies(

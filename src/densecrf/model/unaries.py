@@ -42,7 +42,7 @@ __all__ = [
 
 Array: TypeAlias = npt.NDArray[Any]
 
-MOST_VOID = 1000  # values that mean that nothing is known
+MOST_VOID = 1000  # values that mean void
 VOID = 255  # of pixels without a label, where no other value is named
 MARGIN = 3.0  # nats by which a hard label is better than others, where no probability is given
 FORBIDDEN = 1000.0  # energy of a label that is ruled out: more than all other pixels can outweigh
@@ -145,11 +145,11 @@ def _checked_scores(name: str, value: Any, axis: int) -> tuple[Array, float, flo
 
 
 def read_void(labels: IntArray, n_labels: int | None, void: Any) -> tuple[IntArray, list[int]]:
-    """Return the labels, and those values of them that mean "could be anything".
+    """Return the labels, and the values among them that mean void.
 
-    `void` has the values; None for no value, ``"auto"`` for 255, unless there are more labels than
-    that. With ``"auto"``, labels that are 0 and 255 alone are a binary mask as drawing programs
-    write it, 255 becoming 1, unless there are known to be more than two labels.
+    `void` has the values; None for no value, ``"auto"`` for 255, unless there are more labels. With
+    ``"auto"``, labels of only 0 and 255 are a binary mask, and 255 becomes 1, unless more than two
+    labels are known.
 
     Examples
     --------
@@ -177,9 +177,9 @@ def read_void(labels: IntArray, n_labels: int | None, void: Any) -> tuple[IntArr
 def from_labels(
     labels: Any, n_labels: int, *, confidence: float | None = 0.7, void: Any = "auto"
 ) -> FloatArray:
-    """Return energies of hard labels held right with probability `confidence`.
+    """Return energies of hard labels that are right with probability `confidence`.
 
-    Without one, other labels cost `MARGIN` more, however many there are. `void` is as for
+    Without it, other labels cost `MARGIN` more, for any number of labels. `void` is as for
     `read_void`.
 
     Examples
@@ -201,9 +201,9 @@ def from_labels(
 def _from_marked_labels(
     values: Array, n_labels: int | None, void: Any, confidence: Any
 ) -> FloatArray:
-    """Return the energies of labels of which some values mean "could be anything".
+    """Return the energies of labels, some of whose values mean void.
 
-    No pixel has such a value in the end, where it is a label. The parameters are those of `refine`.
+    If a void value is also a label, that label is forbidden. The parameters are those of `refine`.
     """
     labels, empty = read_void(whole_numbers("probabilities", values), n_labels, void)
     known = labels[~np.isin(labels, empty)]
@@ -231,8 +231,8 @@ def _of_labels(
     wrong = ~empty & ((labels < 0) | (labels >= count))
     if wrong.any():
         value = int(labels[wrong][0])
-        remedy = f"value {value} is neither a label 0 … {count - 1} nor void ({void}); where it "
-        remedy += f"means that nothing is known, say {mention('void', value)}"
+        remedy = f"value {value} is neither a label 0 … {count - 1} nor void ({void}); if it means "
+        remedy += f"void, give {mention('void', value)}"
         raise ArgumentError(name, ..., remedy)
     unary = np.full((count, *labels.shape), -np.log((1 - confidence) / (count - 1)), np.float32)
     np.put_along_axis(unary, np.where(empty, 0, labels)[None], np.float32(-np.log(confidence)), 0)
@@ -250,7 +250,7 @@ def whole_numbers(name: str, array: Array) -> IntArray:
 
 
 def forget(unary: FloatArray, ignore: Any) -> None:
-    """Remove, in place, what is said of the pixels of a mask."""
+    """Remove, in place, the unaries of the pixels of a mask."""
     unary[:, checked_mask(ignore, unary.shape[1:])] = 0
 
 
@@ -271,7 +271,7 @@ def plant(unary: FloatArray, seeds: Any) -> None:
     labels = len(unary)
     if planted.dtype == bool:
         if labels != 2:
-            remedy = f"a mask says 'foreground', but there are {labels} labels; give the label of "
+            remedy = f"a mask means foreground, but there are {labels} labels; give the label of "
             raise ArgumentError("seeds", ..., remedy + "each seed, and -1 elsewhere")
         planted = np.where(planted, 1, -1)
     check_finite("seeds", planted)

@@ -383,11 +383,13 @@ class Costs(Generic[Array]):
         much more energy: :math:`\min_{i \ne x_a} c_{ai} - \min_j c_{aj}` less `Share.slack`. Where
         it is positive, every optimal labelling has the pixel's label.
         """
-        xp = problem.steps.xp
-        every = (row for rows in self._rows for row in rows)
-        others = (xp.where(labels == label, inf, row) for label, row in enumerate(every))
-        reduced = self._reduced(problem, reduce(xp.minimum, others), self._least)
-        return rounded_down(problem.steps.to_numpy(reduced) - known.with_bound(self._share).slack)
+        steps, first, least = problem.steps, 0, []
+        for rows in self._rows:
+            least.append(steps.least_others(rows, labels - first))
+            first += len(rows)
+        reduced = self._reduced(problem, reduce(steps.xp.minimum, least), self._least)
+        margin = rounded_down(reduced - known.with_bound(self._share).slack, steps.xp)
+        return np.asarray(steps.to_numpy(margin))
 
     @staticmethod
     def _reduced(problem: "Problem[Array]", rows: Array, least: Array) -> Array:
@@ -397,8 +399,10 @@ class Costs(Generic[Array]):
         return reduced
 
 
-def rounded_down(values: Doubles) -> FloatArray:
+def rounded_down(values: Array, xp: Any = np) -> Array:
     """Return the largest finite numbers of single precision that are not above `values`.
+
+    Of numpy's or torch's arrays, `xp`.
 
     Examples
     --------
@@ -406,9 +410,10 @@ def rounded_down(values: Doubles) -> FloatArray:
     array([5.0000000e-01, 0.0000000e+00, 3.4028235e+38], dtype=float32)
     """
     most = float(np.finfo(np.float32).max)
-    values = np.clip(values, -most, most)
-    singles = values.astype(np.float32)
-    return np.where(singles > values, np.nextafter(singles, np.float32(-most)), singles)
+    values = xp.clip(values, -most, most)
+    singles = xp.asarray(values, dtype=xp.float32)
+    below = xp.nextafter(singles, xp.full_like(singles, -most))
+    return xp.where(singles > values, below, singles)  # type: ignore[no-any-return]
 
 
 def _combination(

@@ -174,11 +174,14 @@ class Problem(Generic[Array]):
         r"""Lipschitz constants of the gradient of the LP's pairwise term, smoothed over one unit.
 
         For each pixel :math:`\tfrac12 m_a`, since the Gaussian K is positive semidefinite up to the
-        filter's error; times the largest eigenvalue of the tree's incidence, which is 1 for Potts.
+        filter's error, or twice the mass of its pairs with others, :math:`m_a - K_{aa}`, where that
+        is less, as with narrow kernels; times the largest eigenvalue of the tree's incidence, which
+        is 1 for Potts.
         """
         xp, mass = self.steps.xp, self.pairwise.mass
         least = xp.clip(1e-6 * mass.max(), 1e-12, None)
-        return 0.5 * self.costs.spectrum * xp.maximum(mass, least)  # type: ignore[no-any-return]
+        curvature = xp.minimum(mass, 2 * (mass - self.pairwise.diagonal))
+        return 0.5 * self.costs.spectrum * xp.maximum(curvature, least)  # type: ignore[no-any-return]
 
     def descend(
         self, v: Array, r: Array, step: Array, previous: Array, *, in_place: bool = False

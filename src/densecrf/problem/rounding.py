@@ -12,10 +12,10 @@ from densecrf.validation import ArgumentError, IntArray, as_real_array, check_fi
 __all__ = ["SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"]
 
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
-UNDECIDED = 3  # labels whose level sets are tried in a rounding
+UNDECIDED = 3  # labels whose level sets are tried in a rounding, and one in the first roundings
 FIRST = 4  # iteration of the first rounding
 SETTLED = 2e-3  # rise of the bound, a fraction of the energy, below which roundings may end a run
-OFTEN, SELDOM = 16, 8  # last iteration that rounds twice as often; iterations while the bound rises
+OFTEN, SELDOM = 16, 8  # last of the first, frequent roundings; iterations while the bound rises
 PROMISING = 1e-3  # excess over the best energy, a fraction of it, that a sweep may make up
 BIASES = (0.6, 0.8, 0.4, 0.9)  # one in each rounding, in turn; level sets at (1 - bias) / 2
 
@@ -246,7 +246,8 @@ class Incumbent(Generic[Array]):
         undecided, repeated = problem.steps.compare(y, labels, self._rounded)
         self._rounded = labels
         tried = [] if repeated else [labels]
-        order = np.argsort(-undecided, kind="stable")[:UNDECIDED]
+        count = 1 if self._iteration <= OFTEN else UNDECIDED
+        order = np.argsort(-undecided, kind="stable")[:count]
         raised = [int(label) for label in order if undecided[label] > 0]
         tried += [problem.steps.raised_argmax(y, label, bias) for label in raised]
         if tried:

@@ -1,13 +1,13 @@
-"""How far a labelling departs from its input, and when that calls for a warning.
+"""The changes of a labelling relative to its input, and when they cause a warning.
 
-The input is the labelling of the unaries alone: each pixel's best label, held with probability
-softmax(-unary). A minimiser of the energy may be certified and still be far from it, where the
-pairwise weights are too strong for the data at hand; the numbers here make that visible.
+The input is the labelling of the unaries alone: each pixel's best label, with probability
+softmax(-unary). A certified minimiser may still be far from it, if the pairwise weights are too
+strong for the data; these numbers show it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,13 +54,13 @@ class Changes:
     confident_by_label, overturned_by_label : tuple of int
         The same for each label of the input.
     loss_by_label : tuple of float
-        By how much the IoU of each label that the input's own probabilities lead to expect falls;
-        0 for labels that they hardly give to any pixel.
+        The decrease of each label's IoU as expected from the input's probabilities; 0 for labels
+        without probable pixels.
     loss : float
         Its mean over the other labels.
     excess : float or None
-        How many times the weights are what the default model takes for scores of this resolution
-        (`densecrf.model.resolution`), where it was measured.
+        The weights over those of the default model for scores of this resolution
+        (`densecrf.model.resolution`), if it was measured.
     """
 
     pixels: int
@@ -75,6 +75,28 @@ class Changes:
     loss: float = 0.0
     excess: float | None = None
 
+    @staticmethod
+    def of(tally: "Tally", excess: float | None = None) -> "Changes":
+        """Return the changes that were counted."""
+        loss = tally.loss()
+
+        def counts(values: npt.NDArray[Any]) -> tuple[int, ...]:
+            return tuple(map(int, values))
+
+        return Changes(
+            pixels=tally.pixels,
+            changed=tally.changed,
+            area_before=counts(tally.before),
+            area_after=counts(tally.after),
+            confident=int(tally.confident.sum()),
+            overturned=int(tally.overturned.sum()),
+            confident_by_label=counts(tally.confident),
+            overturned_by_label=counts(tally.overturned),
+            loss_by_label=tuple(loss.tolist()),
+            loss=float(loss.sum() / max(tally.judged.sum(), 1)),
+            excess=excess,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, ready for JSON."""
         return {
@@ -83,10 +105,9 @@ class Changes:
         }
 
     def warning(self) -> str:
-        """Return how the labelling departs suspiciously from its input, and what to do.
+        """Return a description of suspicious changes with a remedy, for `ArgumentWarning`.
 
-        Empty where the changes are of the usual kind: false labels removed, borders moved. For
-        `densecrf.ArgumentWarning`, which spells out the arguments that it mentions.
+        Empty for changes of the usual kind: false labels removed, borders moved.
         """
         found = self._suspicions()
         return f"{'; '.join(found)}: {_REMEDY}" if found else ""
@@ -117,8 +138,8 @@ class Changes:
         if self.excess is not None and self.excess**2 * self.loss > _HARMFUL:
             most = max(self.loss_by_label)
             found.append(
-                f"the weights are {self.excess:.1f} times those usual for scores of this "
-                "resolution, and by the input's own probabilities the mean IoU falls by "
+                f"the weights are {self.excess:.1f} times the usual ones for scores of this "
+                "resolution, and the mean IoU expected from the input falls by "
                 f"{100 * self.loss:.1f} points, that of label {self.loss_by_label.index(most)} by "
                 f"{100 * most:.1f}"
             )
@@ -128,11 +149,11 @@ class Changes:
 def warning_of_many(
     area_before: Sequence[Sequence[int]], area_after: Sequence[Sequence[int]]
 ) -> str:
-    """Return which labels lose over half of their pixels in many images, and what to do.
+    """Return the labels that lose over half of their pixels in many images, with a remedy.
 
-    In one image a label that disappears may have been false. Over many images false regions are
-    removed and true ones completed, and labels keep most of their area; one that does not is too
-    thin for the weights. Empty where there is none, and with fewer than five images.
+    In one image a label that disappears may have been false. Over many images, false regions are
+    removed, true ones completed, and labels keep most of their area; one that does not is too thin
+    for the weights. Empty if there is none, and with fewer than five images.
 
     Parameters
     ----------
@@ -158,6 +179,7 @@ def compare(
     unary: npt.NDArray[np.floating[Any]],
     labels: npt.NDArray[np.integer[Any]],
     excess: float | None = None,
+    certain: Sequence[int] | None = None,
 ) -> Changes:
     """Return how a labelling differs from that of the unaries alone.
 
@@ -169,6 +191,9 @@ def compare(
         The labelling.
     excess : float, optional
         As in `Changes`.
+    certain : sequence of int, optional
+        How many pixels of each label there are beside these that keep it, and have it with
+        certainty.
 
     Examples
     --------
@@ -186,38 +211,68 @@ def compare(
     confident = likelihood * CONFIDENT < 1
     known = likelihood < count * (1 - 1e-6)  # pixels whose labels are not all alike
     changed = known & (before != after)
-
     p *= known / likelihood
-    mass = p.sum(1, dtype=np.float64)
-    fall = _expected_iou(p, mass, before, known) - _expected_iou(p, mass, after, known)
-    judged = mass > _SEEN * after.size
-    loss = np.where(judged, fall, 0.0)
+    every = np.arange(after.size)
 
-    def by_label(values: npt.NDArray[Any]) -> tuple[int, ...]:
-        return tuple(np.bincount(values, minlength=count).tolist())
+    def by_label(labels: npt.NDArray[Any], weights: npt.NDArray[Any] | None = None) -> Any:
+        return np.bincount(labels, weights, minlength=count)
 
-    return Changes(
-        pixels=after.size,
-        changed=int(changed.sum()),
-        area_before=by_label(before[known]),
-        area_after=by_label(after),
-        confident=int(confident.sum()),
-        overturned=int((confident & changed).sum()),
-        confident_by_label=by_label(before[confident]),
-        overturned_by_label=by_label(before[confident & changed]),
-        loss_by_label=tuple(loss.tolist()),
-        loss=float(loss.sum() / max(judged.sum(), 1)),
-        excess=excess,
+    tally = Tally(
+        after.size,
+        int(changed.sum()),
+        by_label(before[known]),
+        by_label(after),
+        by_label(after[known]),
+        by_label(before[confident]),
+        by_label(before[confident & changed]),
+        p.sum(1, dtype=np.float64),
+        by_label(before, p[before, every]),
+        by_label(after, p[after, every]),
     )
+    if certain is not None:
+        tally = tally.with_certain(np.asarray(certain))
+    return Changes.of(tally, excess)
 
 
-def _expected_iou(
-    p: npt.NDArray[Any],
-    mass: npt.NDArray[np.float64],
-    labels: npt.NDArray[np.integer[Any]],
-    known: npt.NDArray[np.bool_],
-) -> npt.NDArray[np.float64]:
-    """Return the IoU of each label: expected intersection over expected union, (labels,)."""
-    hit = np.bincount(labels, p[labels, np.arange(labels.size)], len(p))
-    area = np.bincount(labels[known], minlength=len(p))
-    return np.asarray(hit / np.maximum(mass + area - hit, 1e-9))
+class Tally(NamedTuple):
+    """What `Changes` are made of, counted by label; known pixels are those that have an input."""
+
+    pixels: int
+    changed: int
+    before: npt.NDArray[Any]  # known pixels
+    after: npt.NDArray[Any]
+    known_after: npt.NDArray[Any]
+    confident: npt.NDArray[Any]  # by the label before
+    overturned: npt.NDArray[Any]
+    mass: npt.NDArray[Any]  # sums of probabilities
+    hit_before: npt.NDArray[Any]  # of those of the pixels' own labels
+    hit_after: npt.NDArray[Any]
+
+    def with_certain(self, count: npt.NDArray[Any]) -> "Tally":
+        """Add so many pixels of each label that have it with certainty, before and after."""
+        return Tally(
+            self.pixels + int(count.sum()),
+            self.changed,
+            self.before + count,
+            self.after + count,
+            self.known_after + count,
+            self.confident + count,
+            self.overturned,
+            self.mass + count,
+            self.hit_before + count,
+            self.hit_after + count,
+        )
+
+    def loss(self) -> npt.NDArray[np.float64]:
+        """Return by how much the expected IoU of each label falls; 0 where it hardly occurs."""
+        fall = self._iou(self.hit_before, self.before) - self._iou(self.hit_after, self.known_after)
+        return np.where(self.judged, fall, 0.0)
+
+    @property
+    def judged(self) -> npt.NDArray[np.bool_]:
+        """The labels that some pixels are expected to have."""
+        return np.asarray(self.mass > _SEEN * self.pixels)
+
+    def _iou(self, hit: npt.NDArray[Any], area: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Return expected intersections over expected unions."""
+        return np.asarray(hit / np.maximum(self.mass + area - hit, 1e-9))

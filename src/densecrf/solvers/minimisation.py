@@ -1,4 +1,4 @@
-"""`solve`: options checked, a starting point made, a method run, its result packed."""
+"""`solve`: check the options, make a starting point, run a method, pack its result."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -58,30 +58,30 @@ def solve(
     method : str
         One of `METHODS`.
     init : array_like, str or Result, optional
-        Where to start: marginals (labels, *spatial), a labelling (*spatial), another method's name
-        or result. Marginals outside the simplex are projected onto it, with a warning. By default
-        ``"dc-neg"`` for the paper's methods on the linear program, for ``qp-cccp`` and ``dc-neg``
-        the convex quadratic program (as in the literature; ``dc-neg`` has its own, faster solver
-        of it), softmax(-unary) for the others, which is also what ``"unary"`` starts from.
+        The starting point: marginals (labels, *spatial), a labelling (*spatial), another method's
+        name or result. Marginals outside the simplex are projected onto it, with a warning. The
+        default is ``"dc-neg"`` for the paper's methods on the linear program, the convex quadratic
+        program for ``qp-cccp`` and ``dc-neg`` (as in the literature; ``dc-neg`` has its own, faster
+        solver of it), and softmax(-unary), or ``"unary"``, for the others.
     gap : float, optional
         Stop when the labelling is proven to be within this fraction of the optimum; 0 runs the
         method to its end. By default 1e-3 for ``"lp"``; the paper's methods run to their end.
     time_limit : float, optional
-        Seconds after which to return the best so far, or the argmin of the unary energies where
-        nothing was scored yet. It holds while filters are built, too, and iterations end in time
-        for the evaluation of the bound; at most one filter call is made past it.
+        Seconds after which to return the best result so far, or the argmin of the unary energies if
+        there is none. It includes the construction of filters, and iterations end in time for the
+        evaluation of the bound; at most one filter call is made after it.
     max_iterations : int, optional
         Maximum number of iterations.
     threads : int, optional
         Maximum number of threads; by default chosen by the size of the image, up to
         ``DENSECRF_NUM_THREADS`` or all processors. The result does not depend on their number.
     callback : callable, optional
-        Called after each iteration with the best so far; returning True stops.
+        Called after each iteration with the best result so far; returning True stops.
     progress : bool
         Show a bar that follows the iterations, in terminals and notebooks.
     device : str or torch.device, optional
-        Solve on torch tensors there, for example ``"cuda"``; needs PyTorch. Without it, on the CPU
-        by the compiled core.
+        Where to solve on torch tensors, for example ``"cuda"``; needs PyTorch. By default the
+        compiled core solves on the CPU.
     keep_dual : bool
         Keep the dual point that proves the bound, for `Result.verify`.
     **options

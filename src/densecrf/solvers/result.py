@@ -1,4 +1,4 @@
-"""What a solver returns: the labelling, how good it is, and how it got there."""
+"""The result of a solver: the labelling, its certificate, its trace."""
 
 import json
 from dataclasses import dataclass, field
@@ -121,35 +121,35 @@ class Result:
     energy : float
         Energy of `labels`; infinite where a limit ended the run before the filters were built.
     lower_bound : float or None
-        No labelling whatsoever has an energy below this. None where the method has no certificate.
+        No labelling has an energy below this. None if the method has no certificate.
     method : str
         The method's name.
     converged : bool
-        Whether the method ended by itself (and within the requested gap), not by a limit.
+        Whether the method ended within the requested gap, not by a limit.
     message : str
         Why it ended.
     seconds : float
-        Time of everything, the construction of filters and the initialisation included.
+        Total time, with the construction of filters and the initialisation.
     iterations : int
         Iterations made.
     best_constant : tuple of (int, float)
         The best constant labelling's label and energy.
     trace : Trace
-        The way here, a row for each iteration; for ``mf5`` the last one's alone unless there was
-        a callback, since scoring an iteration costs as much as making it.
+        One row per iteration; for ``mf5`` only the last, unless there was a callback, since
+        evaluating an iteration costs as much as the iteration.
     possible : ndarray of int, (*spatial), or None
-        How many labels an optimal labelling can have at each pixel, as far as is proven. None where
+        The number of labels at each pixel that are not excluded from optimal labellings. None if
         the method has no certificate.
     margin : ndarray, (*spatial), or None
-        No labelling that changes the label of this pixel has less than this much more energy than
-        `labels`, proven: what other labels cost there at least, less the gap left. Negative where
-        nothing is proven. None where the method has no certificate.
+        A proven lower bound on the extra energy, over that of `labels`, of every labelling with
+        another label at this pixel. Negative where nothing is proven. None if the method has no
+        certificate.
     dual : Dual or None
-        The dual point that proves the bound, of ``keep_dual=True``.
+        The dual point that proves the bound, with ``keep_dual=True``.
     declared : dict or None
-        Of a loaded result with a dual point: what declared its energy, beside the arrays.
+        For a loaded result with a dual point: the declaration of its energy, without arrays.
     info : dict
-        What the method reports of its run (for example the labels and pixels that it kept).
+        The method's own report (for example the labels and pixels that it kept).
     """
 
     labels: npt.NDArray[np.int64]
@@ -191,10 +191,9 @@ class Result:
 
     @property
     def margin_estimate(self) -> npt.NDArray[np.float32]:
-        """How much more energy, (*spatial), the best labelling found has without a pixel's label.
+        """The extra energy, (*spatial), of the best change of each pixel alone.
 
-        An estimate of `margin` from above, for any method: by the best change of the one pixel
-        while all others keep their labels. Needs the model and one filter call.
+        An upper bound of `margin`, for any method. Needs the model and one filter call.
         """
         return self._conditionals[0]
 
@@ -221,9 +220,9 @@ class Result:
         Parameters
         ----------
         threshold : float
-            Least confidence of a label that is kept, between 0 and 1.
+            Minimum confidence of a label that is kept, between 0 and 1.
         unsure : int
-            The value of the other pixels, no label: 255 is what losses of networks leave out.
+            The value of the other pixels, not a label; losses of networks usually ignore 255.
 
         Examples
         --------
@@ -262,9 +261,9 @@ class Result:
     def optimal(self) -> bool:
         """Whether `labels` are proven to be optimal.
 
-        Either no other labelling is left (all pixels are `proven`), or none is better by more than
-        1e-6 of the energy, about what rounding the unaries to float32 changes. Unlike `gap`, that
-        is relative to the energy however small it is (down to 1e-6, for energies of zero).
+        Either all pixels are `proven`, or no labelling is better by more than 1e-6 of the energy,
+        about the effect of rounding the unaries to float32. Unlike `gap`, this is relative to the
+        energy even if it is small (down to 1e-6).
         """
         bound = self.lower_bound
         slack = OPTIMAL_GAP * max(abs(self.energy), ZERO_ENERGY)
@@ -304,7 +303,7 @@ class Result:
         return json.dumps(self.to_dict(arrays=arrays), indent=1)
 
     def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write everything but the model to one ``.npz`` file, whole or not at all.
+        """Write everything but the model to one ``.npz`` file, atomically.
 
         Arrays are stored as such, the rest as JSON; nothing is pickled. With ``keep_dual=True`` the
         file is a certificate: ``Result.load(path).verify(crf)`` checks it against the model.
@@ -379,7 +378,7 @@ class Result:
     ) -> "Figure | Axes":
         """Draw the labels over the image, and energy and bound against time.
 
-        A notebook shows the figure that is returned, once, whatever its settings.
+        A notebook shows the returned figure once.
 
         Parameters
         ----------
@@ -388,7 +387,7 @@ class Result:
         path : path-like, optional
             Where to save the figure.
         ax : matplotlib.axes.Axes, optional
-            Draw the labels alone, into these axes of a figure of yours; they are returned.
+            Draw only the labels, into these axes; they are returned.
         """
         from densecrf.plotting import plot_labels, plot_result
 
@@ -450,7 +449,7 @@ def _described(model: dict[str, Any]) -> str:
     Examples
     --------
     >>> _described({"grain": 2.0, "strength": 0.03, "sigma_xy": 10, "stands_aside": True})
-    'strength 0.03 for scores that resolve 2 pixels; sigma_xy 10: stands aside, nearly the input'
+    'strength 0.03 for scores that resolve 2 pixels; sigma_xy 10: nearly the input'
     """
     rest = ", ".join(
         f"{name} {np.array2string(np.asarray(value), precision=3)}"
@@ -458,7 +457,7 @@ def _described(model: dict[str, Any]) -> str:
         if name not in ("grain", "strength", "stands_aside")
     )
     if model.get("stands_aside"):
-        rest += ": stands aside, nearly the input"
+        rest += ": nearly the input"
     if "grain" not in model:
         return rest
     head = f"strength {model['strength']:.2g} for scores that resolve {model['grain']:.2g} pixels"

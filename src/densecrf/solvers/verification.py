@@ -1,10 +1,9 @@
 r"""An independent check of a result: energy and bound once more, in plain NumPy and float64.
 
-Nothing here is shared with what made the result: filters are their explicit definitions (a matrix
-over all pairs, Gaussians along axes, or the permutohedral lattice of Adams, Baek and Davis 2010 as
-arrays), built again from the features. What the definitions round, weights and normalising factors
-to float32, is rounded here, too, so that both are sums over the same numbers; docs/mathematics.md
-derives how far apart they can be.
+It shares no code with the solvers. Filters are their explicit definitions (a matrix over all pairs,
+Gaussians along axes, or the permutohedral lattice of Adams, Baek and Davis 2010 as arrays), built
+again from the features. Weights and normalising factors are rounded to float32 as in the
+definitions, so that both are sums over the same numbers; docs/mathematics.md bounds the difference.
 """
 
 from collections.abc import Iterator
@@ -57,17 +56,17 @@ class Verification:
     lower_bound : float
         What the dual potentials prove.
     tolerance : float
-        How far these numbers may be from those of a result: rounding errors in double precision,
-        and normalising factors that round either way (1e-5 of the numbers that they are sums of for
-        a result of ``device=``, whose operator is another in its last digits).
+        The largest difference from a correct result: rounding errors in double precision and of
+        normalising factors (for results of ``device=``, 1e-5 of the numbers summed, since the
+        operator differs in its last digits).
     possible : ndarray of int, (*spatial)
-        How many labels an optimal labelling can have at each pixel, as far as this check proves.
+        The number of labels at each pixel that this check does not exclude.
     undeniable : ndarray of int, (*spatial)
-        How many labels the dual potentials rule out at no pixel, whatever the tolerance: a result
-        that states fewer states more than its potentials prove.
+        The same with the tolerance in the result's favour: a result that states fewer labels claims
+        more than its potentials prove.
     margin : ndarray, (*spatial)
-        How much other labels cost more at least, as `Result.margin`, with the tolerance added: a
-        result that states more states more than its potentials prove.
+        `Result.margin` with the tolerance added: a result that states more claims more than its
+        potentials prove.
     """
 
     energy: float

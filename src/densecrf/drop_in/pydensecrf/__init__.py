@@ -22,8 +22,8 @@ _NAME = __name__.partition(".")[0]
 def install() -> None:
     """Register these modules as ``pydensecrf``, ``pydensecrf.densecrf``, ``.utils`` and ``.eigen``.
 
-    Later imports of those names, in any module, find this package. Call it before them: what was
-    imported from another pydensecrf earlier stays as it is, with a warning.
+    Later imports of those names, in any module, find this package. Call it first: names imported
+    earlier from another pydensecrf stay as they are, with a warning.
     """
     ours = {
         "pydensecrf": sys.modules[__name__],
@@ -34,21 +34,21 @@ def install() -> None:
     earlier = [name for name, module in ours.items() if sys.modules.get(name) not in (None, module)]
     if earlier:
         warnings.warn(
-            f"{', '.join(earlier)} had been imported before densecrf.drop_in.pydensecrf.install(); "
+            f"{', '.join(earlier)} was imported before densecrf.drop_in.pydensecrf.install(); "
             "names taken from there still belong to the other package. Call install() first",
             stacklevel=2,
         )
     sys.modules.update(ours)
 
 
-# A program that uses pydensecrf often has a module of its own called ``densecrf`` beside it. There,
-# ``import densecrf`` has to find that module, and this package's modules each other all the same.
+# A program that uses pydensecrf often has its own module ``densecrf``. Its ``import densecrf`` must
+# find that module, while the modules of this package must still find each other.
 
 
 def make_way(folder: str) -> None:
-    """Let ``import densecrf`` find a module of that name in this folder, where there is one.
+    """Let ``import densecrf`` find a module of that name in this folder, if there is one.
 
-    Its search path leads to this package's modules, for those that are loaded later.
+    Its search path leads to this package, whose modules may be loaded later.
     """
     ours = sys.modules[_NAME]
     spec = PathFinder.find_spec(_NAME, [folder])

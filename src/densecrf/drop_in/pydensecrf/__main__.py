@@ -19,7 +19,7 @@ IMPORT_NAME = Path(__file__).with_name("import_name")
 
 
 def main(arguments: list[str]) -> None:
-    """Run what the arguments name as the main program."""
+    """Run the script, module or code of the arguments as the main program."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(USAGE, file=sys.stdout if arguments else sys.stderr)
         raise SystemExit(0 if arguments else 2)
@@ -47,8 +47,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _begin_path(folder: str) -> None:
-    """Put the program's folder where Python puts it: first in the search path."""
-    if getattr(sys.flags, "safe_path", False):  # python -P: the first one is none of a program
+    """Put the program's folder first in the search path, as Python does."""
+    if getattr(sys.flags, "safe_path", False):  # python -P adds no folder of the program
         sys.path.insert(0, folder)
     else:
         sys.path[0] = folder

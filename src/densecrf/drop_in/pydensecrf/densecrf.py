@@ -191,14 +191,14 @@ class DenseCRF:
         return q, scratch, scratch.copy()
 
     def stepInference(self, Q: FloatArray, tmp1: Any = None, tmp2: Any = None) -> None:  # noqa: ARG002
-        """Make one mean-field iteration, in place.
+        """Do one mean-field iteration, in place.
 
         Parameters
         ----------
         Q : ndarray, (nlabels, nvar)
-            Marginals of `startInference`; they are overwritten.
+            Marginals from `startInference`; overwritten.
         tmp1, tmp2
-            Scratch arrays of `startInference`, not needed here.
+            Scratch arrays from `startInference`, unused.
         """
         q = self._marginals(Q)
         self._iterate(q, 1)
@@ -206,12 +206,12 @@ class DenseCRF:
             Q[...] = q
 
     def _iterate(self, q: FloatArray, count: int) -> None:
-        """Make so many mean-field iterations, in place."""
+        """Do `count` mean-field iterations, in place."""
         if any(term.costs is not None for term in self._terms):
             for _ in range(count):
                 self._respond(self._received(q), q)
             return
-        # Each term rewards equal labels alone: the Potts model.
+        # All terms only reward equal labels: the Potts model.
         pairwise = Pairwise([(term.weight, term.filter) for term in self._terms], self._n, "none")
         for _ in pairwise.responses(self._energies, q, None, count, out=q):
             pass
@@ -229,8 +229,8 @@ class DenseCRF:
     def klDivergence(self, Q: Any) -> float:
         r"""Return the divergence of Q from the model, up to the model's constant.
 
-        As the original counts it: :math:`\sum Q \log Q + \sum \phi Q + \sum_{ab} Q_a C K_{ab} Q_b`
-        over ordered pairs, the pixel's own term included.
+        As in the original, :math:`\sum Q \log Q + \sum \phi Q + \sum_{ab} Q_a C K_{ab} Q_b` over
+        ordered pairs, including a = b.
         """
         q = self._marginals(Q)
         entropy = np.einsum("ia,ia->", q, np.log(np.maximum(q, 1e-20)), dtype=np.float64)
@@ -239,15 +239,15 @@ class DenseCRF:
         return float(entropy + unary - np.einsum("ia,ia->", q, received, dtype=np.float64))
 
     def solve(self, method: str = "lp", **options: Any) -> "Result":
-        """Minimise the energy by any of `densecrf.METHODS`; beyond pydensecrf.
+        """Minimise the energy by any of `densecrf.METHODS`; not in pydensecrf.
 
-        The energy is that of `densecrf.DenseCRF` with the same kernels: the symmetric filter, and
-        no pixel paired with itself.
+        The energy is that of `densecrf.DenseCRF` with the same kernels: with a symmetric filter
+        and without pairs of a pixel and itself.
 
         Parameters
         ----------
         method : str
-            The method; ``"lp"`` proves how far from optimal its answer is.
+            The method; ``"lp"`` bounds its distance from the optimum.
         **options
             Passed to `densecrf.DenseCRF.solve`.
 
@@ -261,8 +261,8 @@ class DenseCRF:
     def model(self) -> Model:
         """Return the declared energy as a `densecrf.DenseCRF`.
 
-        Labels of infinite energy cost more than their pixels can gain from all others, so that no
-        optimal labelling has them.
+        Infinite unaries become finite ones that exceed all pairwise costs of the pixel, so that no
+        optimal labelling has these labels.
         """
         ways = {term.normalization for term in self._terms} or {NORMALIZE_SYMMETRIC}
         if len(ways) > 1 or not ways <= {NO_NORMALIZATION, NORMALIZE_SYMMETRIC}:
@@ -290,12 +290,12 @@ class DenseCRF:
     def _add(
         self, features: FloatArray, of: Kernel, compat: Any, kernel: int, normalization: int
     ) -> None:
-        """Add a term of features, and of the kernel that the model has for them."""
+        """Add a term: its features, and the kernel of the declared model."""
         weight, costs = _compatibility(compat, self._labels)
         _member(KernelType, "kernel", kernel)
         way = _member(NormalizationType, "normalization", normalization)
         if costs is None and weight < 0:
-            # The model states rewards by its compatibility, not by negative weights.
+            # Rewards go into the model's compatibility; weights are not negative.
             weight, costs = 1.0, np.diag(np.full(self._labels, -weight, np.float32))
         check_non_negative("compat", weight)
         of.check(self._grid)
@@ -389,9 +389,9 @@ class DenseCRF2D(DenseCRF):
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """One pairwise term: its features, its normalisation, and what pairs of labels cost.
+    """One pairwise term: its features, normalisation and label costs.
 
-    `costs` is a matrix, or None where `weight` rewards equal labels (the original's scalar).
+    `costs` is a matrix, or None if `weight` rewards equal labels (the original's scalar).
     """
 
     kernel: Kernel
@@ -402,7 +402,7 @@ class Term:
 
     @cached_property
     def filter(self) -> Filter:
-        """The normalised filter; one direction and single precision, as the original has it."""
+        """The normalised filter; one direction and single precision, as in the original."""
         lattice = _original_lattice(self.features)
         if self.normalization is NO_NORMALIZATION:
             return lattice
@@ -422,9 +422,8 @@ class Term:
 def _original_lattice(features: npt.NDArray[np.floating[Any]]) -> LatticeFilter:
     """Return the lattice that the original builds for features (n, d).
 
-    The original locates points four at a time, and fills up the last four with points at the
-    origin. These send and receive nothing, but the vertices around the origin join the lattice and
-    take part in the blurs.
+    The original locates points four at a time and pads the last four with points at the origin.
+    These carry no values, but their vertices belong to the lattice and take part in the blurs.
     """
     n, dimension = features.shape
     if n % 4 == 0 or not features.any(axis=1).all():  # a point of its own lies at the origin
@@ -437,11 +436,11 @@ def _original_lattice(features: npt.NDArray[np.floating[Any]]) -> LatticeFilter:
 def _one_compatibility(
     terms: Sequence[Term], labels: int
 ) -> tuple[list[Kernel], LabelTree | FloatArray | None]:
-    """Return weighted kernels and the one compatibility that the terms share, or refuse them.
+    """Return weighted kernels and the one compatibility of all terms, or refuse them.
 
-    Costs that are multiples of one matrix share it, with the factors as weights. A cost of all
-    pairs alike, equal labels included, adds a constant to the energy and is left out where a tree
-    metric is left: a reward of equal labels is the Potts model.
+    Costs that are multiples of one matrix share it, with the factors as weights. A cost common to
+    all pairs, equal labels included, only adds a constant to the energy; it is removed if the rest
+    is a tree metric. A reward for equal labels thus becomes the Potts model.
     """
     potts = 1 - np.eye(labels, dtype=np.float32)
     costs = [term.weight * potts if term.costs is None else term.costs for term in terms]
@@ -503,5 +502,5 @@ def _compatibility(compat: Any, labels: int) -> tuple[float, FloatArray | None]:
 
 
 def set_num_threads(threads: int | None) -> None:
-    """Set the most threads that this process uses, as ``DENSECRF_NUM_THREADS`` does; None: all."""
+    """Limit the threads of this process, as ``DENSECRF_NUM_THREADS`` does; None for all."""
     core().set_default_threads(check_threads(threads))

@@ -1,7 +1,7 @@
 """The module ``pydensecrf.eigen``: matrices are plain NumPy arrays here.
 
-`DenseCRF.inference` returns an array already, so that nothing needs to be converted; these names
-are for programs that call them.
+`DenseCRF.inference` returns an array, so no conversion is needed; these names are for programs that
+call them.
 """
 
 from typing import Any

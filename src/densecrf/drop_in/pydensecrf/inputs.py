@@ -1,8 +1,8 @@
 """Arguments as the original reads them: unary terms, images, standard deviations.
 
-The original accepts standard deviations that `densecrf` refuses: more numbers than are needed (the
-last are ignored), fewer (the last features are not divided), negative and infinite ones. The same
-calls give the same numbers here, with a warning.
+The original accepts standard deviations that `densecrf` refuses: too many numbers (the last are
+ignored), too few (the last features are not divided), negative and infinite ones. Here they give
+the same results, with a warning.
 """
 
 from typing import Any
@@ -128,10 +128,9 @@ def checked_image(rgbim: Any, height: int, width: int) -> npt.NDArray[Any]:
 
 
 def scales(name: str, value: Any, count: int, of_what: str, *, also: str = "") -> list[Any]:
-    """Return `count` divisors of features, the caller's own numbers; missing ones are 1.
+    """Return `count` divisors of features in the caller's type; missing ones are 1.
 
-    `of_what` names the features; `also` is "fewer" or "more" where the original accepts fewer or
-    more numbers than `count`.
+    `of_what` names the features; `also` is "fewer" or "more" if the original accepts that many.
     """
     array = as_real_array(name, value)
     given = [value] * count if array.ndim == 0 else list(value) if array.ndim == 1 else []
@@ -158,7 +157,7 @@ def scales(name: str, value: Any, count: int, of_what: str, *, also: str = "") -
     if any(remarks.values()):
         told = ", ".join(remark for remark, holds in remarks.items() if holds)
         warn(name, f"{value!r}: {told}, as in pydensecrf; check that this is intended")
-    # The type decides the precision of the division (NumPy's own promotion), as in the original.
+    # By NumPy's promotion, the type decides the precision of the division, as in the original.
     own = [each if isinstance(each, (int, float, np.number)) else float(each) for each in given]
     return [*own, *[1] * count][:count]
 
@@ -169,14 +168,14 @@ def single_scales(name: str, value: Any, count: int, of_what: str) -> FloatArray
 
 
 def divided(name: str, values: npt.NDArray[Any], sigma: np.float32) -> FloatArray:
-    """Return values over a standard deviation in single precision; it must not be too small."""
+    """Return values over a standard deviation in single precision; refuse one that is too small."""
     single = np.asarray(values, np.float32)
     check_extent(name, float(f"{sigma:.6g}"), float(np.abs(single).max(initial=0.0)))
     return np.asarray(single / sigma, np.float32)
 
 
 def as_whole(name: str, value: Any, at_least: int = 1) -> int:
-    """Return a whole number, also of a float; the original truncates any float."""
+    """Return an integer, also from a whole float; the original truncates any float."""
     if isinstance(value, (float, np.floating)):
         if not float(value).is_integer():
             remedy = "must be a whole number (pydensecrf would truncate it)"

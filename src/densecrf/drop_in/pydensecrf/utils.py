@@ -1,4 +1,4 @@
-"""The module ``pydensecrf.utils``: unaries and features in the layouts that it uses."""
+"""The module ``pydensecrf.utils``: unaries and features in its layouts."""
 
 import warnings
 from typing import Any
@@ -32,18 +32,18 @@ __all__ = [
 def unary_from_labels(
     labels: Any, n_labels: int, gt_prob: float, zero_unsure: bool = True
 ) -> FloatArray:
-    """Return the energies (n_labels, n) of an annotation that is right with `gt_prob`.
+    """Return the energies (n_labels, n) of an annotation that is right with probability `gt_prob`.
 
     Parameters
     ----------
     labels : array_like of int
         The annotation, any shape and dtype.
     n_labels : int
-        Number of labels; with `zero_unsure` 0 is not one of them.
+        Number of labels, without the 0 of `zero_unsure`.
     gt_prob : float
         Probability that the annotation is right, between 0 and 1.
     zero_unsure : bool
-        Whether 0 means "could be anything" and labels count from 1; otherwise they count from 0.
+        Whether 0 means unknown and labels count from 1; otherwise they count from 0.
 
     Examples
     --------
@@ -53,13 +53,12 @@ def unary_from_labels(
     """
     count = check_integer("n_labels", n_labels, at_least=1)
     if count == 1:
-        warn("n_labels", "a single label leaves nothing to decide; check that this is intended")
+        warn("n_labels", "with one label all pixels have it; check that this is intended")
     if not 0 < gt_prob < 1:
         raise ArgumentError(
             "gt_prob",
             gt_prob,
-            "must be greater than 0 and less than 1 (certainty would be an "
-            "infinite energy; 0.9 is already confident)",
+            "must be greater than 0 and less than 1 (1 would be an infinite energy)",
         )
     x = as_real_array("labels", labels).ravel()
     check_finite("labels", x)
@@ -86,7 +85,7 @@ def _outside(value: int, count: int, zero_unsure: bool) -> str:
     message = f"value {value} is not one of {valid} for n_labels={count}"
     if value == 255:
         return message + (
-            "; if 255 marks void pixels, call them unsure: "
+            "; if 255 marks void pixels, mark them as unsure: "
             + ("labels[labels == 255] = 0" if zero_unsure else "labels = (labels + 1) % 256")
             + ("" if zero_unsure else " on uint8 labels, with zero_unsure=True")
         )
@@ -107,10 +106,10 @@ def unary_from_softmax(
     sm : array_like, (labels, …)
         Probabilities, labels first; the other axes are flattened.
     scale : float, optional
-        Certainty of the probabilities, above 0 up to 1: they are mixed with the uniform
+        Certainty of the probabilities, above 0 and at most 1: mixes them with the uniform
         distribution, ``scale * p + (1 - scale) / labels``.
     clip : float or None
-        Smallest probability; None leaves zeros, whose energy is infinite.
+        Smallest probability; with None, the energy of a zero is infinite.
 
     Examples
     --------
@@ -168,7 +167,7 @@ def create_pairwise_gaussian(sdims: Any, shape: Any) -> FloatArray:
 
 
 def _divided(planes: npt.NDArray[Any], divisors: list[Any]) -> FloatArray:
-    """Return the planes over their divisors as rows, in single precision in the end."""
+    """Return the planes over their divisors as rows in single precision."""
     pairs = zip(planes, divisors, strict=True)
     return np.stack([np.asarray(plane / divisor, np.float32).ravel() for plane, divisor in pairs])
 
@@ -185,8 +184,7 @@ def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1)
     img : array_like
         The image or volume.
     chdim : int
-        The axis of the channels, -2 for the last but one; **-1 means that there is none**, not
-        the last axis.
+        The axis of the channels; **-1 means no channels**, not the last axis.
 
     Examples
     --------
@@ -214,7 +212,7 @@ def create_pairwise_bilateral(sdims: Any, schan: Any, img: Any, chdim: int = -1)
 
 
 def _create_pairwise_gaussian_2d(sx: float, sy: float, shape: Any) -> FloatArray:
-    """Return `create_pairwise_gaussian` of two axes; the original has it under this name."""
+    """Return `create_pairwise_gaussian` of two axes, under the original's name."""
     return create_pairwise_gaussian((sx, sy), shape)
 
 

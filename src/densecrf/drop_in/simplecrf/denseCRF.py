@@ -18,7 +18,7 @@ SMALLEST, LARGEST = 0.01, 0.99
 
 
 def densecrf(I: Any, P: Any, param: Sequence[float]) -> Labels:
-    """Return the labels (height, width) after some mean-field iterations.
+    """Return the labels (height, width) after mean-field iterations.
 
     Parameters
     ----------
@@ -58,6 +58,6 @@ def densecrf(I: Any, P: Any, param: Sequence[float]) -> Labels:
 
 
 def labels_of(crf: DenseCRF, p: npt.NDArray[Any], iterations: int) -> Labels:
-    """Return the labels of probabilities (*grid, labels) after some mean-field iterations."""
+    """Return the labels of probabilities (*grid, labels) after mean-field iterations."""
     crf.setUnaryEnergy(unary_from_softmax(np.moveaxis(np.clip(p, SMALLEST, LARGEST), -1, 0)))
     return np.asarray(crf.inference(iterations).argmax(0).reshape(p.shape[:-1]), np.int8)

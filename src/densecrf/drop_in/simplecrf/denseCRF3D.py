@@ -27,7 +27,7 @@ PARAMETERS = (
 
 
 def densecrf3d(I: Any, P: Any, param: Mapping[str, Any]) -> Labels:
-    """Return the labels (depth, height, width) after some mean-field iterations.
+    """Return the labels (depth, height, width) after mean-field iterations.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def densecrf3d(I: Any, P: Any, param: Mapping[str, Any]) -> Labels:
     Warns
     -----
     ArgumentWarning
-        Where the depth is not the width. SimpleCRF then counts positions as if the two were
-        exchanged, and so does this function.
+        If the depth is not the width: SimpleCRF, and this function, then use positions with the
+        two exchanged.
 
     Examples
     --------
@@ -77,9 +77,8 @@ def densecrf3d(I: Any, P: Any, param: Mapping[str, Any]) -> Labels:
     if shape[0] != shape[2]:
         warn(
             "I",
-            f"shape {shape}: SimpleCRF counts the positions of a volume whose depth is not its "
-            "width as if the two were exchanged, and so does this function; densecrf.refine and "
-            "densecrf.DenseCRF count them along the volume's axes",
+            f"shape {shape}: depth and width differ. SimpleCRF, and this function, then use "
+            "positions with the two exchanged; densecrf.refine and densecrf.DenseCRF do not",
         )
     counted = shape[::-1]
     near, similar = (
