@@ -28,7 +28,7 @@ shown = np.where((strokes == 255)[..., None], image, tint(strokes)).astype(np.ui
 figure = row(
     {
         "strokes": shown,
-        "colours alone": tint(crf.unary.argmin(0).reshape(crf.shape), image),
+        "distances and colours alone": tint(crf.unary.argmin(0).reshape(crf.shape), image),
         f"labels, proven to {100 * result.gap:.2f} %": tint(result.labels, image),
     }
 )
