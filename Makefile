@@ -3,8 +3,8 @@
 # what is installed; the package is installed editable, so only a change of native/, CMakeLists.txt
 # or pyproject.toml makes anything here run again.
 #
-#   make reproduce ARGS='table --data FOLDER' | alternatives ARGS='--data FOLDER'
-#   make demo | gallery | test | test-slow | lint | format | bench | docs | docs-outputs | release
+#   make reproduce ARGS='table --data FOLDER' | alternatives ARGS='--data FOLDER' | interactive DATA=FOLDER
+#   make demo | gallery | test | test-slow | lint | format | bench | docs | docs-outputs | release | portable
 #   make native-test | native-tsan | native-clang | native-aarch64
 #   make fuzz N=1000 JOBS=2 SEED=0 | soak | clean | distclean
 
@@ -34,7 +34,7 @@ NATIVE := CMakeLists.txt $(shell find native -name '*.[ch]pp')
 SANITIZER_BUILD := -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDENSECRF_BUILD_PYTHON=OFF \
 	-DDENSECRF_BUILD_TESTS=ON -DDENSECRF_WERROR=ON
 
-.PHONY: help demo reproduce alternatives gallery test test-slow lint format native-test native-tsan native-clang native-aarch64 bench docs docs-outputs release \
+.PHONY: help demo reproduce interactive alternatives gallery test test-slow lint format native-test native-tsan native-clang native-aarch64 bench docs docs-outputs release portable \
 	fuzz soak clean distclean
 .DELETE_ON_ERROR:
 
@@ -54,6 +54,10 @@ reproduce: $(VENV)/.native $(VENV)/.extra-experiments
 # kind of images. An interrupted run goes on where it was.
 quality: $(VENV)/.native $(VENV)/.extra-experiments
 	$(PY) -m experiments.quality --data $(DATA) --jobs 2 --page docs/when-does-it-help.md $(ARGS)
+
+# The table of strokes in docs/how-to/scribbles.md; DATA as above.
+interactive: $(VENV)/.native $(VENV)/.extra-interactive
+	$(PY) -m experiments.interactive --data $(DATA) --jobs 2 $(ARGS)
 
 alternatives: $(VENV)/.native $(VENV)/.extra-alternatives
 	$(PY) -m experiments alternatives $(ARGS)
@@ -75,6 +79,7 @@ fuzz: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
 
 soak: $(VENV)/.native $(VENV)/.extra-test
 	$(PY) tools/soak.py $(SOAK_ARGS)
+	$(PY) tools/soak_app.py $(SOAK_APP_ARGS)
 
 bench: $(VENV)/.native $(VENV)/.extra-bench
 	$(PY) -m benchmarks $(BENCH_ARGS)
@@ -82,6 +87,10 @@ bench: $(VENV)/.native $(VENV)/.extra-bench
 # All of a release but the upload, in dist/.
 release: $(VENV)/.native $(VENV)/.extra-release
 	$(PY) tools/release.py versions build check
+
+# The app with everything in it, for people without Python: a zip in dist/.
+portable: $(VENV)/.native
+	$(PY) tools/portable.py
 
 docs: $(VENV)/.native $(VENV)/.extra-docs $(VENV)/.torch
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -189,14 +189,19 @@ def judge(item: Item, models: dict[str, Parameters], made: bool = False) -> dict
 
 
 def kept(
-    file: Path, pool: Executor, work: Callable[..., Any], tasks: dict[str, tuple[Any, ...]]
+    file: Path,
+    pool: Executor,
+    work: Callable[..., Any],
+    tasks: dict[str, tuple[Any, ...]],
+    code: Sequence[Path] = (Path(densecrf.__file__).parent,),
 ) -> list[Any]:
     """Return the answers to tasks; those in the file are taken from there, others written to it.
 
-    The file's answers are by the task's name, and hold for the sources of the package as they are.
+    The file's answers are by the task's name, and hold for the code, files or folders, as it
+    is.
     """
-    package = Path(densecrf.__file__).parent
-    texts = (path.read_bytes() for path in sorted(package.rglob("*.py")))
+    files = [f for each in code for f in ([each] if each.is_file() else each.rglob("*.py"))]
+    texts = (path.read_bytes() for path in sorted(files))
     now = hashlib.sha256(b"".join(texts)).hexdigest()[:12]
     found: dict[str, Any] = {}
     if file.exists():

@@ -37,14 +37,17 @@ class Tab:
     def __init__(self, socket, image="first.png"):
         self.socket = socket
         socket.send_json({"type": "open", "image": image})
-        self.document = self.until("document")["document"]
+        self.document = {}
+        while self.document.get("image") != image:
+            self.opened = self.until("document")
+            self.document = self.opened["document"]
 
     def until(self, kind, stage=None):
         """Return the first message of a kind, and of a stage; the planes with label maps."""
         while True:
             message = self.socket.receive()
             if message.get("bytes") is not None:
-                if kind == "answer":
+                if kind == "answer" and self.document:
                     head, planes = unpacked(message["bytes"], self.document)
                     if stage in (None, head["stage"]):
                         return head, planes

@@ -35,7 +35,7 @@ from scored_image import HARD, IMAGE, H, L, P, W
         (IMAGE, np.where(P > 0.9, np.nan, P), "probabilities: .* not finite, the first is nan at"),
         (np.full((H, W), np.nan), P, "image: .* not finite"),
         (IMAGE, P[:, :0], "holds no values"),
-        (IMAGE, "cat.png", "probabilities='cat.png': a path where an array is meant"),
+        (IMAGE, "cat.png", "probabilities='cat.png': a path instead of an array"),
     ],
 )
 def test_wrong_arrays_say_what_to_do(image, scores, message):
@@ -52,7 +52,7 @@ def test_wrong_arrays_say_what_to_do(image, scores, message):
         ({"n_labels": 7}, "n_labels=7: the array holds 4 labels"),
         ({"seeds": np.zeros((2, 2), int)}, r"seeds: shape \(2, 2\) for \(12, 17\) pixels"),
         ({"seeds": np.full((H, W), 9)}, "seeds: value 9 is neither a label 0 … 3 nor -1 or 255"),
-        ({"seeds": np.ones((H, W), bool)}, "seeds: a mask says 'foreground', but there are 4"),
+        ({"seeds": np.ones((H, W), bool)}, "seeds: a mask means foreground, but there are 4"),
         ({"image_range": (3, 3)}, "image_range=.*black lower"),
         ({"scale_sigmas": -2.0}, "scale_sigmas=-2.0"),
         ({"ignore": np.ones((2, 2), bool)}, "ignore: shape"),

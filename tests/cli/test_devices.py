@@ -38,7 +38,7 @@ def test_two_processes_have_the_results_of_one(folder):
 def test_a_cluster_has_one_device_for_all(folder):
     run = densecrf(*SOURCE, "--device", "cpu,cpu", "--scheduler", "tcp://127.0.0.1:1")
     assert run.exit_code == 2
-    assert "give one for all workers" in said(run)
+    assert "give one device for all workers" in said(run)
 
 
 def note(item, watch):

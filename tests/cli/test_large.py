@@ -11,7 +11,7 @@ from PIL import Image
 
 from command_line import densecrf, said, write_examples
 from densecrf.cli import large
-from densecrf.large import energy
+from densecrf.large import planning
 from large_scenes import crowd
 
 MODEL = ("--weight", "3", "--sigma", "2", "--sigma-xy", "5", "--sigma-color", "20")
@@ -20,7 +20,7 @@ MODEL = ("--weight", "3", "--sigma", "2", "--sigma-xy", "5", "--sigma-color", "2
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """Cut small images, too."""
-    monkeypatch.setattr(energy, "worthwhile_sides", lambda asked, *_: asked)
+    monkeypatch.setattr(planning, "worthwhile_sides", lambda asked, *_: asked)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_more_pixels_than_pillow_opens_are_welcome(tmp_path, inputs, monkeypatch
         (("--method", "qp"), "lp or mf5"),
         (("--device", "cpu"), "--device"),
         (("--scheduler", "tcp://127.0.0.1:1"), "no scheduler"),
-        (("--scribbles", "strokes.png"), "grow the strokes on a reduced copy"),
+        (("--scribbles", "strokes.png"), "segment a reduced copy"),
     ],
 )
 def test_what_tiles_cannot_do_is_said(tmp_path, inputs, options, message):

@@ -149,7 +149,7 @@ def test_fit_without_any_truth_is_refused(dataset, tmp_path):
     shutil.rmtree(dataset / "labels")
     result = densecrf("fit", "--data", dataset, "--out", tmp_path / "m.json")
     assert result.exit_code == 1
-    assert "no image can be learned from" in said(result)
+    assert "no image is usable for learning" in said(result)
     assert not (tmp_path / "m.json").exists()
 
 

@@ -67,8 +67,8 @@ def test_the_file_of_parameters_is_an_input(folder):
         ),
         ("deep/labels.JPEG", "is lossy and changes labels; give labels.png"),
         ("labels.webp", "is lossy"),
-        ("labels.bmp", "labels.bmp: .bmp is not written here; give labels.png, or a folder"),
-        ("labels.json", "is not written here"),
+        ("labels.bmp", "labels.bmp: .bmp is not supported; give labels.png, or a folder"),
+        ("labels.json", "is not supported"),
     ],
 )
 def test_out_of_another_format_is_refused_and_makes_no_folder(folder, out, reason):
@@ -82,7 +82,7 @@ def test_tiles_are_not_written_into_a_folder_named_as_a_picture(folder):
     command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--tile", "64"]
     result = densecrf(*command, "--out", "labels.png")
     assert result.exit_code == 2
-    assert "labels.png: .png is not written here; give labels.npy or .zarr or .tif" in said(result)
+    assert "labels.png: .png is not supported; give labels.npy or .zarr or .tif" in said(result)
     assert not Path("labels.png").exists()
 
 

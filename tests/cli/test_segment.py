@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,7 +16,9 @@ import tifffile
 from PIL import Image
 
 from command_line import COLORS, TRUTH, H, L, W, densecrf, probabilities, said
+from densecrf.cli import segment as module
 from densecrf.io import read_labels, write_image, write_labels
+from densecrf.problem.problem import Problem
 
 
 def test_one_image_to_a_named_file(folder):
@@ -36,10 +39,48 @@ def test_one_image_to_a_named_file(folder):
     assert np.load(folder / "a-labels.npz")["marginals"].shape == (L, H, W)
 
 
+def test_islands_below_a_size_go_at_a_price(folder):
+    energies = []
+    for out, more in (("rough.png", []), ("smooth.png", ["--min-area", H * W])):
+        given = ["images/a.png", "--probs", "probs/a.npy", "--out", out, *more]
+        result = densecrf("segment", *given)
+        assert result.exit_code == 0, said(result)
+        record = json.loads((folder / out).with_suffix(".json").read_text())
+        assert record["lower_bound"] <= record["energy"]
+        energies.append(record["energy"])
+    assert len(np.unique(read_labels(folder / "smooth.png"))) == 1  # even the largest is small
+    assert energies[0] < energies[1]
+    assert record["info"]["islands"] == pytest.approx(energies[1] - energies[0])
+
+
 def test_a_folder_of_images_several_at_a_time(folder):
     result = densecrf("segment", "images", "--probs", "probs", "--method", "mf5", "--jobs", 2)
     assert result.exit_code == 0, said(result)
     assert {p.stem for p in (folder / "segmented").glob("?.png")} == set("abc")
+
+
+def test_mean_field_is_scored_once(folder, monkeypatch):
+    scored = []
+    energy = Problem.energy
+    monkeypatch.setattr(Problem, "energy", lambda *given: scored.append(1) or energy(*given))
+    command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--method", "mf5", "--json"]
+    result = densecrf(*command)
+    assert result.exit_code == 0, said(result)
+    assert len(scored) == 1
+    assert json.loads(result.stdout)["results"][0]["iterations"] == 5
+
+
+def test_processes_write_what_threads_write(folder, monkeypatch):
+    command = ["segment", "images", "--probs", "probs", "--gap", "0.01", "--jobs", 2, "--json"]
+    threads = densecrf(*command, "--out", "by-threads")
+    monkeypatch.setattr(module, "MANY_JOBS", 2)
+    monkeypatch.setattr(module, "PER_PROCESS", 1)
+    processes = densecrf(*command, "--out", "by-processes")
+    assert processes.exit_code == 0, said(processes)
+    for path in (folder / "by-threads").glob("*.png"):
+        assert (folder / "by-processes" / path.name).read_bytes() == path.read_bytes()
+    told = [json.loads(each.stdout)["results"] for each in (threads, processes)]
+    assert [each["energy"] for each in told[0]] == [each["energy"] for each in told[1]]
 
 
 def test_patterns_for_images_and_companions(folder):
@@ -106,6 +147,25 @@ def test_a_second_run_does_only_what_is_missing_or_changed(folder):
     assert not any(entry.get("skipped") for entry in answer["results"])
 
 
+@pytest.mark.parametrize("left", [0, 40])
+def test_a_label_map_that_was_cut_short_is_written_again(folder, left):
+    command = ["segment", "images/a.png", "--probs", "probs/a.npy", "--method", "unary", "--json"]
+    densecrf(*command)
+    path = folder / "segmented" / "a.png"
+    before = path.read_bytes()
+    path.write_bytes(before[:left])
+    answer = json.loads(densecrf(*command).stdout)
+    assert not answer["results"][0].get("skipped")
+    assert path.read_bytes() == before
+
+
+def test_files_of_many_images_are_flushed_together(folder, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(os, "fsync", flushed.append)
+    densecrf("segment", "images", "--probs", "probs", "--method", "unary")
+    assert len(flushed) == 3 * 3 + 1  # three files of each image, and their folder
+
+
 def test_each_input_is_opened_once_and_not_at_all_when_it_is_done(folder, monkeypatch):
     opened = []
     original = Path.open
@@ -138,7 +198,7 @@ def test_broken_inputs_do_not_stop_the_others(folder):
     assert result.exit_code == 1
     text = said(result)
     assert "2 of 3 could not be used" in text
-    assert "a images/a.png: not an image of a known format" in text
+    assert "a images/a.png: is not an image of a known format" in text
     assert "b probs/b.npy: probabilities: 2304 of 2304 values are not finite" in text
     assert (folder / "segmented" / "c.png").is_file()
 
@@ -182,7 +242,7 @@ def test_volumes_are_for_tiles(folder):
     for image, probs in (("v.nii.gz", "probs/a.npy"), ("images/a.png", "v.nii.gz")):
         result = densecrf("segment", image, "--probs", probs)
         assert result.exit_code == 1
-        assert "segment --tile read" in said(result)
+        assert "use densecrf.large.refine or densecrf segment --tile" in said(result)
         assert "pip install 'densecrf[large]'" in said(result)
 
 
@@ -262,7 +322,7 @@ def test_low_resolution_logits_out_of_proportion_need_the_axis(folder):
 def test_ambiguous_scores_name_both_readings_as_options(folder):
     np.save(folder / "odd.npy", np.abs(np.random.default_rng(0).normal(size=(L, H, W))) * 3)
     result = densecrf("segment", "images/a.png", "--probs", "odd.npy", "--method", "mf5")
-    assert "(--kind logits); or energies, the lower the likelier (--kind energies)" in said(result)
+    assert "(--kind logits); or energies, lower is more probable (--kind energies)" in said(result)
 
 
 def test_one_label_everywhere_is_remarked(folder):
@@ -317,7 +377,7 @@ def test_misunderstood_commands_say_why_and_exit_with_2(folder, arguments, messa
         (["--probs", "probs/a.npy", "--sigma-xy", "1e-8"], "--sigma-xy 1e-08"),
         (["--probs", "probs/a.npy", "--n-labels", "9"], "the array holds 3 labels"),
         (["--probs", "probs/a.npy", "--scribbles", "probs/a.npy"], "has shape (3, 24, 32)"),
-        (["--labels", "images/a.png"], "name the palette that its labels use, --palette"),
+        (["--labels", "images/a.png"], "name the palette of its labels with --palette"),
         (["--scribbles", "strokes.png"], "say which value means 'no stroke', for example --void 0"),
     ],
 )
@@ -392,10 +452,10 @@ def test_pseudo_labels_of_a_folder_leave_out_unsure_pixels(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--unsure", 70000], "70000 is no value of a label image"),
+        (["--unsure", 70000], "70000 is not a value of a label image"),
         (["--confident", 95], "95 is not between 0 and 1"),
         (["--unsure", 1], "is one of the"),
-        (["--unsure", 255, "--tile", 64], "tiles have no confidences"),
+        (["--unsure", 255, "--tile", 64], "--tile does not support confidences"),
         (["--background", 0.3, "--background-power", 4], "not both"),
         (["--background", 3], "must be between 0 and 1"),
     ],

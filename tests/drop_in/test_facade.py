@@ -452,7 +452,7 @@ def test_install_after_the_original_warns():
         "sys.modules['pydensecrf'] = types.ModuleType('pydensecrf')\n"
         "densecrf.drop_in.pydensecrf.install()"
     )
-    assert "pydensecrf had been imported before" in err
+    assert "pydensecrf was imported before" in err
 
 
 def test_star_and_attribute_access():

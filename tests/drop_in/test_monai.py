@@ -169,7 +169,7 @@ def test_missing_and_wrong_entries(volume):
     _, image, strokes = volume
     with pytest.raises(KeyError, match="scribbles"):
         ApplyDenseCRFOptimisationd()({"image": image})
-    with pytest.raises(ValueError, match="for 3 labels"):
+    with pytest.raises(ValueError, match=r"give \(3, 8, 16, 18\), labels first"):
         ApplyDenseCRFOptimisationd(prob="prob", labels=(2, 3, 4))(
             {"image": image, "scribbles": strokes, "prob": np.full((2, 8, 16, 18), 0.5)}
         )

@@ -132,7 +132,7 @@ WARNED_CALLS = {
     ),
     "one label": (
         lambda u: u.unary_from_labels(np.minimum(LABELS, 1), np.int64(1), 0.7),
-        "nothing to decide",
+        "with one label all pixels have it",
     ),
 }
 

@@ -79,7 +79,7 @@ def test_broken_and_missing_items_are_named(tmp_path: Path) -> None:
     data = Dataset.open(tmp_path)
     assert data.names("val") == ("a", "b", "missing", "c")
     assert data.items["c"].load().name == "c"
-    with pytest.raises(ItemError, match=r"^b: .*images.b\.png: not an image") as broken:
+    with pytest.raises(ItemError, match=r"^b: .*images.b\.png: is not an image") as broken:
         data.items["b"].load()
     assert str(pickle.loads(pickle.dumps(broken.value))) == str(broken.value)
     with pytest.raises(ItemError, match=r"^missing: .*missing\.png: No such file"):

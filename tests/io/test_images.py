@@ -125,7 +125,7 @@ def test_a_band_declared_to_be_opacity_is_left_out_with_a_warning(
     """GDAL declares the fourth of four 8-bit bands so, near infrared or not."""
     bands = ramps(4, dtype)
     write_bands(tmp_path / "a.tif", bands, photometric="RGB", alpha="YES")
-    with pytest.warns(ArgumentWarning, match=r"band 4 to be opacity.*bands=\(1, 2, 3, 4\)"):
+    with pytest.warns(ArgumentWarning, match=r"band 4 as opacity.*bands=\(1, 2, 3, 4\)"):
         assert read_image(tmp_path / "a.tif").shape == (40, 48, 3)
     whole = read_image(tmp_path / "a.tif", bands=(1, 2, 3, 4), native=True)
     np.testing.assert_array_equal(whole, np.moveaxis(bands, 0, -1))
@@ -173,7 +173,9 @@ def test_without_a_codec_nothing_is_guessed(
 def test_twelve_bits_in_a_sixteen_bit_file_are_recognised(tmp_path: Path) -> None:
     """They would be black otherwise: 4095 / 257 is 16 of 255."""
     Image.fromarray(DEEP >> 4).save(tmp_path / "a.png")
-    with pytest.warns(ArgumentWarning, match=r"taken for 12 bits, white at 4095.*image_range=\(0"):
+    with pytest.warns(
+        ArgumentWarning, match=r"read as 12-bit, with white at 4095.*image_range=\(0"
+    ):
         read = read_image(tmp_path / "a.png")
     np.testing.assert_allclose(read, (DEEP >> 4) * (255 / 4095), rtol=1e-6)
     np.testing.assert_array_equal(read_image(tmp_path / "a.png", native=True), DEEP >> 4)
@@ -198,7 +200,7 @@ def test_colours_of_twelve_bits_are_refused(tmp_path: Path, bits: int) -> None:
     if bits == 16:
         np.testing.assert_array_equal(read_image(tmp_path / "c.png"), colors >> 8)
     else:
-        with pytest.raises(FileFormatError, match=r"c\.png: has 16-bit colours with values below"):
+        with pytest.raises(FileFormatError, match=r"c\.png: has 16-bit colours below"):
             read_image(tmp_path / "c.png")
 
 
@@ -281,7 +283,7 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"none\.png"):
         read_image(tmp_path / "none.png")
     (tmp_path / "text.png").write_text("hello")
-    with pytest.raises(FileFormatError, match=r"text\.png: not an image"):
+    with pytest.raises(FileFormatError, match=r"text\.png: is not an image"):
         read_image(tmp_path / "text.png")
     Image.fromarray(rng.integers(0, 256, (50, 50, 3), dtype=np.uint8)).save(tmp_path / "a.png")
     (tmp_path / "a.png").write_bytes((tmp_path / "a.png").read_bytes()[:3000])
@@ -344,7 +346,7 @@ def test_colour_ground_truth_is_decoded(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_labels(tmp_path / "gt.bmp", "msrc"), labels)
     with pytest.raises(FileFormatError, match="name the palette"):
         read_labels(tmp_path / "gt.bmp")
-    with pytest.raises(FileFormatError, match=r"gt\.bmp: colour .* is none of the colours of"):
+    with pytest.raises(FileFormatError, match=r"gt\.bmp: colour .* is not in the palette"):
         read_labels(tmp_path / "gt.bmp", "camvid")
 
 

@@ -61,7 +61,9 @@ def test_generic_palettes_round_trip(count: int, void: int) -> None:
 
 
 def test_unknown_colours_and_labels_are_named() -> None:
-    with pytest.raises(ValueError, match=r"\(1, 2, 3\) at \(1, 0\) is none .*'msrc' \(2 such"):
+    with pytest.raises(
+        ValueError, match=r"\(1, 2, 3\) at \(1, 0\) is not in the palette 'msrc' \(2 such"
+    ):
         MSRC.to_labels([[[0, 0, 0]], [[1, 2, 3]], [[1, 2, 3]]])
     with pytest.raises(ValueError, match=r"colour \(127, 256, 0\)"):
         MSRC.to_labels([[127, 256, 0]])

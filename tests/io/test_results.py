@@ -123,7 +123,7 @@ def test_nothing_in_the_file_is_pickled(saved):
 
 def test_another_version_is_refused(saved):
     altered(saved, lambda head: head.update(version=2))
-    with pytest.raises(ValueError, match=r"result.npz.*version 2; this densecrf reads version 1"):
+    with pytest.raises(ValueError, match=r"result.npz.*format version 2, this densecrf reads 1"):
         densecrf.Result.load(saved)
 
 

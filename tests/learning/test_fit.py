@@ -104,7 +104,7 @@ def test_an_interrupt_keeps_the_model_so_far() -> None:
         (lambda i, p, t: (i, p, t[:4]), r"samples\[1\]: true labels of shape"),
         (lambda i, p, t: (i, p, t + 1), "true label 3 is not among the 3 labels"),
         (lambda i, p, t: (i, np.where(p > 0.5, np.nan, p), t), r"samples\[1\]: "),
-        (lambda i, p, t: (i, p[:2] / p[:2].sum(0), np.minimum(t, 1)), "all must have as many"),
+        (lambda i, p, t: (i, p[:2] / p[:2].sum(0), np.minimum(t, 1)), "give samples of one number"),
     ],
 )
 def test_a_wrong_sample_is_named(wrong, says: str) -> None:
@@ -115,7 +115,7 @@ def test_a_wrong_sample_is_named(wrong, says: str) -> None:
 
 def test_nothing_known_is_refused() -> None:
     image, p, truth = sample(0)
-    with pytest.raises(ValueError, match="nothing can be learned"):
+    with pytest.raises(ValueError, match="all true labels are void"):
         fit([(image, p, np.full_like(truth, 255))], model=START)
 
 

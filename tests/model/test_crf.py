@@ -229,7 +229,7 @@ def test_model_describes_itself():
         (lambda: DenseCRF(UNARY, [Spatial(1e-10)]), "sigma=1e-10"),
         (lambda: DenseCRF(UNARY, KERNELS, "both"), "normalization='both'"),
         (lambda: DenseCRF(UNARY, KERNELS, filter="latice"), "filter=.*'lattice'"),
-        (lambda: DenseCRF(UNARY, KERNELS, filter="grid"), "Spatial kernels alone"),
+        (lambda: DenseCRF(UNARY, KERNELS, filter="grid"), "only for Spatial kernels"),
         (lambda: DenseCRF(UNARY, ignore=np.ones(3)), "ignore: shape"),
         (lambda: DenseCRF(UNARY).energy(np.zeros((7, 6), int)), "labels: shape"),
         (lambda: DenseCRF(UNARY).energy(np.full((6, 7), 3)), "labels: value 3"),
@@ -279,3 +279,16 @@ def test_other_unaries_share_the_filters():
     assert other.energy(labels) == DenseCRF(unary, kernels).energy(labels)
     with pytest.raises(ValueError, match="grid"):
         crf.with_unary(rng.random((2, 5, 4)))
+
+
+def test_a_kernel_without_weight_is_not_built():
+    rng = np.random.default_rng(0)
+    unary, image = rng.random((3, 6, 7)), rng.integers(0, 256, (6, 7, 3)).astype(np.uint8)
+    bilateral = Bilateral(image, 3, 60, 5)
+    both = DenseCRF(unary, [Spatial(3, 0), bilateral])
+    labels = rng.integers(0, 3, (6, 7))
+    assert len(both.pairwise.parts) == 1
+    assert both.energy(labels) == DenseCRF(unary, [bilateral]).energy(labels)
+    without = DenseCRF(unary, [Spatial(3, 0)]).solve("lp")
+    assert (without.labels == unary.argmin(0)).all()
+    assert without.gap < 1e-9

@@ -17,7 +17,7 @@ from scored_image import HARD, IMAGE, H, L, P, W
         (np.zeros((H, W), int), {}, "only label 0 occurs; give n_labels="),
         (np.full((H, W), 255), {}, "every pixel is void"),
         (HARD, {"n_labels": 2}, "value . is neither a label 0 … 1"),
-        (HARD - 1, {}, r"value -1 is neither a label .*say void=-1"),
+        (HARD - 1, {}, r"value -1 is neither a label .*give void=-1"),
         (HARD, {"void": "none"}, "void='none': must be one of 'auto'"),
         (HARD, {"confidence": 1.0}, "confidence=1.0"),
     ],

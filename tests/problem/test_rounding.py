@@ -151,6 +151,7 @@ def test_a_candidate_is_not_considered_twice_in_a_row(monkeypatch):
 
     monkeypatch.setattr(rounding.Incumbent, "consider", consider)
     incumbent = rounding.Incumbent(problem)
+    incumbent._iteration = rounding.OFTEN + 1  # level sets of both labels
     y = np.full_like(problem.unary, 1 / problem.n_labels)  # rounded to constants, whatever the bias
     for _ in range(4):
         incumbent._round(y)

@@ -97,8 +97,8 @@ def test_a_fall_of_the_expected_iou_is_warned_of_where_the_weights_are_high() ->
     # The line's IoU was 0.8 of 300 pixels over 300 + 0.1 of the 9,700 others + 0.
     assert found.loss_by_label[2] == pytest.approx(240 / (240 + 970 + 300 - 240), rel=1e-3)
     assert found.loss == pytest.approx(sum(found.loss_by_label) / 3)
-    assert "times those usual for scores" not in found.warning()
+    assert "times the usual ones for scores" not in found.warning()
     told = compare(unary, without_line, excess=5.0).warning()
-    assert "the weights are 5.0 times those usual for scores" in told
+    assert "the weights are 5.0 times the usual ones for scores" in told
     assert "that of label 2 by 18.9" in told
     assert not compare(unary, scene(), excess=100.0).warning()

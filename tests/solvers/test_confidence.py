@@ -88,7 +88,7 @@ def test_a_result_without_a_model_says_so(tmp_path):
 def test_results_of_tiles_say_where_confidences_are():
     image = np.zeros((8, 12, 3), np.uint8)
     result = densecrf.large.refine(image, np.full((2, 8, 12), 0.5), tile=8, sigma_xy=2)
-    with pytest.raises(AttributeError, match="'confident': tiles keep none"):
+    with pytest.raises(AttributeError, match="'confident': not available with tiles"):
         result.confident(0.95)
     with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
         result.nothing  # noqa: B018

@@ -104,8 +104,8 @@ def _may_refuse(text: str) -> bool:
     """Return whether a drawn problem, which is valid, may be refused with this message."""
     allowed = (
         "solves the Potts model and tree metrics",
-        "works for Spatial kernels alone",
-        "standard deviations; the largest that can be filtered",
+        "works only for Spatial kernels",
+        "standard deviations; the limit is",
         "too far from zero for",
         "on NumPy arrays alone",
         "leave the range of float32",
