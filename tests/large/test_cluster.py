@@ -40,6 +40,16 @@ def inputs(tmp_path):
     return tmp_path / "image.npy", tmp_path / "p.npy"
 
 
+def kill_one(client, choose):
+    """Kill a worker that answers; those killed before may not have started again yet."""
+    pids = []
+    while not pids:
+        pids = list(client.run(os.getpid, on_error="ignore").values())
+    pid = choose(pids)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
 OPTIONS = {"tile": 30, "model": MODEL, "axis": 0, "gap": 5e-3}
 
 
@@ -57,9 +67,7 @@ def test_killed_workers_lose_nothing(tmp_path, inputs, cluster):
 
     def kill(stage, done, count):
         if done in (1, 4) and len(killed) < 4:
-            pids = list(cluster.run(os.getpid).values())
-            killed.append(pids[len(killed) % len(pids)])
-            os.kill(killed[-1], signal.SIGKILL)
+            killed.append(kill_one(cluster, lambda pids: pids[len(killed) % len(pids)]))
 
     out = tmp_path / "labels.npy"
     result = refine(*inputs, **OPTIONS, out=out, client=cluster, progress=kill)
@@ -81,10 +89,7 @@ def test_twenty_workers_killed_at_random(tmp_path, cluster):
     def kill(stage, done, count):
         calls.append(stage)
         if len(killed) < 20 and len(calls) % 3 == 0:
-            pids = list(cluster.run(os.getpid, on_error="ignore").values())
-            if pids:
-                killed.append(rng.choice(pids))
-                os.kill(killed[-1], signal.SIGKILL)
+            killed.append(kill_one(cluster, rng.choice))
 
     out = tmp_path / "labels.npy"
     result = refine(*inputs, **options, out=out, client=cluster, progress=kill)
