@@ -125,6 +125,7 @@ def test_strokes_are_drawn_in_a_browser(canvas, browser, tmp_path):
         f"const widget = await import('data:text/javascript;base64,{code}');{fake}</script>"
     )
     tab = browser.new_page(viewport={"width": 700, "height": 600})
+    tab.set_default_timeout(300_000)
     errors = []
     tab.on("pageerror", lambda error: errors.append(str(error)))
     tab.goto(page.as_uri())

@@ -59,7 +59,7 @@ def test_first_interrupt_is_noted_and_not_raised(jobs: int) -> None:
         if item == 3:
             os.kill(os.getpid(), signal.SIGINT)
         if item >= 3:
-            assert watch.stop.wait(60)
+            assert watch.stop.wait(600)
         if item > 3:
             raise Interrupted
         return {"item": item}
@@ -76,7 +76,7 @@ def test_first_interrupt_is_noted_and_not_raised(jobs: int) -> None:
 def test_second_interrupt_is_raised() -> None:
     def work(item: int, watch: Watch) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGINT)
-        assert watch.stop.wait(60)
+        assert watch.stop.wait(600)
         os.kill(os.getpid(), signal.SIGINT)
         return {}
 

@@ -86,7 +86,7 @@ def test_a_real_size_limit_in_the_middle_of_an_array(tmp_path: Path) -> None:
 HALF = (
     "import sys, time; from densecrf.io import atomic_writer\n"
     "with atomic_writer(sys.argv[1]) as file:\n"
-    "    file.write(b'half'); file.flush(); print(flush=True); time.sleep(60)"
+    "    file.write(b'half'); file.flush(); print(flush=True); time.sleep(600)"
 )
 WHOLE = "import sys; from densecrf.io import write_text; write_text(sys.argv[1], 'whole')"
 
