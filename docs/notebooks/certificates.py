@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Certificates, and how to choose parameters
 #
-# Every answer of `lp` says how far from the optimum it can be at most. That separates two questions
-# which otherwise look alike: is the labelling bad because it was not found, or because the energy
-# asks for it?
+# `lp` proves how far its labelling is from the optimum at most. That separates two questions that
+# otherwise look alike: is a labelling bad because the solver stopped short of the optimum, or
+# because the optimum itself is bad?
 
 # %%
 import numpy as np
@@ -26,10 +26,10 @@ crf = densecrf.DenseCRF.from_probabilities(probabilities, kernels)
 crf
 
 # %% [markdown]
-# ## Was it found?
+# ## Is it the optimum?
 #
-# Mean field has an energy and nothing to compare it with. `lp` has a bound as well: no labelling
-# whatever is below it.
+# Mean field has an energy and nothing to compare it with. `lp` also has a bound: no labelling at all
+# is below it.
 
 # %%
 found = {method: crf.solve(method) for method in ("unary", "mf", "lp")}
@@ -42,8 +42,8 @@ for method, result in found.items():
 found["lp"].plot(image=image)
 
 # %% [markdown]
-# The certificate can be checked by anyone who has the model: other code, in double precision, from
-# the stored dual potentials.
+# Anyone who has the model can check the certificate: independent code recomputes it in double
+# precision from the stored dual potentials.
 
 # %%
 crf.solve("lp", keep_dual=True).verify()
@@ -51,9 +51,9 @@ crf.solve("lp", keep_dual=True).verify()
 # %% [markdown]
 # ## Is it what you want?
 #
-# Now that every answer is within a thousandth of the optimum, what remains is the energy.
-# `strength` multiplies the pairwise weights: too little leaves noise, too much moves borders to
-# where the image alone has them, and `refine` warns when many confident pixels change.
+# Every result is within a thousandth of the optimum, so what remains to choose is the energy.
+# `strength` multiplies the pairwise weights: too little leaves noise, too much makes borders follow
+# the image alone, and `refine` warns when many confident pixels change.
 
 # %%
 for strength in (0.0, 0.25, 0.5, 1.0, 2.0, 4.0):
@@ -63,8 +63,8 @@ for strength in (0.0, 0.25, 0.5, 1.0, 2.0, 4.0):
 
 # %% [markdown]
 # With ground truth for some images, `densecrf.fit` finds the parameters; without, `densecrf.adapt`
-# finds label costs from the network's output alone. Both give what `refine(model=...)`,
-# `densecrf segment --model` and the app take.
+# finds a strength and a label prior from the network's output alone. `refine(model=...)`,
+# `densecrf segment --model` and the app take the result.
 
 # %%
 model = densecrf.adapt([image], [probabilities])

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Refine a segmentation network
 #
-# A network's probabilities, at a quarter of the resolution, become a labelling that follows the
-# image, with a proof of how good it is. The network is loaded as from a hub; so that the page needs
-# no download, its tiny weights are made first.
+# A network's scores, at a quarter of the resolution, become a labelling that follows the image, with
+# a proven distance from the optimum. The network is loaded as if from a hub; to need no download,
+# the page first trains a tiny one.
 
 # %%
 import tempfile
@@ -21,10 +21,10 @@ cat = transform.resize(data.chelsea(), (192, 288), anti_aliasing=True)
 image = (255 * cat).astype(np.uint8)
 
 # %% [markdown]
-# ## Weights, made here
+# ## Train a tiny network
 #
-# A tiny SegFormer learns one picture for a few seconds, from a rough mask: enough to have what
-# every network has, blurred borders and some doubt. Skip this with a model of your own.
+# A tiny SegFormer learns one picture for a few seconds, from a rough mask: enough for blurred borders
+# and some doubt, as every network has. Skip this if you have a model.
 
 # %%
 y, x = np.mgrid[:192, :288]
@@ -49,8 +49,8 @@ teacher.save_pretrained(folder)
 # %% [markdown]
 # ## Load it and run it
 #
-# From here on it is the code for every model of the hub: put its name for `folder`, and its image
-# processor for the division by 255.
+# This code works for every model of the hub: replace `folder` by its name, and the division by 255 by
+# its image processor.
 
 # %%
 model = SegformerForSemanticSegmentation.from_pretrained(folder).eval()
@@ -59,15 +59,15 @@ with torch.inference_mode():
 logits.shape
 
 # %% [markdown]
-# torchvision's models return a dictionary: `logits = model(batch)["out"][0]`. Logits of either go
-# into `refine` as they are; naming the axis of the labels lets it enlarge them.
+# torchvision's models return a dictionary: `logits = model(batch)["out"][0]`. `refine` takes the
+# logits of either as they are; where their label axis is named, it resizes them to the image.
 
 # %%
 result = densecrf.refine(image, logits.numpy(), axis=0, kind="logits")
 result
 
 # %% [markdown]
-# The labels over the image, and how energy and bound met:
+# The labels over the image, and the energy and the bound by iteration:
 
 # %%
 result.plot(image=image)

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # From scribbles to labels
 #
-# Two strokes are enough to begin with. `Scribble` is the canvas of the app in a notebook; here its
-# strokes come from Python, so that the page can be built without a hand.
+# `Scribble` is the canvas of the app in a notebook. Here the strokes come from Python, since nobody
+# draws while this page is built.
 
 # %%
 import numpy as np
@@ -20,8 +20,8 @@ canvas = Scribble(image, ["face", "background", "suit"], strokes=strokes)
 canvas  # in Jupyter, VS Code, Colab or marimo: draw
 
 # %% [markdown]
-# `canvas.labels` and `canvas.result` follow every stroke, certified. Without a canvas the same
-# labelling takes three lines: colour models of the strokes, an energy, its minimum.
+# `canvas.labels` and `canvas.result` are updated after every stroke. Without a canvas, it takes three
+# lines: colour models of the strokes, an energy, its minimum.
 
 # %%
 from densecrf.app.strokes import Stroke, rasterise
@@ -39,8 +39,8 @@ result.plot(image=image)
 # %% [markdown]
 # ## One more stroke
 #
-# A stroke on the hair, and again. Filters are kept, and the last answer is where the next solve
-# starts.
+# Add a stroke on the hair and solve again: the filters are reused, and the solver starts from the
+# last result.
 
 # %%
 strokes.append({"tool": "brush", "label": 0, "size": 4, "points": [[90, 20], [95, 50]]})
