@@ -15,17 +15,22 @@ import densecrf.problem.projections
 LONG = {"iterations": 10**9, "tolerance": 0.0}
 
 
-@pytest.fixture(scope="module")
-def crf():
+def stripes(height):
+    """Return a model of three stripes, for which no constant labelling is good."""
     rng = np.random.default_rng(0)
-    image = rng.integers(0, 255, size=(18, 24, 3))
+    image = rng.integers(0, 255, size=(height, 24, 3))
     image[:, 12:] //= 4
-    unary = rng.normal(size=(4, 18, 24))
-    unary[0, :, :8] -= 1  # stripes: no constant labelling is good
+    unary = rng.normal(size=(4, height, 24))
+    unary[0, :, :8] -= 1
     unary[1, :, 8:16] -= 1
     unary[2, :, 16:] -= 1
     kernels = [densecrf.Spatial(2, 1.0), densecrf.Bilateral(image, 8, 40, 2.0)]
     return densecrf.DenseCRF(unary, kernels)
+
+
+@pytest.fixture(scope="module")
+def crf():
+    return stripes(18)
 
 
 @pytest.fixture
@@ -310,9 +315,10 @@ def test_progress_keeps_one_line_and_ends_it(crf, capsys):
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("init", densecrf.METHODS)
-def test_every_method_may_give_the_start(crf, init, device):
+def test_every_method_may_give_the_start(init, device):
     if device is not None:
         pytest.importorskip("torch")
+    crf = stripes(4)
     for method in ("lp", "mf", "prox-lp-acc"):
         result = crf.solve(method, init=init, device=device)
         assert result.info["init"] == init

@@ -13,7 +13,11 @@ from densecrf.operators.torch.dispatch import has_triton, interpreted  # noqa: E
 
 
 def _interpret_quickly():
-    """Let Triton's interpreter replace its language once, and check no sum for overflow."""
+    """Let Triton's interpreter replace its language once, and check no sum for overflow.
+
+    Types and shapes of tensors, which it makes anew for each operation, are made once.
+    """
+    from triton import language
     from triton.runtime import interpreter
 
     replace, done = interpreter._patch_lang, set()
@@ -27,6 +31,31 @@ def _interpret_quickly():
     interpreter._patch_lang = once
     options = interpreter.InterpreterOptions(sanitize_overflow=False)
     interpreter.interpreter_builder.options = options
+    make_type, types = language.block_type.__init__, {}
+    make_tensor, tensors = language.tensor.__init__, {}
+    find_dtype, dtypes = interpreter._get_np_dtype, {}
+
+    def block_type(self, element_ty, shape):
+        key = (element_ty.name, *(getattr(side, "value", side) for side in shape))
+        if key not in types:
+            make_type(self, element_ty, shape)
+            types[key] = vars(self).copy()
+        vars(self).update(types[key])
+
+    def tensor(self, handle, type_):
+        if type_.name not in tensors:
+            make_tensor(self, None, type_)
+            tensors[type_.name] = vars(self).copy()
+        vars(self).update(tensors[type_.name], handle=handle)
+
+    def np_dtype(type_):
+        if type_.name not in dtypes:
+            dtypes[type_.name] = find_dtype(type_)
+        return dtypes[type_.name]
+
+    interpreter._get_np_dtype = np_dtype
+
+    language.block_type.__init__, language.tensor.__init__ = block_type, tensor
 
 
 if has_triton() and interpreted():

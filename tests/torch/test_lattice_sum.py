@@ -5,7 +5,7 @@ from densecrf.operators.torch.lattice_sum import merge
 from densecrf.torch import Lattice, apply_sum, ordered_sum
 
 FACTORS = [2.0, 0.5, 3.0]
-PIXELS = 30
+PIXELS = 16
 
 
 @pytest.fixture
