@@ -28,8 +28,8 @@ crf
 # %% [markdown]
 # ## Is it the optimum?
 #
-# Mean field has an energy and nothing to compare it with. `lp` also has a bound: no labelling at all
-# is below it.
+# Mean field has an energy and nothing to compare it with. `lp` also has a bound: no labelling is
+# below it.
 
 # %%
 found = {method: crf.solve(method) for method in ("unary", "mf", "lp")}

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Refine a segmentation network
 #
-# A network's scores, at a quarter of the resolution, become a labelling that follows the image, with
-# a proven distance from the optimum. The network is loaded as if from a hub; to need no download,
+# A network's scores, at a quarter of the resolution, become labels that follow the image, with a
+# proven distance from the optimum. The network is loaded as if from a hub; to need no download,
 # the page first trains a tiny one.
 
 # %%
@@ -23,8 +23,8 @@ image = (255 * cat).astype(np.uint8)
 # %% [markdown]
 # ## Train a tiny network
 #
-# A tiny SegFormer learns one picture for a few seconds, from a rough mask: enough for blurred borders
-# and some doubt, as every network has. Skip this if you have a model.
+# A tiny SegFormer learns one picture for a few seconds, from a rough mask: enough for blurred
+# borders and some doubt, as every network has. Skip this if you have a model.
 
 # %%
 y, x = np.mgrid[:192, :288]
@@ -49,8 +49,8 @@ teacher.save_pretrained(folder)
 # %% [markdown]
 # ## Load it and run it
 #
-# This code works for every model of the hub: replace `folder` by its name, and the division by 255 by
-# its image processor.
+# This code works for every model of the hub: replace `folder` by its name, and the division by 255
+# by its image processor.
 
 # %%
 model = SegformerForSemanticSegmentation.from_pretrained(folder).eval()

@@ -20,8 +20,8 @@ canvas = Scribble(image, ["face", "background", "suit"], strokes=strokes)
 canvas  # in Jupyter, VS Code, Colab or marimo: draw
 
 # %% [markdown]
-# `canvas.labels` and `canvas.result` are updated after every stroke. Without a canvas, it takes three
-# lines: colour models of the strokes, an energy, its minimum.
+# `canvas.labels` and `canvas.result` are updated after every stroke. Without a canvas, it takes
+# three lines: colour models of the strokes, an energy, its minimum.
 
 # %%
 from densecrf.app.strokes import Stroke, rasterise
