@@ -127,10 +127,12 @@ def build() -> None:
     WORK.mkdir(parents=True)
     uv("build", "--quiet", "--sdist", "--out-dir", DIST, ROOT)
     (sdist,) = DIST.glob("densecrf-*.tar.gz")
+    shutil.unpack_archive(sdist, WORK)  # beneath the checkout, where ccache knows the files
+    source = WORK / sdist.name.removesuffix(".tar.gz")
     for python in interpreters():
         if list(DIST.glob("*-abi3-*.whl")):
             break
-        uv("build", "--quiet", "--wheel", "--python", python, "--out-dir", WORK, sdist)
+        uv("build", "--quiet", "--wheel", "--python", python, "--out-dir", WORK, source)
         (wheel,) = WORK.glob("*.whl")
         if sys.platform == "linux":
             run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", DIST, wheel)

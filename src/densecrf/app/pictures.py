@@ -199,7 +199,7 @@ def picture_suffix(path: Path) -> str | None:
     return ".dcm" if is_dicom(path) else None
 
 
-def read_picture(path: Path, name: str, reading: Reading = Reading()) -> Picture:  # noqa: B008
+def read_picture(path: Path, name: str, reading: Reading = Reading()) -> Picture:
     """Read an image or a volume, reduced where it is large; ValueError names it by `name`.
 
     Volumes are three-dimensional ``.npy`` arrays, slices first, TIFF files of several pages, NIfTI
