@@ -1,4 +1,4 @@
-r"""Many masks of one image: refined one by one, or against each other, with a certificate each.
+r"""Refine many masks of one image, one by one or together, each with a certificate.
 
 A mask is a problem of two labels: for each pixel the log-odds that it belongs to the mask
 (`densecrf.model.masks`), and the image's pairwise terms, which all masks share. Only pixels near a
@@ -66,7 +66,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class RefinedMask:
-    """One mask, and how good it is.
+    """One refined mask with its certificate.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class RefinedMask:
     changes : Changes
         What changed; label 1 is the mask.
     warning : str
-        Why not to trust it; empty where there is no reason.
+        Why the mask may be wrong; empty where nothing is suspicious.
     """
 
     mask: Bools
@@ -110,7 +110,7 @@ class RefinedMask:
 
 @dataclass(frozen=True, eq=False)
 class RefinedMasks(Sequence[RefinedMask]):
-    """What `refine_masks` returns: a sequence of `RefinedMask`, and all masks as they came in.
+    """What `refine_masks` returns: a sequence of `RefinedMask`.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class RefinedMasks(Sequence[RefinedMask]):
 
     @property
     def gap(self) -> list[float]:
-        """How far each is from optimal, at most."""
+        """The gap of each mask: its largest possible distance from the optimum."""
         return [each.gap for each in self.results]
 
     def __repr__(self) -> str:
@@ -166,7 +166,7 @@ def refine_masks(
     threads: int | None = None,
     device: Any = None,
 ) -> RefinedMasks:
-    """Refine masks of one image: those of a detector, of discovery, of a promptable segmenter.
+    """Refine masks of one image, such as those of a detector or a promptable segmenter.
 
     Parameters
     ----------
@@ -177,23 +177,22 @@ def refine_masks(
         COCO's annotations or segmentations (run lengths, polygons), one for each mask; or boxes
         (n, 4), with `kind`. Masks may overlap.
     kind : {"masks", "probabilities", "logits", "xyxy", "xywh", "coco"}, optional
-        What `masks` holds, where it does not show: boxes by two corners or by a corner and their
-        size.
+        What `masks` holds, where its values do not tell. Boxes are two corners (``"xyxy"``), or a
+        corner and the size (``"xywh"``).
     scores : array_like, (n,), optional
-        From 0 to 1, of each mask: what its evidence is multiplied by. By default the ``score`` of
-        COCO's results, or 1.
+        A factor from 0 to 1 of each mask's evidence. By default the ``score`` of COCO's results,
+        or 1.
     exclusive : bool
         Whether a pixel belongs to one mask at most: all masks are solved as labels of one problem.
         By default each is a problem of its own.
     model : str, path-like or Parameters
         The kernels: ours for masks by default, a preset's name, a file, or the object.
     strength : float
-        What the pairwise weights are multiplied by.
+        Factor of the pairwise weights.
     border : float
-        By how many pixels the border of a mask may be wrong, inside at most half of its thickness;
-        pixels further away keep their label.
-        None: any pixel may change, as with hard masks for which a confidence is given, here or by
-        the model.
+        How many pixels the border of a mask may be wrong by, inside at most half of its thickness;
+        pixels further away keep their label. None: any pixel may change, as with hard masks for
+        which a confidence is given, here or by the model.
     confidence : float, optional
         Probability that a pixel of a hard mask is right, the same for all pixels. CutLER's is 0.73,
         with which the empty mask is often optimal.

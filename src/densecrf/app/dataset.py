@@ -41,7 +41,7 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Labelled:
-    """An image's labels, (H, W): its classes, or objects of them by the table `classes`."""
+    """The labels of an image, (H, W): classes, or objects whose classes `classes` lists."""
 
     name: str
     slots: npt.NDArray[np.uint8]
@@ -200,7 +200,7 @@ def _yolo(image: Labelled, project: Project) -> str:
 
 
 def one_outline(mask: Mask) -> list[tuple[int, int]]:
-    """Return the borders of a mask as one polygon, which has the mask's pixels by even and odd.
+    """Return the borders of a mask as one polygon, to be filled by the even-odd rule.
 
     Each further border, of an island or a hole, is reached and left again by the same way, which
     cancels.

@@ -217,7 +217,7 @@ class Document:
         return True
 
     def class_of(self, label: int) -> int | None:
-        """Return the class of a stroke's label: itself, or that of an object; None of neither."""
+        """Return the class of a stroke's label, which may be an object; None if it is unknown."""
         if label < len(self.labels):
             return label
         at = label - SLOTS.start
@@ -231,7 +231,7 @@ class Document:
         return table
 
     def relabel(self, labels: Sequence[Label], numbers: Sequence[int | None]) -> bool:
-        """Take other labels; `numbers` are the new ones of the old labels, None of deleted ones.
+        """Replace the labels; `numbers` has the new number of each old one, None if deleted.
 
         True says that strokes have changed.
         """
@@ -251,7 +251,7 @@ class Document:
         return moved
 
     def compact(self) -> tuple["Document", list[int]]:
-        """Return the document with labels that have no gaps, and the label that each has here.
+        """Return the document with labels numbered without gaps, and their numbers here.
 
         Where a class has further objects, labels are those with strokes alone; else the same.
         """
@@ -275,7 +275,7 @@ class Document:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def replace_strokes(self, strokes: list[Stroke]) -> None:
-        """Take other strokes for those that there are, without a history."""
+        """Replace all strokes, without a history."""
         self.strokes, self.undone = list(strokes), []
         self.revision += 1
 
@@ -340,7 +340,7 @@ class Document:
 
 
 def renumber(strokes: list[Stroke], table: Mapping[int, int | None]) -> list[Stroke]:
-    """Return the strokes with other labels, without those whose label the table has not."""
+    """Return the strokes renumbered by a table, without those whose label it lacks."""
     kept = []
     for stroke in strokes:
         label = 0 if stroke.tool in ("eraser", "clear") else table.get(stroke.label)

@@ -153,7 +153,7 @@ class Energies:
         return [int(label) for label in np.unique(snapshot.raster) if label != VOID]
 
     def problem(self, snapshot: Snapshot) -> tuple[DenseCRF, list[int]]:
-        """Return the energy over the labels that have strokes, and those; refuse too few."""
+        """Return the energy over the labels that have strokes, and these labels."""
         labels = self.labels(snapshot)
         number = np.full(256, VOID, np.uint8)
         number[labels] = np.arange(len(labels))

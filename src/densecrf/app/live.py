@@ -37,7 +37,7 @@ Emit = Callable[[dict[str, Any] | bytes], None]
 
 
 class Superseded(Exception):  # noqa: N818 - it is no error
-    """Raised out of a solve whose snapshot is not the newest any more."""
+    """Raised in a solve whose snapshot is no longer the newest."""
 
 
 def frame(head: dict[str, Any], *planes: npt.NDArray[np.uint8]) -> bytes:
@@ -71,7 +71,7 @@ class Live:
         atexit.register(self.close)  # a thread that is in native code cannot outlive Python
 
     def ask(self, snapshot: Snapshot) -> None:
-        """Solve this next; the present solve is given up."""
+        """Solve this next, and abandon the present solve."""
         with self._changed:
             self._wanted = snapshot
             self._changed.notify()

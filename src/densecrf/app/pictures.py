@@ -96,7 +96,7 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Values:
-    """What a file holds, as far as it can be chosen from."""
+    """The bands and values of a file that a user can choose from."""
 
     bands: int
     low: float
@@ -128,7 +128,7 @@ class Picture:
 
     @property
     def distances(self) -> tuple[float, ...] | None:
-        """Between voxels that are worked on, along each axis, the finest within slices as 1."""
+        """Distances between voxels along each axis, in units of the finest within slices."""
         if self.depth is None:
             return None
         spacing = np.multiply(self.spacing or (1.0,) * 3, (self.between, self.factor, self.factor))

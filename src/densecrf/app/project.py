@@ -104,7 +104,7 @@ class Project:
         return replace(self, labels=(*self.labels, *missing[len(self.labels) : count]))
 
     def number(self, label: Label) -> int | None:
-        """Return a label's number now; of a label without identity, that of its name."""
+        """Return a label's present number, by its identity or else by its name."""
         if not label.uid:
             return next((i for i, x in enumerate(self.labels) if x.name == label.name), None)
         uid = self.merged.get(label.uid, label.uid)

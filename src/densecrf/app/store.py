@@ -106,7 +106,7 @@ class ImageFolder:
         return read_picture(self.path(name), name, self.reading(name))
 
     def reading_path(self, name: str) -> Path:
-        """Return where it is kept how an image is to be read."""
+        """Return the file that says how an image is to be read."""
         return self.state / f"{name}.reading.json"
 
     def reading(self, name: str) -> Reading:
@@ -118,7 +118,7 @@ class ImageFolder:
             return Reading()
 
     def choose(self, name: str, value: Any) -> None:
-        """Keep how an image is to be read, as JSON values; ValueError where it cannot be so."""
+        """Store how an image is to be read, from JSON values; ValueError if it cannot be."""
         reading = Reading.parse(value)
         read_picture(self.path(name), name, reading)
         write_json(self._own(self.reading_path(name)), reading.to_json())
@@ -212,7 +212,7 @@ class ImageFolder:
             self._extend_project(change)
 
     def use_classes(self, given: Project) -> None:
-        """Take the classes of a file for those of the folder, where they agree with its strokes.
+        """Replace the folder's classes by those of a file, if they agree with its strokes.
 
         Labels of the folder are found by name; the file must have those that images use.
         """

@@ -1,4 +1,4 @@
-r"""Masks as they come in, and the evidence that they are.
+r"""Read masks of any format, and turn them into log-odds of the pixels.
 
 Errors of masks are near their borders. So a hard mask is evidence that grows with the distance d
 from its border,

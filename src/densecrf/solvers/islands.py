@@ -1,4 +1,4 @@
-"""Islands and holes below a size: given to a neighbour, at a price in energy that is reported."""
+"""Remove islands and holes below a size, and report the energy that this costs."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING

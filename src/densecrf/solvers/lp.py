@@ -22,7 +22,7 @@ where flows saturate. It approaches the saddle point of :math:`\langle\phi, y\ra
           \qquad r_{ai} = \tfrac12\sum_b K_{ab}\sigma_{abi} .
 
 If sums are clipped when they are used, instead of each time, they derive from potentials,
-:math:`z \leftarrow z + \bar y`. What exceeds the clip is forgotten by compressing z into a bounded
+:math:`z \leftarrow z + \bar y`. What exceeds the clip is discarded by compressing z into a bounded
 range. After 20 iterations the dual step is halved and the primal one doubled, which damps the
 circles that iterates make around the saddle point.
 

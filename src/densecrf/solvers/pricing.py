@@ -1,4 +1,4 @@
-r"""Labels that carry no mass are priced, not iterated.
+r"""Column generation over labels: those that carry no mass are priced instead of iterated.
 
 A linear program over the labels that occur, the *active* ones, has the least costs
 :math:`\lambda_a = \min_{i\,\text{active}} (\phi_{ai} + r_{ai})`. For the Potts model the flow of

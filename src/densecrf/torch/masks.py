@@ -1,4 +1,4 @@
-r"""Masks of one image on a device: the pixels of all masks that are not settled, as one problem.
+r"""Masks of one image on a device: the unsettled pixels of all masks, as one problem.
 
 As on the CPU (`densecrf.problem.remainder`), a pixel whose evidence outweighs its pairwise mass has
 its label in an optimal mask, and sends its messages once: those of all masks by one filter call of
