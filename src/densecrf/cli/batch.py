@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from densecrf.cli.reports import ERRORS, describe, progress_bar
-from densecrf.deadline import Interrupted, on_interrupt
+from densecrf.deadline import Interrupted, on_interrupt, stopped_by
 from densecrf.parallel import Finished, run, stop_here
 
 __all__ = ["BatchOutcome", "Watch", "Work", "run_batch"]
@@ -111,9 +111,10 @@ def run_batch(
 
 
 def _here(work: Work, watch: Watch, item: Any) -> dict[str, Any]:
-    return work(item, watch)
+    with stopped_by(watch.stop):
+        return work(item, watch)
 
 
 def _elsewhere(work: Work, item: Any) -> dict[str, Any]:
     """Do the work in another process, or on another machine."""
-    return work(item, Watch(stop_here(), lambda _: None))
+    return _here(work, Watch(stop_here(), lambda _: None), item)

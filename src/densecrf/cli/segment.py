@@ -30,7 +30,6 @@ from densecrf.cli.reports import (
     print_table,
     solved_columns,
 )
-from densecrf.deadline import Interrupted
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.io.atomic import flush_to_disk
 from densecrf.native import core
@@ -273,17 +272,14 @@ class _Segment:
         return {**record, "files": files}
 
     def _solve(self, given: ImageFiles, loaded: Loaded, watch: Watch) -> Result:
-        def follow(so_far: Outcome[Any]) -> bool:
+        def follow(so_far: Outcome[Any]) -> None:
             proven = "" if so_far.gap is None else f", gap {percent(so_far.gap)}"
             watch.report(f"{given.name}: iteration {so_far.iterations}{proven}")
-            return watch.stop.is_set()
 
         # With a callback every iteration is scored, which takes longer than one of mean field.
         callback = follow if REGISTRY[self.solver.method].scored else None
         keywords = {**self.solver.keywords(), "device": self.device}
         result = loaded.crf.solve(self.solver.method, callback=callback, **keywords)
-        if watch.stop.is_set():
-            raise Interrupted
         return without_islands(result, self.min_area)
 
     def _paths(self, name: str) -> dict[str, Path]:
