@@ -227,10 +227,10 @@ def derived(crf: DenseCRF) -> dict[str, Any]:
 def _differences(values: FloatArray, step: int) -> npt.NDArray[np.float64]:
     """Return sums of absolute first and second differences of planes, (2,)."""
     sums = np.zeros(2)
-    for plane in values:  # fits in the cache
-        for z in _lines(plane[None], step):
+    for lines in _lines(values, step):
+        for z in lines:  # a plane fits in the cache
             for order in (0, 1):
-                z = z[..., 1:] - z[..., :-1]
+                z = z[:, 1:] - z[:, :-1]
                 sums[order] += np.abs(z).sum()
     return sums
 
