@@ -159,7 +159,6 @@ SHELLS = {
     "densecrf.large.points.refine_points",
     "densecrf.large.video.refine_video",
     "densecrf.cli.segment.segment",
-    "densecrf.cli.options.declared",
 }
 
 

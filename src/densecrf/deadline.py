@@ -2,7 +2,8 @@
 
 `solve` sets the deadline of its thread. The compiled core checks it when a call begins and every
 50 ms during a call; filters and loops in Python check it, too. After the deadline they raise
-`OutOfTime`, and the loop of the methods returns the best result so far.
+`OutOfTime`, and the loop of the methods returns the best result so far. Once the event of
+`stopped_by` is set they raise `Interrupted`, which ends the work without a result.
 """
 
 import signal
@@ -29,9 +30,11 @@ __all__ = [
     "deadline",
     "now",
     "on_interrupt",
+    "stopped_by",
 ]
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
+_stop: ContextVar[Any] = ContextVar("stop", default=None)
 
 
 def now() -> float:
@@ -61,10 +64,23 @@ def deadline(moment: float | None) -> Iterator[None]:
         _deadline.reset(token)
 
 
+@contextmanager
+def stopped_by(event: Any) -> Iterator[None]:
+    """Let work of this thread raise `Interrupted` once an event is set."""
+    token = _stop.set(event)
+    try:
+        yield
+    finally:
+        _stop.reset(token)
+
+
 def check_deadline() -> None:
-    """Raise `OutOfTime` if this thread's deadline has passed."""
+    """Raise `OutOfTime` if this thread's deadline has passed, `Interrupted` if it is to stop."""
     if perf_counter() >= _deadline.get():
         raise OutOfTime
+    event = _stop.get()
+    if event is not None and event.is_set():
+        raise Interrupted
 
 
 @dataclass

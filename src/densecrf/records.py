@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from densecrf.io.atomic import atomic_writer
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
-__all__ = ["RecordStore", "digest"]
+__all__ = ["RecordStore"]
 
 Key = tuple[str, ...]
 
@@ -83,14 +79,6 @@ class RecordStore:
             return None
         return raw["values"]
 
-    def recall(self, key: Key, settings: Mapping[str, Any], work: Callable[[], Any]) -> Any:
-        """Return the values of a record; where there is none, do the work and record it."""
-        values = self.load(key, settings)
-        if values is None:
-            values = work()
-            self.save(key, settings, values)
-        return values
-
 
 def _canonical(values: Any) -> str:
     """Write settings in a canonical form, independent of the order of their names."""
@@ -99,17 +87,3 @@ def _canonical(values: Any) -> str:
 
 def _checksum(body: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical(body).encode()).hexdigest()
-
-
-def digest(about: Any, *arrays: NDArray[Any]) -> str:
-    """Return the SHA-256 of plain values and arrays, in hexadecimal digits.
-
-    Examples
-    --------
-    >>> digest({"gap": 0.1})[:8] == digest({"gap": 0.2})[:8]
-    False
-    """
-    total = hashlib.sha256(_canonical(about).encode())
-    for array in arrays:
-        total.update(np.ascontiguousarray(array).tobytes())
-    return total.hexdigest()

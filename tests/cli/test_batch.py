@@ -9,11 +9,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("typer")
 pytest.importorskip("rich")
 
+from densecrf import DenseCRF, Features
 from densecrf.cli.batch import Watch, run_batch
 from densecrf.deadline import Interrupted
 
@@ -70,6 +72,21 @@ def test_first_interrupt_is_noted_and_not_raised(jobs: int) -> None:
     assert not batch.failures
     assert signal.default_int_handler not in during
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+@pytest.mark.parametrize("method", ["mf5", "lp"])
+def test_an_interrupt_ends_a_solver_that_calls_nobody_back(method: str) -> None:
+    def work(item: int, watch: Watch) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert watch.stop.wait(60)
+        DenseCRF(np.eye(2, 30), [Features(np.arange(30.0)[:, None])]).solve(method)
+        return {"item": item}
+
+    batch = run(work, 3)
+    assert batch.interrupted
+    assert not batch.results
+    assert not batch.failures
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")

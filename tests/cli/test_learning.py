@@ -11,6 +11,7 @@ import pytest
 from command_line import densecrf, probabilities, said
 from densecrf.cli.batch import run_batch
 from densecrf.io import write_image
+from densecrf.learning.adaptation import look_at
 from densecrf.model.parameters import NUMBERS, read_parameters
 from tiny_dataset import make_dataset
 
@@ -83,6 +84,22 @@ def test_segment_adapts_to_a_folder(folder, option):
         assert 0.25 <= used["provenance"]["strength"] <= 2
     again = densecrf("segment", "images", "--probs", "probs", "--method", "mf5", *chosen)
     assert "done before" in said(again)
+
+
+@pytest.mark.parametrize(("method", "by"), [("mf5", "mf5"), ("dc-neg", "lp")])
+def test_segment_looks_at_what_mean_field_overrules_if_that_is_asked_for(
+    folder, monkeypatch, method, by
+):
+    made = []
+
+    def look(*arguments, **options):
+        made.append(options["method"])
+        return look_at(*arguments, **options)
+
+    monkeypatch.setattr("densecrf.cli.adapt.look_at", look)
+    command = ["segment", "images", "--probs", "probs", "--adapt", "--method", method]
+    assert densecrf(*command).exit_code == 0
+    assert made == [by] * 3
 
 
 def test_segment_reports_changes(folder):

@@ -16,7 +16,7 @@ import tifffile
 from PIL import Image
 
 from command_line import COLORS, TRUTH, H, L, W, densecrf, probabilities, said
-from densecrf.cli import segment as module
+from densecrf.cli import batch
 from densecrf.io import read_labels, write_image, write_labels
 from densecrf.problem.problem import Problem
 
@@ -72,9 +72,10 @@ def test_mean_field_is_scored_once(folder, monkeypatch):
 
 def test_processes_write_what_threads_write(folder, monkeypatch):
     command = ["segment", "images", "--probs", "probs", "--gap", "0.01", "--jobs", 2, "--json"]
+    command.append("--adapt")
     threads = densecrf(*command, "--out", "by-threads")
-    monkeypatch.setattr(module, "MANY_JOBS", 2)
-    monkeypatch.setattr(module, "PER_PROCESS", 1)
+    monkeypatch.setattr(batch, "MANY_JOBS", 2)
+    monkeypatch.setattr(batch, "PER_PROCESS", 1)
     processes = densecrf(*command, "--out", "by-processes")
     assert processes.exit_code == 0, said(processes)
     for path in (folder / "by-threads").glob("*.png"):

@@ -2,24 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from densecrf.cli import options as o
-from densecrf.cli.batch import BatchOutcome, Watch, run_batch
+from densecrf.cli.batch import BatchOutcome, Watch, in_processes, run_batch
 from densecrf.cli.inputs import ImageFiles, Sources, find_images, load
 from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, finish, output, print_failures, print_json
 from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.model.parameters import Parameters, write_parameters
+from densecrf.native import core
 
 __all__ = ["ENOUGH", "Adapt", "adapt", "adapt_to"]
 
 #: The number of images at which `densecrf segment` adapts the default model to its folder.
 ENOUGH = 5
-
+MEAN_FIELD = ("mf5", "mf")
 
 Adapt = Annotated[
     bool | None,
@@ -56,7 +58,8 @@ def adapt(
     todo = find_images(images, sources)
     inputs = [path for image in todo for path in image.paths]
     check_outputs([(out, "the model")], inputs, "choose another --out")
-    found, batch = adapt_to(model, todo, jobs=jobs, progress=not (quiet or as_json))
+    progress = not (quiet or as_json)
+    found, batch = adapt_to(model, todo, o.SolveOptions(), jobs=jobs, progress=progress)
     if found is None:
         print_failures(batch.failures, len(batch.results))
         if batch.interrupted:
@@ -75,22 +78,39 @@ def adapt(
 
 
 def adapt_to(
-    options: o.ModelOptions, images: Sequence[ImageFiles], *, jobs: int = 1, progress: bool = False
+    options: o.ModelOptions,
+    images: Sequence[ImageFiles],
+    solver: o.SolveOptions,
+    *,
+    jobs: int = 1,
+    progress: bool = False,
 ) -> tuple[Parameters | None, BatchOutcome]:
     """Return the model adapted to all images, and the batch of all images.
 
-    The model is None if no image could be used or numbers of labels differ.
+    The model is None if no image could be used or numbers of labels differ. For mean field, what
+    it overrules is looked at, and for other methods what the linear program does.
     """
     start = unadapted(options.specification.model)
-    asked = replace(options.specification, model=start, strength=1.0)
-    plain = replace(options, specification=asked)
-
-    def work(image: ImageFiles, watch: Watch) -> dict[str, Any]:
-        watch.report(f"{image.name}: adapting")
-        return {"found": look_at(load(image, plain).crf)}
-
-    batch = run_batch(images, lambda image: image.name, work, jobs=jobs, progress=progress)
+    plain = replace(options, adapted=start, strength=1.0)
+    threads = solver.threads
+    if jobs > 1 and threads is None:
+        threads = max(1, core().available_threads() // jobs)
+    work = partial(_look, plain, solver.method if solver.method in MEAN_FIELD else "lp", threads)
+    batch = run_batch(
+        images,
+        lambda image: image.name,
+        in_processes(work, jobs, len(images), threads) or work,
+        jobs=jobs,
+        progress=progress,
+    )
     found = [result["found"] for result in batch.results.values()]
     if len({len(seen.shares) for seen in found}) != 1:
         return None, batch
     return adapted(start, found), batch
+
+
+def _look(
+    model: o.ModelOptions, method: str, threads: int | None, image: ImageFiles, watch: Watch
+) -> dict[str, Any]:
+    watch.report(f"{image.name}: adapting")
+    return {"found": look_at(load(image, model).crf, threads, method=method)}

@@ -6,11 +6,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from densecrf.cli.reports import ERRORS, describe, progress_bar
-from densecrf.deadline import Interrupted, on_interrupt
+from densecrf.cli.reports import ERRORS, collecting_warnings, describe, progress_bar
+from densecrf.deadline import Interrupted, on_interrupt, stopped_by
+from densecrf.native import core
 from densecrf.parallel import Finished, run, stop_here
 
-__all__ = ["BatchOutcome", "Watch", "Work", "run_batch"]
+__all__ = ["BatchOutcome", "Watch", "Work", "in_processes", "run_batch"]
+
+# Jobs from which on threads contend for Python's lock, and items per job that pay for starting a
+# process.
+MANY_JOBS, PER_PROCESS = 6, 3
 
 Item = TypeVar("Item")
 
@@ -110,10 +115,25 @@ def run_batch(
     return batch
 
 
+def in_processes(work: Work, jobs: int, items: int, threads: int | None) -> list[Work] | None:
+    """Return the work of each of `jobs` processes with so many threads; None if threads do."""
+    if MANY_JOBS <= jobs <= items // PER_PROCESS:
+        return [partial(_alone, work, threads or 1)] * jobs
+    return None
+
+
+def _alone(work: Work, threads: int, item: Any, watch: Watch) -> dict[str, Any]:
+    """Do the work in a process that does nothing else."""
+    core().set_default_threads(threads)
+    with collecting_warnings():
+        return work(item, watch)
+
+
 def _here(work: Work, watch: Watch, item: Any) -> dict[str, Any]:
-    return work(item, watch)
+    with stopped_by(watch.stop):
+        return work(item, watch)
 
 
 def _elsewhere(work: Work, item: Any) -> dict[str, Any]:
     """Do the work in another process, or on another machine."""
-    return work(item, Watch(stop_here(), lambda _: None))
+    return _here(work, Watch(stop_here(), lambda _: None), item)

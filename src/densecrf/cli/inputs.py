@@ -183,7 +183,7 @@ def load(files: ImageFiles, options: ModelOptions) -> Loaded:
     asked = options.specification
     # --image-range is in stored values.
     native = asked.image_range is not None
-    image = read_image(files.image, page=options.page, bands=options.bands, native=native)
+    image = read_image(files.image, page=options.page, bands=options.band_numbers, native=native)
     # The fourth band of a file is not alpha.
     asked = replace(asked, channel_axis=-1 if image.ndim == 3 else None)
     no_stroke = (-1, VOID) if asked.void == "auto" else asked.void

@@ -22,7 +22,6 @@ from densecrf.cli.reports import (
     print_table,
     reporting_errors,
 )
-from densecrf.deadline import Interrupted
 from densecrf.io import FileFormatError, read_image, write_json
 from densecrf.io.opening import open_regular
 from densecrf.masks import refine_masks
@@ -107,9 +106,7 @@ def masks(
 
     with collecting_warnings() as collect:
 
-        def work(path: Path, watch: Watch) -> dict[str, Any]:
-            if watch.stop.is_set():
-                raise Interrupted
+        def work(path: Path, _: Watch) -> dict[str, Any]:
             with collect() as notes:
                 found = refine_masks(read_image(path), groups[path], kind="coco", **keywords)
                 for given, refined, each in zip(groups[path], found.masks, found, strict=True):

@@ -5,17 +5,18 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 import typer
 
+from densecrf.cached import cached_property
 from densecrf.cli.reports import describe, require
 from densecrf.io import PALETTES
 from densecrf.io.opening import open_regular
-from densecrf.model.parameters import read_parameters
+from densecrf.model.parameters import Parameters, read_parameters
 from densecrf.model.presets import PRESETS
 from densecrf.model.reading import KINDS
-from densecrf.model.specification import Specification
+from densecrf.model.specification import KEYWORDS, Specification
 from densecrf.solvers import METHODS
 from densecrf.solvers.registry import LP_GAP
 from densecrf.validation import check_choice
@@ -99,166 +100,140 @@ def _parse_axis(axis: str | None) -> int | None:
         raise typer.BadParameter(reason, param_hint="--axis") from error
 
 
-def _parse_bands(bands: str | None) -> tuple[int, ...] | None:
-    try:
-        return None if bands is None else tuple(int(band) for band in bands.split(","))
-    except ValueError as error:
-        reason = f"{bands!r} are not numbers with commas, such as 4,3,2"
-        raise typer.BadParameter(reason, param_hint="--bands") from error
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The energy, and how the files that it is made from are read."""
+    """The energy, and how the files that it is made from are read; fields as the options."""
 
-    specification: Specification
-    palette: str | None = None
-    page: int | None = None
-    bands: tuple[int, ...] | None = None
-    params: Path | None = None
-    background: float | None = None
-    background_power: float | None = None
+    preset: Annotated[
+        str,
+        model_option(
+            **_one_of("preset", "Parameters of the kernels", tuple(PRESETS), "see densecrf presets")
+        ),
+    ] = "default"
+    params: Annotated[
+        Path | None,
+        model_option(
+            "--model",
+            "--params",
+            help="Model file of `densecrf adapt` or `fit`, instead of --preset.",
+        ),
+    ] = None
+    strength: Annotated[float, model_option(help="Factor of both kernel weights.", min=0)] = 1.0
+    kind: Annotated[
+        str | None,
+        input_option(
+            **_one_of(
+                "kind",
+                "Kind of --probs, if it cannot be inferred",
+                tuple(kind for kind in KINDS if kind != "labels"),
+            )
+        ),
+    ] = None
+    axis: Annotated[
+        str | None,
+        input_option(
+            help="Label axis of --probs, if it cannot be inferred: first, last or a number."
+        ),
+    ] = None
+    n_labels: Annotated[int | None, input_option(help="Number of labels.", min=2)] = None
+    background: Annotated[
+        float | None,
+        input_option(
+            help="Read --probs as activation maps of the classes, from 0 to 1, with this score "
+            "of the background, which becomes label 0."
+        ),
+    ] = None
+    background_power: Annotated[
+        float | None,
+        input_option(help="The same, with (1 - largest map) to this power as the background."),
+    ] = None
+    void: Annotated[
+        list[int] | None,
+        input_option(
+            help="Value of unlabelled pixels in --labels and --scribbles. Default: 255, unless "
+            "0 and 255 are the only labels: a mask. Repeatable."
+        ),
+    ] = None
+    image_range: Annotated[
+        tuple[float, float] | None,
+        input_option(
+            help="Pixel values of black and white, if not 0 and 255.", metavar="BLACK WHITE"
+        ),
+    ] = None
+    palette: Annotated[
+        str | None,
+        input_option(**_one_of("palette", "Classes and colours of label images", tuple(PALETTES))),
+    ] = None
+    page: Annotated[int | None, input_option(help="Page of a multi-page TIFF, from 0.", min=0)] = (
+        None
+    )
+    bands: Annotated[
+        str | None,
+        input_option(
+            help="Bands to use, in this order, from 1: 4,3,2. Default: all.", metavar="BANDS"
+        ),
+    ] = None
+    sigma: Annotated[
+        float | None, model_option(help="Standard deviation of the spatial kernel, in pixels.")
+    ] = None
+    weight: Annotated[float | None, model_option(help="Weight of the spatial kernel.")] = None
+    sigma_xy: Annotated[
+        float | None,
+        model_option(help="Standard deviation of positions in the bilateral kernel, in pixels."),
+    ] = None
+    sigma_color: Annotated[
+        float | None,
+        model_option(help="Standard deviation of colours, 0 to 255, in the bilateral kernel."),
+    ] = None
+    bilateral_weight: Annotated[
+        float | None, model_option(help="Weight of the bilateral kernel.")
+    ] = None
+    confidence: Annotated[
+        float | None, model_option(help="Probability that a hard label is right.")
+    ] = None
+    scale_sigmas: Annotated[
+        bool | None,
+        model_option(
+            "--scale-sigmas/--fixed-sigmas",
+            help="Scale standard deviations of positions with the image size, or keep them in "
+            "pixels. Default: as the model says.",
+        ),
+    ] = None
+    #: What `densecrf segment` made of the model, which is no option.
+    adapted: Parameters | None = None
 
-    @staticmethod
-    def declared(
-        *,
-        preset: Annotated[
-            str,
-            model_option(
-                **_one_of(
-                    "preset", "Parameters of the kernels", tuple(PRESETS), "see densecrf presets"
-                )
-            ),
-        ] = "default",
-        params: Annotated[
-            Path | None,
-            model_option(
-                "--model",
-                "--params",
-                help="Model file of `densecrf adapt` or `fit`, instead of --preset.",
-            ),
-        ] = None,
-        strength: Annotated[
-            float, model_option(help="Factor of both kernel weights.", min=0)
-        ] = 1.0,
-        kind: Annotated[
-            str | None,
-            input_option(
-                **_one_of(
-                    "kind",
-                    "Kind of --probs, if it cannot be inferred",
-                    tuple(kind for kind in KINDS if kind != "labels"),
-                )
-            ),
-        ] = None,
-        axis: Annotated[
-            str | None,
-            input_option(
-                help="Label axis of --probs, if it cannot be inferred: first, last or a number."
-            ),
-        ] = None,
-        n_labels: Annotated[int | None, input_option(help="Number of labels.", min=2)] = None,
-        background: Annotated[
-            float | None,
-            input_option(
-                help="Read --probs as activation maps of the classes, from 0 to 1, with this score "
-                "of the background, which becomes label 0."
-            ),
-        ] = None,
-        background_power: Annotated[
-            float | None,
-            input_option(help="The same, with (1 - largest map) to this power as the background."),
-        ] = None,
-        void: Annotated[
-            list[int] | None,
-            input_option(
-                help="Value of unlabelled pixels in --labels and --scribbles. Default: 255, unless "
-                "0 and 255 are the only labels: a mask. Repeatable."
-            ),
-        ] = None,
-        image_range: Annotated[
-            tuple[float, float] | None,
-            input_option(
-                help="Pixel values of black and white, if not 0 and 255.", metavar="BLACK WHITE"
-            ),
-        ] = None,
-        palette: Annotated[
-            str | None,
-            input_option(
-                **_one_of("palette", "Classes and colours of label images", tuple(PALETTES))
-            ),
-        ] = None,
-        page: Annotated[
-            int | None, input_option(help="Page of a multi-page TIFF, from 0.", min=0)
-        ] = None,
-        bands: Annotated[
-            str | None,
-            input_option(
-                help="Bands to use, in this order, from 1: 4,3,2. Default: all.", metavar="BANDS"
-            ),
-        ] = None,
-        sigma: Annotated[
-            float | None, model_option(help="Standard deviation of the spatial kernel, in pixels.")
-        ] = None,
-        weight: Annotated[float | None, model_option(help="Weight of the spatial kernel.")] = None,
-        sigma_xy: Annotated[
-            float | None,
-            model_option(
-                help="Standard deviation of positions in the bilateral kernel, in pixels."
-            ),
-        ] = None,
-        sigma_color: Annotated[
-            float | None,
-            model_option(help="Standard deviation of colours, 0 to 255, in the bilateral kernel."),
-        ] = None,
-        bilateral_weight: Annotated[
-            float | None, model_option(help="Weight of the bilateral kernel.")
-        ] = None,
-        confidence: Annotated[
-            float | None, model_option(help="Probability that a hard label is right.")
-        ] = None,
-        scale_sigmas: Annotated[
-            bool | None,
-            model_option(
-                "--scale-sigmas/--fixed-sigmas",
-                help="Scale standard deviations of positions with the image size, or keep them in "
-                "pixels. Default: as the model says.",
-            ),
-        ] = None,
-    ) -> None:
-        """Declare the options; `of` reads them."""
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        preset: str,
-        params: Path | None,
-        axis: str | None,
-        void: list[int] | None,
-        palette: str | None,
-        page: int | None = None,
-        bands: str | None = None,
-        background: float | None = None,
-        background_power: float | None = None,
-        **given: Any,
-    ) -> "ModelOptions":
-        """Return the options as they were given."""
-        if background is not None and background_power is not None:
+    def __post_init__(self) -> None:
+        """Find the model, and refuse what cannot be used."""
+        if self.background is not None and self.background_power is not None:
             raise typer.BadParameter("give --background or --background-power, not both")
         try:
-            if params is not None:
-                open_regular(params).close()
-            specification = Specification(
-                model=preset if params is None else read_parameters(params),
-                axis=_parse_axis(axis),
-                void=tuple(void) if void else "auto",
-                **given,
-            )
+            self.specification, self.band_numbers  # noqa: B018
         except (OSError, ValueError) as error:
             raise typer.BadParameter(describe(error), param_hint="--model") from error
-        added = (background, background_power)
-        return cls(specification, palette, page, _parse_bands(bands), params, *added)
+
+    @cached_property
+    def specification(self) -> Specification:
+        """The energy, and how arrays are read."""
+        model: Any = self.preset
+        if self.adapted is not None:
+            model = self.adapted
+        elif self.params is not None:
+            open_regular(self.params).close()
+            model = read_parameters(self.params)
+        same = {name: getattr(self, name) for name in KEYWORDS if hasattr(self, name)}
+        void = tuple(self.void) if self.void else "auto"
+        return Specification(
+            **same | {"model": model, "axis": _parse_axis(self.axis), "void": void}
+        )
+
+    @cached_property
+    def band_numbers(self) -> tuple[int, ...] | None:
+        """The bands to use, from 1; None for all."""
+        try:
+            return None if self.bands is None else tuple(map(int, self.bands.split(",")))
+        except ValueError as error:
+            reason = f"{self.bands!r} are not numbers with commas, such as 4,3,2"
+            raise typer.BadParameter(reason, param_hint="--bands") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,22 +264,24 @@ class SolveOptions:
 def with_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace each argument of a command that is a group of options by these options.
 
-    A group is a dataclass. Its fields are the options; or its `declared` has them as arguments, and
-    its `of` makes the group. The options `without` are left out.
+    A group is a dataclass, and its annotated fields are the options. Those in `without` are left
+    out.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command)
         parameters: list[inspect.Parameter] = []
-        groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+        groups: dict[str, tuple[Any, list[str]]] = {}
         for parameter in own.parameters.values():
-            group = parameter.annotation
-            if is_dataclass(group):
-                made_by: Any = getattr(group, "of", group)
-                declared = inspect.signature(getattr(group, "declared", made_by)).parameters
-                names = [name for name in declared if name not in without]
-                groups[parameter.name] = made_by, names
-                parameters += [declared[name] for name in names]
+            group: Any = parameter.annotation
+            if is_dataclass(parameter.annotation):
+                options = [
+                    option
+                    for option in inspect.signature(group).parameters.values()
+                    if get_origin(option.annotation) is Annotated and option.name not in without
+                ]
+                groups[parameter.name] = group, [option.name for option in options]
+                parameters += options
             else:
                 parameters.append(parameter)
 

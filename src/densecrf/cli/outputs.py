@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,9 +85,11 @@ def run_settings(
 
     Inputs are recorded by size and modification time, so that finished images are not read again.
     """
+    names = ("palette", "page", "bands", "background", "background_power")
+    reading = {name: getattr(model, name) for name in names}
     settings = {
         "version": __version__,
-        "model": asdict(replace(model, params=None)),  # their numbers are in the other fields
+        "model": {"specification": asdict(model.specification), **reading},
         "solver": {key: value for key, value in asdict(solver).items() if key != "threads"},
         "inputs": {str(path): _stamp(path) for path in inputs},
         **more,

@@ -12,7 +12,7 @@ import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
-from densecrf.cli.batch import BatchOutcome, Watch, Work, run_batch
+from densecrf.cli.batch import BatchOutcome, Watch, Work, in_processes, run_batch
 from densecrf.cli.inputs import ImageFiles, Loaded, Sources, find_images, load
 from densecrf.cli.large import FillMissing, Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs, done_before, label_file, read_record, run_settings
@@ -30,7 +30,6 @@ from densecrf.cli.reports import (
     print_table,
     solved_columns,
 )
-from densecrf.deadline import Interrupted
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.io.atomic import flush_to_disk
 from densecrf.native import core
@@ -44,9 +43,6 @@ from densecrf.validation import ArgumentWarning
 __all__ = ["segment"]
 
 CONFIDENT = 0.95  # default with --unsure, for pseudo-labels
-# Jobs from which on threads contend for Python's lock, and images per job that pay for starting a
-# process.
-MANY_JOBS, PER_PROCESS = 6, 3
 
 
 @o.with_options()
@@ -106,7 +102,7 @@ def segment(
     Writes for each image NAME.png (labels, with colours), NAME.overlay.png, NAME.json (energy,
     certificate, changes, settings) and, with --marginals, NAME.npz. Run the same command again to
     continue an interrupted run. With several images, the default model is first adapted to them, as
-    by `densecrf adapt`.
+    by `densecrf adapt`; for mean field, by mean field.
 
     For example:
 
@@ -158,11 +154,11 @@ def segment(
     with collecting_warnings() as collect:
         by_image = model.specification.model.grain is not None
         if adapt or (adapt is None and by_image and len(todo) >= ENOUGH):
-            found, seen = adapt_to(model, todo, jobs=jobs, progress=progress)
+            found, seen = adapt_to(model, todo, solver, jobs=jobs, progress=progress)
             if seen.interrupted:
                 raise fail("interrupted while the model was adapted; nothing is written", 130)
             if found is not None:
-                model = replace(model, specification=replace(model.specification, model=found))
+                model = replace(model, adapted=found)
         pseudo = None if least is None else (least, 255 if unsure is None else unsure)
         task = _Segment(
             model, solver, out, overlays, marginals, force, collect, devices[0], pseudo, min_area
@@ -174,12 +170,8 @@ def segment(
             if len(devices) > 1:
                 places = islice(cycle(devices), jobs)
                 work = [replace(elsewhere, device=place) for place in places]
-            elif (
-                client is None
-                and devices == [None]
-                and MANY_JOBS <= jobs <= len(todo) // PER_PROCESS
-            ):
-                work = [replace(elsewhere, own_process=True)] * jobs
+            elif client is None and devices == [None]:
+                work = in_processes(elsewhere, jobs, len(todo), solver.threads) or task
             batch = run_batch(
                 todo,
                 lambda image: image.name,
@@ -226,8 +218,6 @@ class _Segment:
     pseudo: tuple[float, int] | None = None
     #: Pixels of the smallest island that stays.
     min_area: int = 0
-    #: Whether the process does nothing else, so that its number of threads may be set.
-    own_process: bool = False
 
     def check_outputs(self, todo: list[ImageFiles]) -> None:
         """Refuse to write onto an input, or the results of two images onto one file."""
@@ -238,8 +228,6 @@ class _Segment:
 
     def __call__(self, given: ImageFiles, watch: Watch) -> dict[str, Any]:
         """Solve and write, unless an earlier run did; return the record of the table."""
-        if self.own_process:
-            core().set_default_threads(self.solver.threads or 1)
         more: dict[str, Any] = {} if self.pseudo is None else {"confident": self.pseudo}
         if self.min_area:
             more["min_area"] = self.min_area
@@ -273,17 +261,14 @@ class _Segment:
         return {**record, "files": files}
 
     def _solve(self, given: ImageFiles, loaded: Loaded, watch: Watch) -> Result:
-        def follow(so_far: Outcome[Any]) -> bool:
+        def follow(so_far: Outcome[Any]) -> None:
             proven = "" if so_far.gap is None else f", gap {percent(so_far.gap)}"
             watch.report(f"{given.name}: iteration {so_far.iterations}{proven}")
-            return watch.stop.is_set()
 
         # With a callback every iteration is scored, which takes longer than one of mean field.
         callback = follow if REGISTRY[self.solver.method].scored else None
         keywords = {**self.solver.keywords(), "device": self.device}
         result = loaded.crf.solve(self.solver.method, callback=callback, **keywords)
-        if watch.stop.is_set():
-            raise Interrupted
         return without_islands(result, self.min_area)
 
     def _paths(self, name: str) -> dict[str, Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,13 +119,7 @@ class Palette:
         ('0', '1', '2')
         """
         names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(classes)
-        void = 65535 if 0 <= void < len(names) else void
-        voc = _triples(voc_colormap(max(1, len(names))))[: len(names)]
-        colors = voc  # all different, for any number
-        if len(names) <= MOST_SAFE:
-            colors = _triples(np.rint(255 * label_colors(len(names))).astype(np.uint8))
-        merged = {color: label for label, color in enumerate(voc[:255])}
-        return cls("generic", names, colors, void, (224, 224, 192), merged)
+        return _generic(names, 65535 if 0 <= void < len(names) else void)
 
     def with_void(self, void: int) -> Palette:
         """Return the same classes and colours with another void label."""
@@ -241,6 +236,16 @@ def _encode(rgb: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the 24-bit code of every colour, -1 for values outside 8 bits."""
     code = rgb[..., 0] << 16 | rgb[..., 1] << 8 | rgb[..., 2]
     return np.where((rgb < 0).any(-1) | (rgb > 255).any(-1), -1, code)
+
+
+@lru_cache(maxsize=64)  # every picture of a folder has the same
+def _generic(names: tuple[str, ...], void: int) -> Palette:
+    voc = _triples(voc_colormap(max(1, len(names))))[: len(names)]
+    colors = voc  # all different, for any number
+    if len(names) <= MOST_SAFE:
+        colors = _triples(np.rint(255 * label_colors(len(names))).astype(np.uint8))
+    merged = {color: label for label, color in enumerate(voc[:255])}
+    return Palette("generic", names, colors, void, (224, 224, 192), merged)
 
 
 def _triples(colors: NDArray[np.uint8]) -> tuple[RGB, ...]:

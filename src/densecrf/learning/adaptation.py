@@ -99,10 +99,15 @@ class Seen:
 
 
 def look_at(
-    crf: DenseCRF, threads: int | None = None, gap: float = 1e-2, device: Any = None
+    crf: DenseCRF,
+    threads: int | None = None,
+    gap: float = 1e-2,
+    device: Any = None,
+    method: str = "lp",
 ) -> Seen:
     """Return the statistics of an image; its model is `unadapted`."""
-    refined = crf.solve("lp", gap=gap, threads=threads, device=device).labels.ravel()
+    limit = gap if method == "lp" else None
+    refined = crf.solve(method, gap=limit, threads=threads, device=device).labels.ravel()
     best, second = np.partition(crf.unary, 1, axis=0)[:2]
     labels = crf.unary.argmin(0)
 

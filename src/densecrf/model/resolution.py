@@ -161,8 +161,12 @@ def measure_parts(
     looked_at = sum(math.prod(s.stop - s.start for s in box) for box in windows(grid))
     step = max(1, round(looked_at / _LINES))
     for unary, image in parts:
-        sums += _differences(unary, step)
-        pixels.append(_sure_pixels(unary))
+        p = np.exp(unary.min(0) - unary)
+        total = p.sum(0)
+        pixels.append(_sure_pixels(unary, total))
+        p /= total
+        for row, values in zip(sums, (unary - unary.mean(0), p), strict=True):
+            row += _differences(values, step)
         colors += _color_steps(np.asarray(image), unary.ndim - 1, step)
     ratios = [first / max(second, 1e-6 * first) for first, second in sums.tolist() if first > 0]
     found = min(max(ratios, default=0.0), enlarged)
@@ -220,19 +224,14 @@ def derived(crf: DenseCRF) -> dict[str, Any]:
     return numbers
 
 
-def _differences(unary: FloatArray, step: int) -> npt.NDArray[np.float64]:
-    """Return sums of absolute first and second differences of energies and probabilities, (2, 2).
-
-    The energies are less their mean over the labels, which the softmax adds.
-    """
-    sums = np.zeros((2, 2))
-    for lines in _lines(unary, step):
-        p = np.exp(lines.min(0) - lines)
-        p /= p.sum(0)
-        for row, z in zip(sums, (lines - lines.mean(0), p), strict=True):
+def _differences(values: FloatArray, step: int) -> npt.NDArray[np.float64]:
+    """Return sums of absolute first and second differences of planes, (2,)."""
+    sums = np.zeros(2)
+    for lines in _lines(values, step):
+        for z in lines:  # a plane fits in the cache
             for order in (0, 1):
-                z = np.diff(z, axis=-1)
-                row[order] += np.abs(z).sum(dtype=np.float64)
+                z = z[:, 1:] - z[:, :-1]
+                sums[order] += np.abs(z).sum()
     return sums
 
 
@@ -251,10 +250,13 @@ def _color_steps(image: npt.NDArray[Any], axes: int, step: int) -> list[npt.NDAr
     return [each.reshape(len(planes), -1) for each in steps]
 
 
-def _sure_pixels(unary: FloatArray) -> npt.NDArray[np.int64]:
-    """Return how many pixels each label has, and how many of them have it surely, (2, labels)."""
+def _sure_pixels(unary: FloatArray, total: FloatArray) -> npt.NDArray[np.int64]:
+    """Return how many pixels each label has, and how many of them have it surely, (2, labels).
+
+    `total` is one over the probability of each pixel's best label.
+    """
     labels = unary.argmin(0).ravel()
-    sure = np.exp(unary.min(0) - unary).sum(0).ravel() * SURE < 1
+    sure = total.ravel() * SURE < 1
     return np.array([np.bincount(each, minlength=len(unary)) for each in (labels, labels[sure])])
 
 
