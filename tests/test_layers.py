@@ -157,7 +157,6 @@ SHELLS = {
     "densecrf.refinement.refine",
     "densecrf.large.refinement.refine",
     "densecrf.large.points.refine_points",
-    "densecrf.large.video.refine_video",
     "densecrf.cli.segment.segment",
 }
 

@@ -44,6 +44,7 @@ __all__ = [
     "physical_memory",
     "sigmas",
     "warn",
+    "with_keywords_of",
     "with_near_names",
 ]
 
@@ -394,6 +395,20 @@ def with_near_names(function: Callable[P, T]) -> Callable[P, T]:
         return function(*args, **keywords)
 
     return call
+
+
+def with_keywords_of(shared: Callable[..., Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Show another callable's parameters instead of ``**keywords``, and refuse other names."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        own = inspect.signature(function)
+        named = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        taken = inspect.signature(shared).parameters.values()
+        named += [each.replace(kind=each.KEYWORD_ONLY) for each in taken]
+        function.__signature__ = own.replace(parameters=named)  # type: ignore[attr-defined]
+        return with_near_names(function)
+
+    return decorate
 
 
 def check_keywords(function: Callable[..., Any], keywords: Iterable[str]) -> None:

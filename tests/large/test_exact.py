@@ -113,7 +113,7 @@ def test_label_costs(tmp_path, costs):
     image, p = scene(shape, len(costs))
     y, z = potentials(len(costs), shape)
     labels = p.argmax(0)
-    job = job_of(tmp_path, image, p, 12).with_costs(costs)
+    job = replace(job_of(tmp_path, image, p, 12), label_costs=costs)
     energy, bound = evaluated(job, y, z, labels, 1.0)
     crf = in_memory(image, p, costs=costs)
     assert energy == pytest.approx(crf.energy(labels), rel=1e-9)

@@ -1,8 +1,7 @@
 """The energy of a tiled run: its kernels, its numbers, its tiles. The same on every worker."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -11,10 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.io.errors import FileFormatError
-from densecrf.large.sources import (
-    Source,
-    holds_data,
-)
+from densecrf.large.sources import Source, holds_data
 from densecrf.large.store import WorkingFiles
 from densecrf.large.tiles import Box, Tiling, around, flat, inside, lattice_reach, shape_of
 from densecrf.model.compatibility import LabelTree
@@ -25,13 +21,7 @@ from densecrf.model.reading import Reading
 from densecrf.model.unaries import energies
 from densecrf.operators import LatticeFilter
 from densecrf.operators.pairwise import Pairwise
-from densecrf.validation import (
-    ArgumentError,
-    FloatArray,
-    IntArray,
-    check_non_negative,
-    sigmas,
-)
+from densecrf.validation import ArgumentError, FloatArray, IntArray, check_non_negative, sigmas
 
 __all__ = ["Kernel", "Local", "TiledEnergy"]
 
@@ -177,6 +167,20 @@ class TiledEnergy:
     found: npt.NDArray[Any] | None = None
     flow: Source | None = None
     extent: tuple[int, ...] | None = None
+
+    @property
+    def sources(self) -> dict[str, Source | None]:
+        """The inputs, by the names of their arguments."""
+        names = {"image": self.image, "probabilities": self.scores, "mask": self.mask}
+        return {**names, "flow": self.flow}
+
+    def read_by_workers(self) -> dict[str, Source | None]:
+        """Return the inputs that workers open."""
+        return self.sources
+
+    def ready(self) -> "TiledEnergy":
+        """Return the run, after what must precede its first stage."""
+        return self
 
     @property
     def store(self) -> WorkingFiles:
@@ -327,7 +331,3 @@ class TiledEnergy:
         filters = list(zip(weights, parts, strict=True))
         pairwise = Pairwise(filters, len(local.pixels), normalization, own)
         return DenseCRF.from_checked(unary, (), compatibility=tree, pairwise=pairwise)
-
-    def with_costs(self, costs: Sequence[float] | None) -> "TiledEnergy":
-        """Return the run with costs of labels."""
-        return replace(self, label_costs=None if costs is None else tuple(costs))

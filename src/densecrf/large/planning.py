@@ -45,6 +45,7 @@ from densecrf.validation import (
 __all__ = [
     "Inputs",
     "check_memory",
+    "checked_kernels",
     "declared",
     "label_count",
     "plan",
@@ -363,6 +364,11 @@ def _kernels(
             Kernel(model.weight, model.sigma),
             Kernel(model.bilateral_weight, model.sigma_xy, model.sigma_color),
         )
+    return checked_kernels(kernels, axes, channels)
+
+
+def checked_kernels(kernels: Sequence[Kernel], axes: int, channels: int) -> tuple[Kernel, ...]:
+    """Return the kernels with a weight, with a standard deviation for each axis and channel."""
     whole = [kernel.checked(axes, channels) for kernel in kernels]
     return tuple(kernel for kernel in whole if kernel.weight > 0)
 
@@ -378,11 +384,9 @@ def settings_of(job: TiledEnergy, model: Parameters, gap: float) -> dict[str, An
     """Return everything that the files of a run depend on."""
     from densecrf import __version__
 
-    sources = {"image": job.image, "probabilities": job.scores, "mask": job.mask, "flow": job.flow}
-    inputs = {name: None if each is None else each.identity for name, each in sources.items()}
     return {
         "version": __version__,
-        **inputs,
+        **{name: each and each.identity for name, each in job.sources.items()},
         "kind": [job.content, job.kind, job.n_labels],
         "tile": [job.tiling.shape, job.tiling.block],
         "model": [

@@ -9,7 +9,7 @@ is as for images.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,22 +20,15 @@ from densecrf.io.atomic import atomic_writer
 from densecrf.io.errors import FileFormatError
 from densecrf.large.energy import Kernel, Local, TiledEnergy
 from densecrf.large.outputs import checked_output
-from densecrf.large.planning import label_count, scratch_of, settings_of
+from densecrf.large.planning import checked_kernels, label_count, scratch_of
+from densecrf.large.refinement import solved, threads_of
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.sources import Source, open_source
 from densecrf.large.tiles import REACH, Box, Tiling
 from densecrf.model.parameters import Parameters
 from densecrf.model.reading import KINDS
-from densecrf.solvers.registry import LP_GAP
-from densecrf.validation import (
-    ArgumentError,
-    check_choice,
-    check_finite,
-    check_gap,
-    check_integer,
-    check_threads,
-)
+from densecrf.validation import ArgumentError, check_choice, check_finite, check_integer
 
 __all__ = ["refine_points"]
 
@@ -46,16 +39,49 @@ class _Cloud(TiledEnergy):
 
     points: Source | None = None
     along: int = 0
-    where: str = ""
 
     @cached_property
     def margin(self) -> tuple[int, ...]:
         """Unknown: it is in units of space, not in points."""
         return (0,)
 
+    @property
+    def sources(self) -> dict[str, Source | None]:
+        """The inputs, by the names of their arguments."""
+        return {**super().sources, "points": self.points}
+
+    def read_by_workers(self) -> dict[str, Source | None]:
+        """Return nothing: workers read sorted copies."""
+        return {}
+
+    @property
+    def copies(self) -> Path:
+        """The folder of the sorted inputs."""
+        return self.folder / "arrays" / "inputs"
+
+    def ready(self) -> "_Cloud":
+        """Return the run on copies of the inputs, in the order of the points along the axis."""
+        points = cast("Source", self.points)
+        n = points.shape[0]
+        along = slice(self.along, self.along + 1)
+        x = points.read("points", (slice(0, n), along))[:, 0].astype(np.float64)
+        order = np.argsort(x, kind="stable")
+        place = np.empty(n, np.int64)
+        place[order] = np.arange(n)
+        for name, values in (("x", x[order]), ("order", order)):
+            with atomic_writer(self.copies / f"{name}.npy", durable=False) as file:
+                np.save(file, values)
+        sources = {"points": points, "image": self.image, "scores": self.scores}
+        copies = {
+            name: _copied(source, -1 if name == "scores" else 0, place, self.copies / f"{name}.npy")
+            for name, source in sources.items()
+            if source is not None
+        }
+        return replace(self, **cast("Any", copies))
+
     def local(self, box: Box, reaches: int = 1) -> Local:
         """Return a slab with its margin."""
-        x = np.load(self.where, mmap_mode="r")
+        x = np.load(self.copies / "x.npy", mmap_mode="r")
         reach = reaches * REACH * max(kernel.positions[self.along] for kernel in self.kernels)
         (part,) = box
         first, last = x[part.start] - reach, x[part.stop - 1] + reach
@@ -65,12 +91,10 @@ class _Cloud(TiledEnergy):
 
     def features(self, local: Local) -> list[npt.NDArray[np.float64]]:
         """Return the features of each kernel."""
-        source = cast("Source", self.points)
-        points = source.read("points", (*local.outer, slice(0, source.shape[1]))).astype(np.float64)
-        check_finite("points", points)
+        points = _rows("points", cast("Source", self.points), local)
         colors = None
         if any(kernel.colors is not None for kernel in self.kernels):
-            colors = self._colors(local)
+            colors = _rows("features", cast("Source", self.image), local)
         out = []
         for kernel in self.kernels:
             parts = [points / kernel.positions]
@@ -79,13 +103,12 @@ class _Cloud(TiledEnergy):
             out.append(np.hstack(parts))
         return out
 
-    def _colors(self, local: Local) -> npt.NDArray[np.float64]:
-        source = cast("Source", self.image)
-        values = source.read("features", (*local.outer, slice(0, source.shape[1]))).astype(
-            np.float64
-        )
-        check_finite("features", values)
-        return values
+
+def _rows(name: str, source: Source, local: Local) -> npt.NDArray[np.float64]:
+    """Read the rows of a slab with its margin."""
+    values = source.read(name, (*local.outer, slice(0, source.shape[1]))).astype(np.float64)
+    check_finite(name, values)
+    return values
 
 
 def refine_points(
@@ -160,14 +183,10 @@ def refine_points(
     if known is not None and (len(known.shape) != 2 or known.shape[0] != n):
         remedy = f"shape {known.shape} for {n} points; give (points, channels)"
         raise ArgumentError("features", ..., remedy)
-    whole = [kernel.checked(axes, 0 if known is None else known.shape[1]) for kernel in kernels]
-    whole = [kernel for kernel in whole if kernel.weight > 0]
     integers = kind == "labels" or (kind is None and scores.dtype.kind in "bui")
     content = "scores" if len(scores.shape) == 2 else "labels" if integers else "map"
-    folder = scratch_of(path, scratch)
-    given = {"void": void, "confidence": confidence, "clip": clip}
     job = _Cloud(
-        folder,
+        scratch_of(path, scratch),
         Tiling.of((n,), (check_integer("tile", tile, at_least=2),)),
         known,
         scores,
@@ -175,36 +194,38 @@ def refine_points(
         content,
         None if kind is None else check_choice("kind", kind, KINDS),
         label_count(scores, content, n_labels),
-        tuple(whole),
-        given,
+        checked_kernels(kernels, axes, 0 if known is None else known.shape[1]),
+        {"void": void, "confidence": confidence, "clip": clip},
         (0.0, 255.0),  # features are not rescaled
         check_choice("normalization", normalization, ("symmetric", "none")),
         check_choice("method", method, ("lp", "mf5")),
         check_integer("inner", inner, at_least=1, at_most=19),
-        check_threads(1 if client is not None and threads is None else threads),
+        threads_of(threads, client),
         points=where,
         along=_longest(where),
     )
-    wanted = LP_GAP if gap is None else check_gap(gap)
-    model = Parameters(1, 0, 1, 1, 0, label_costs=None)
-    if max_iterations is not None:
-        check_integer("max_iterations", max_iterations, at_least=1)
-    with job.store.locked():
-        job.store.begin({**settings_of(job, model, wanted), "points": where.identity})
-        job, order = _sorted(job)
-        run = TiledRun(job, client, progress)
-        run.check_client()
-        result = run.solve(model, wanted, max_iterations)
-        labels = np.empty(n, run.dtype)
-        for box in job.tiling.blocks((slice(0, n),)):
-            labels[order[box]] = run.block(box)
-        if path is not None:
-            with atomic_writer(path) as file:
-                np.save(file, labels)
-        job.store.remove()
-    result.labels = labels
+    result = solved(
+        job,
+        Parameters(1, 0, 1, 1, 0, label_costs=None),
+        partial(_write, path),
+        gap=gap,
+        max_iterations=max_iterations,
+        client=client,
+        progress=progress,
+    )
     result.seconds = time.perf_counter() - started
     return result
+
+
+def _write(path: Path | None, run: TiledRun, result: LargeResult) -> None:
+    """Write the labels in the order of the points, or keep them in memory."""
+    order = np.load(cast("_Cloud", run.job).copies / "order.npy")
+    result.labels = np.empty(len(order), run.dtype)
+    for box in run.job.tiling.blocks((slice(0, len(order)),)):
+        result.labels[order[box]] = run.block(box)
+    if path is not None:
+        with atomic_writer(path) as file:
+            np.save(file, result.labels)
 
 
 def _check_complete(name: str, source: Source) -> None:
@@ -226,43 +247,17 @@ def _longest(points: Source) -> int:
     return int((np.max(high, 0) - np.min(low, 0)).argmax())
 
 
-def _sorted(job: _Cloud) -> tuple[_Cloud, Any]:
-    """Copy the inputs in the order of the points along the axis; return that order."""
-    folder = job.folder / "arrays" / "inputs"
-    points = cast("Source", job.points)
-    n = points.shape[0]
-    along = slice(job.along, job.along + 1)
-    x = points.read("points", (slice(0, n), along))[:, 0].astype(np.float64)
-    order = np.argsort(x, kind="stable")
-    place = np.empty(n, np.int64)
-    place[order] = np.arange(n)
-    _write(folder / "x.npy", x[order])
-    copies: dict[str, Any] = {"where": str(folder / "x.npy")}
-    for name in ("points", "image", "scores"):
-        source = getattr(job, name)
-        if source is not None:
-            path = folder / f"{name}.npy"
-            _copy(source, -1 if name == "scores" else 0, place, path)
-            copies[name] = open_source(name, path)
-    return replace(job, **copies), order
-
-
-def _copy(source: Source, axis: int, place: npt.NDArray[np.int64], path: Path) -> None:
-    """Write a source's rows to their new positions, a few at a time."""
-    if path.exists():
-        return
-    with atomic_writer(path, durable=False) as file:
-        shape = source.shape
-        out = np.lib.format.open_memmap(file.name, "w+", source.dtype, shape)
-        for (rows,) in Tiling.of((len(place),), (2_000_000,)).tiles(0):
-            box = [slice(0, side) for side in shape]
-            box[axis] = rows
-            at: list[Any] = [slice(None)] * len(shape)
-            at[axis] = place[rows]
-            out[tuple(at)] = source.read(path.stem, tuple(box))
-        out.flush()
-
-
-def _write(path: Path, values: npt.NDArray[Any]) -> None:
-    with atomic_writer(path, durable=False) as file:
-        np.save(file, values)
+def _copied(source: Source, axis: int, place: npt.NDArray[np.int64], path: Path) -> Source:
+    """Write a source's rows to their new positions, a few at a time; return the copy."""
+    if not path.exists():
+        with atomic_writer(path, durable=False) as file:
+            shape = source.shape
+            out = np.lib.format.open_memmap(file.name, "w+", source.dtype, shape)
+            for (rows,) in Tiling.of((len(place),), (2_000_000,)).tiles(0):
+                box = [slice(0, side) for side in shape]
+                box[axis] = rows
+                at: list[Any] = [slice(None)] * len(shape)
+                at[axis] = place[rows]
+                out[tuple(at)] = source.read(path.stem, tuple(box))
+            out.flush()
+    return open_source(path.stem, path)

@@ -1,7 +1,8 @@
 """One call from an image larger than memory and its scores to labels."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +10,27 @@ import numpy as np
 
 from densecrf.large.energy import Kernel, TiledEnergy
 from densecrf.large.outputs import checked_output, open_output, write_output
-from densecrf.large.planning import plan, scratch_of, settings_of
+from densecrf.large.planning import check_memory, plan, scratch_of, settings_of
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress, TiledRun
 from densecrf.large.store import DamagedFileError
 from densecrf.model.parameters import Parameters
-from densecrf.model.specification import KEYWORDS, Specification
+from densecrf.model.specification import Specification
 from densecrf.solvers.registry import LP_GAP
-from densecrf.validation import check_gap, check_integer, check_threads, warn
+from densecrf.validation import (
+    ArgumentError,
+    check_gap,
+    check_integer,
+    check_threads,
+    physical_memory,
+    warn,
+    with_keywords_of,
+)
 
-__all__ = ["refine", "solve_and_write"]
+__all__ = ["refine", "solved", "threads_of", "write_labels"]
 
 
+@with_keywords_of(Specification)
 def refine(
     image: Any,
     probs: Any,
@@ -29,24 +39,8 @@ def refine(
     tile: Any = 2048,
     gap: float | None = None,
     mask: Any = None,
-    model: str | Parameters = "default",
-    strength: float = 1.0,
-    sigma: Any = None,
-    weight: float | None = None,
-    sigma_xy: Any = None,
-    sigma_color: Any = None,
-    bilateral_weight: float | None = None,
     kernels: Sequence[Kernel] | None = None,
-    scale_sigmas: bool | float | None = None,
     normalization: str | None = None,
-    kind: str | None = None,
-    axis: int | None = None,
-    channel_axis: int | None = None,
-    n_labels: int | None = None,
-    void: Any = "auto",
-    confidence: float | None = None,
-    clip: float = 1e-5,
-    image_range: tuple[float, float] | None = None,
     missing_chunks: str = "error",
     method: str = "lp",
     max_iterations: int | None = None,
@@ -55,6 +49,7 @@ def refine(
     threads: int | None = None,
     scratch: Any = None,
     progress: Progress | None = None,
+    **keywords: Any,
 ) -> LargeResult:
     """Refine a network's output along the edges of an image larger than memory.
 
@@ -132,8 +127,7 @@ def refine(
     >>> result.labels[0], result.gap < 0.01
     (array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1], dtype=uint8), True)
     """
-    given, started = locals(), time.perf_counter()
-    specification = Specification(**{name: given[name] for name in KEYWORDS})
+    started, specification = time.perf_counter(), Specification(**keywords)
     path = checked_output(out, image, probs, mask)
     job, parameters = plan(
         image,
@@ -147,37 +141,40 @@ def refine(
         normalization=normalization,
         method=method,
         inner=inner,
-        threads=check_threads(1 if client is not None and threads is None else threads),
+        threads=threads_of(threads, client),
     )
     # Options that `densecrf.refine` lacks.
     own = job.mask is not None or kernels is not None
     own = own or job.normalization != parameters.normalization
-    result = solve_and_write(
+    result = solved(
         job,
         parameters,
+        partial(write_labels, path, image),
         gap=gap,
         max_iterations=max_iterations,
         specification=None if own else specification,
         client=client,
         progress=progress,
-        out=path,
-        like=image,
     )
     result.seconds = time.perf_counter() - started
     return result
 
 
-def solve_and_write(
+def threads_of(threads: int | None, client: Any) -> int:
+    """Return the threads of a task: all by default, with a client 1."""
+    return check_threads(1 if client is not None and threads is None else threads)
+
+
+def solved(
     job: TiledEnergy,
     parameters: Parameters,
+    write: Callable[[TiledRun, LargeResult], None],
     *,
     gap: float | None,
     max_iterations: int | None,
     specification: Specification | None = None,
     client: Any = None,
     progress: Progress | None = None,
-    out: Path | None = None,
-    like: Any = None,
 ) -> LargeResult:
     """Start or continue a run, and write the labels.
 
@@ -185,45 +182,57 @@ def solve_and_write(
     ----------
     job, parameters
         As by `plan`.
+    write : callable
+        Writes the labels of a run, and adds them to its result.
     gap, max_iterations, client, progress
         As for `refine`.
     specification : Specification, optional
         The arguments of `densecrf.refine`, if one tile holds the image.
-    out : Path, optional
-        The output.
-    like : path-like or array, optional
-        The image, with the georeference of the labels.
     """
     wanted = LP_GAP if gap is None else check_gap(gap)
     if max_iterations is not None:
         check_integer("max_iterations", max_iterations, at_least=1)
-    run = TiledRun(job, client, progress)
-    run.check_client()
-    asked = (parameters, wanted, max_iterations, specification)
-    with job.store.locked():
-        job.store.begin(settings_of(job, parameters, wanted))
+    check_machines(job, client)
+    store, asked = job.store, (parameters, wanted, max_iterations, specification)
+    with store.locked():
+        store.begin(settings_of(job, parameters, wanted))
         try:
+            run = TiledRun(job.ready(), client, progress)
             result = run.solve(*asked)
         except DamagedFileError as error:
             warn("out", f"{error}; the run starts again")
-            job.store.clear()
-            run = TiledRun(job, client, progress)
+            store.clear()
+            run = TiledRun(job.ready(), client, progress)
             result = run.solve(*asked)
-        _write(run, result, out, like)
-        job.store.remove()
+        write(run, result)
+        store.remove()
     return result
 
 
-def _write(run: TiledRun, result: LargeResult, path: Path | None, image: Any) -> None:
+def check_machines(job: TiledEnergy, client: Any) -> None:
+    """Refuse inputs that workers cannot open, and tiles that exceed memory."""
+    if client is None:
+        check_memory(job, physical_memory(), "this machine has")
+        return
+    for name, source in job.read_by_workers().items():
+        if source is not None and not source.portable:
+            remedy = "an array in memory cannot be read by workers; give a path, or a Zarr, Dask or"
+            raise ArgumentError(name, ..., f"{remedy} xarray array")
+    workers = client.scheduler_info()["workers"].values()
+    limits = [each["memory_limit"] / each["nthreads"] for each in workers]
+    check_memory(job, max(limits, default=None), "workers have for each thread")
+
+
+def write_labels(path: Path | None, image: Any, run: TiledRun, result: LargeResult) -> None:
+    """Write the labels of a run with the georeference of the image, or keep them in memory."""
     tiling = run.job.tiling
     if path is None:
         whole = tuple(slice(0, side) for side in tiling.shape)
-        labels = np.empty(tiling.shape, run.dtype)
+        result.labels = np.empty(tiling.shape, run.dtype)
         for box in tiling.blocks(whole):
-            labels[box] = run.block(box)
-        result.labels = labels
+            result.labels[box] = run.block(box)
         return
-    like = str(image) if isinstance(image, (str, Path)) else None
-    raster = like is not None and like.lower().endswith((".tif", ".tiff", ".vrt"))
+    like = str(image) if isinstance(image, (str, Path)) else ""
+    raster = like.lower().endswith((".tif", ".tiff", ".vrt"))
     write_output(path, tiling, run.block, run.dtype, like if raster else None)
     result.labels = open_output(path)

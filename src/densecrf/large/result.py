@@ -8,6 +8,10 @@ import numpy.typing as npt
 
 from densecrf.solvers.result import Result, relative_gap
 
+SHARED = (  # attributes of `Result`
+    *("method", "energy", "lower_bound", "converged", "message"),
+    *("seconds", "iterations", "best_constant"),
+)
 PIECE = ("confidence", "confident", "margin", "margin_estimate", "marginals", "proven")
 
 __all__ = ["LargeResult", "label_dtype"]
@@ -52,15 +56,15 @@ class LargeResult:
         For each round over all tiles: iterations, and estimates of energy and bound.
     """
 
-    labels: Any
     energy: float
     lower_bound: float | None
     method: str
-    converged: bool
-    message: str
-    seconds: float
-    iterations: int
     best_constant: tuple[int, float]
+    labels: Any = None
+    converged: bool = False
+    message: str = ""
+    seconds: float = 0.0
+    iterations: int = 0
     proven_share: float = 0.0
     gap_map: npt.NDArray[np.float64] | None = None
     tiles: list[dict[str, Any]] = field(default_factory=list)
@@ -71,20 +75,12 @@ class LargeResult:
         """Return the result of an image that was not cut."""
         labels = result.labels.astype(label_dtype(len(result.marginals)))
         sums = {"energy": result.energy, "bound": result.lower_bound}
-        gap = result.gap
         trace = zip(result.trace.energy, result.trace.lower_bound, strict=True)
         return LargeResult(
+            **{name: getattr(result, name) for name in SHARED},
             labels=labels,
-            energy=result.energy,
-            lower_bound=result.lower_bound,
-            method=result.method,
-            converged=result.converged,
-            message=result.message,
-            seconds=result.seconds,
-            iterations=result.iterations,
-            best_constant=result.best_constant,
             proven_share=float(result.proven.mean()),
-            gap_map=None if gap is None else np.full((1,) * labels.ndim, gap),
+            gap_map=None if result.gap is None else np.full((1,) * labels.ndim, result.gap),
             tiles=[{"box": [[0, side] for side in labels.shape], **sums}],
             trace=[
                 {"iterations": i, "energy": energy, "bound": bound}
@@ -104,8 +100,7 @@ class LargeResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, ready for JSON."""
-        names = ["method", "energy", "lower_bound", "gap", "proven_share", "converged", "message"]
-        names += ["seconds", "iterations", "tiles", "trace"]
+        names = (*SHARED, "gap", "proven_share", "tiles", "trace")
         out = {name: getattr(self, name) for name in names}
         label, energy = self.best_constant
         return {**out, "best_constant": {"label": label, "energy": energy}}

@@ -20,7 +20,6 @@ import numpy as np
 
 from densecrf.large import visits
 from densecrf.large.energy import TiledEnergy
-from densecrf.large.planning import check_memory
 from densecrf.large.result import LargeResult, label_dtype
 from densecrf.large.sources import Source, raster_range
 from densecrf.large.tiles import Box
@@ -34,7 +33,7 @@ from densecrf.problem import rounding
 from densecrf.problem.certificate import Share, Sizes
 from densecrf.solvers.lp import CELLS, DAMPED, DOMINANT, SLOW
 from densecrf.solvers.minimisation import warn_of_optimum
-from densecrf.validation import ArgumentError, check_finite, physical_memory
+from densecrf.validation import ArgumentError, check_finite
 
 __all__ = ["Progress", "Schedule", "TiledRun"]
 
@@ -223,26 +222,6 @@ class TiledRun:
         self.constant: int | None = None  # the label of the constant labelling, if that is better
         self.whole: Any = None  # the labels, if one tile holds the image
 
-    def check_client(self) -> None:
-        """Refuse inputs that workers cannot open."""
-        job = self.job
-        sources = (("image", job.image), ("probabilities", job.scores), ("mask", job.mask))
-        for name, source in sources:
-            if self.client is not None and source is not None and not source.portable:
-                raise ArgumentError(
-                    name,
-                    ...,
-                    "an array in memory cannot be read by workers; give a path, or a "
-                    "Zarr, Dask or xarray array",
-                )
-
-        if self.client is None:
-            check_memory(job, physical_memory(), "this machine has")
-            return
-        workers = self.client.scheduler_info()["workers"].values()
-        limits = [each["memory_limit"] / each["nthreads"] for each in workers]
-        check_memory(job, max(limits, default=None), "workers have for each thread")
-
     def stage(
         self, name: str, task: Visit, turn: int, arguments: Any = (), only: int | None = None
     ) -> Records:
@@ -309,7 +288,7 @@ class TiledRun:
         costs = model.label_costs if self.job.kernels else None
         if costs is not None:
             check_label_count("label_costs", costs, self.job.n_labels)
-        self.job = self.job.with_costs(costs)
+        self.job = replace(self.job, label_costs=None if costs is None else tuple(costs))
 
     def weigh(self) -> None:
         """Compute row masses and the energies of constant labellings."""
@@ -460,15 +439,11 @@ class TiledRun:
             gap_map = self._map(turn, records, energy)
         boxes = [[[p.start, p.stop] for p in box] for box in job.tiling.tiles(turn)]
         return LargeResult(
-            labels=None,
-            energy=energy,
-            lower_bound=bound,
-            method=job.method,
-            converged=False,
-            message="",
-            seconds=0.0,
-            iterations=iterations,
+            energy,
+            bound,
+            job.method,
             best_constant=(label, constant),
+            iterations=iterations,
             gap_map=gap_map,
             tiles=[
                 {"box": box, **{key: each[key] for key in ("energy", "bound", "apart")}}

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from densecrf.io.errors import FileFormatError
@@ -9,12 +10,11 @@ from densecrf.large.frames import open_clip
 from densecrf.large.motion import open_flow
 from densecrf.large.outputs import checked_output
 from densecrf.large.planning import declared, scratch_of
-from densecrf.large.refinement import solve_and_write
+from densecrf.large.refinement import solved, write_labels
 from densecrf.large.result import LargeResult
 from densecrf.large.rounds import Progress
-from densecrf.model.parameters import Parameters
-from densecrf.model.specification import KEYWORDS, Specification
-from densecrf.validation import ArgumentError, check_integer, check_threads, with_near_names
+from densecrf.model.specification import Specification
+from densecrf.validation import ArgumentError, check_integer, check_threads, with_keywords_of
 
 __all__ = ["SIGMA_T", "WINDOW", "refine_video"]
 
@@ -22,7 +22,7 @@ SIGMA_T = 6.0  # frames: of fewer the lattice has more vertices, and flicker is 
 WINDOW = 32  # frames
 
 
-@with_near_names
+@with_keywords_of(Specification)
 def refine_video(
     frames: Any,
     scores: Any,
@@ -32,27 +32,12 @@ def refine_video(
     out: Any = None,
     window: int = WINDOW,
     gap: float | None = None,
-    model: str | Parameters = "default",
-    strength: float = 1.0,
-    sigma: Any = None,
-    weight: float | None = None,
-    sigma_xy: Any = None,
-    sigma_color: Any = None,
-    bilateral_weight: float | None = None,
-    scale_sigmas: bool | float | None = None,
-    kind: str | None = None,
-    axis: int | None = None,
-    channel_axis: int | None = None,
-    n_labels: int | None = None,
-    void: Any = "auto",
-    confidence: float | None = None,
-    clip: float = 1e-5,
-    image_range: tuple[float, float] | None = None,
     method: str = "lp",
     max_iterations: int | None = None,
     threads: int | None = None,
     scratch: Any = None,
     progress: Progress | None = None,
+    **keywords: Any,
 ) -> LargeResult:
     """Sharpen a network's output along the edges of a clip's frames, and steady it in time.
 
@@ -112,9 +97,8 @@ def refine_video(
     >>> bool((result.labels == (frames[..., 0] > 100)).all()), result.gap < 0.01
     (True, True)
     """
-    given, started = locals(), time.perf_counter()
+    started, specification = time.perf_counter(), Specification(**keywords)
     check_integer("window", window, at_least=2)
-    specification = Specification(**{name: given[name] for name in KEYWORDS})
     path = checked_output(out, frames, scores, flow)
     if path is not None and path.suffix.lower() not in (".npy", ".zarr"):
         raise ArgumentError(
@@ -134,13 +118,13 @@ def refine_video(
         )
         if flow is not None:
             job = replace(job, flow=open_flow(flow, grid))
-        result = solve_and_write(
+        result = solved(
             job,
             parameters,
+            partial(write_labels, path, None),
             gap=gap,
             max_iterations=max_iterations,
             progress=progress,
-            out=path,
         )
     except FileFormatError:
         raise
