@@ -142,18 +142,23 @@ void step(BoundMeanField& self, Matrix<const float> y, Matrix<float> out, bool m
 
 auto descent(const LatticeSum& self, Matrix<const float> phi, Matrix<const float> y,
              std::optional<Matrix<const float>> before, float share, Column own,
-             std::optional<Column> c, Column strength, Matrix<float> out, int threads) {
+             std::optional<Column> c, Column strength, std::optional<Column> rest,
+             Matrix<float> out, int threads) {
   check_pixels(self, phi.shape(1));
   check_same_shape(phi, y);
   check_same_shape(phi, out);
   if (before) check_same_shape(phi, *before);
   check_columns(phi, own, strength);
   if (c) check_columns(phi, *c);
-  return parallel(threads, kFilterWork * phi.size(), [&](Team& team) {
+  if (rest) check_columns(phi, *rest);
+  const QuadraticStep step = parallel(threads, kFilterWork * phi.size(), [&](Team& team) {
     return quadratic_step(self, planes_of(phi), phi.data(), y.data(),
                           before ? before->data() : nullptr, share, own.data(),
-                          c ? c->data() : nullptr, strength.data(), out.data(), team);
+                          c ? c->data() : nullptr, strength.data(), rest ? rest->data() : nullptr,
+                          out.data(), team);
   });
+  const auto& [objective, uphill, moved, gained] = step.sums;
+  return nb::make_tuple(objective, uphill, moved, gained > 0, step.present);
 }
 
 void sums(const LatticeSum& self, Vector<double> out, int threads) {
@@ -201,7 +206,7 @@ void bind_lattice_sum(nb::module_& m) {
            "entries"_a.none() = nullptr, nb::keep_alive<1, 2>(), nb::keep_alive<1, 5>())
       .def("apply", &apply, "values"_a, "out"_a.noconvert(), "threads"_a)
       .def("quadratic_step", &descent, "phi"_a, "y"_a, nb::kw_only(), "before"_a.none(), "share"_a,
-           "own"_a, "c"_a.none(), "strength"_a, "out"_a.noconvert(), "threads"_a)
+           "own"_a, "c"_a.none(), "strength"_a, "rest"_a.none(), "out"_a.noconvert(), "threads"_a)
       .def("row_sums", &sums, "out"_a.noconvert(), "threads"_a)
       .def("mass", &mass, "out"_a.noconvert(), "threads"_a)
       .def("mass_double", &mass_of_doubles, "out"_a.noconvert(), "threads"_a)

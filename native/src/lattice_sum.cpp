@@ -41,31 +41,6 @@ std::vector<std::int64_t> carrying(Planes planes, const float* y, const float* b
   return labels;
 }
 
-// The planes of some labels of y + share · (y - before), brought back into the simplices: what is
-// negative becomes 0, and the rest is divided by its sum. Without `before`, those of y.
-void extrapolate_tile(Planes few, const std::vector<std::int64_t>& present, const float* y,
-                      const float* before, float share, float* out, std::int64_t first, int count) {
-  float sum[kTile] = {};
-  for (int i = 0; i < few.labels; ++i) {
-    const std::int64_t from = present[static_cast<std::size_t>(i)] * few.n + first;
-    float* to = out + i * few.n + first;
-    if (!before) {
-      std::copy_n(y + from, count, to);
-      continue;
-    }
-    for (int a = 0; a < count; ++a) {
-      to[a] = std::max(y[from + a] + share * (y[from + a] - before[from + a]), 0.0f);
-      sum[a] += to[a];
-    }
-  }
-  if (!before) return;
-  for (int a = 0; a < count; ++a) sum[a] = 1.0f / sum[a];
-  for (int i = 0; i < few.labels; ++i) {
-    float* to = out + i * few.n + first;
-    for (int a = 0; a < count; ++a) to[a] *= sum[a];
-  }
-}
-
 }  // namespace
 
 std::int64_t LatticeSum::pixels() const {
@@ -133,21 +108,21 @@ void MeanField::step(const float* y, float* out, bool more, Team& team) {
   blurred_ = std::move(blurred);
 }
 
-std::array<double, 3> quadratic_step(const LatticeSum& sum, Planes planes, const float* phi,
-                                     const float* y, const float* before, float share,
-                                     const float* own, const float* c, const float* strength,
-                                     float* out, Team& team) {
+QuadraticStep quadratic_step(const LatticeSum& sum, Planes planes, const float* phi, const float* y,
+                             const float* before, float share, const float* own, const float* c,
+                             const float* strength, const float* rest, float* out, Team& team) {
   constexpr int kGenerous = 16;  // planes' worth of floats, beside one for each label
   const auto [labels, n] = planes;
-  const std::vector<std::int64_t> present = carrying(planes, y, before, team);
+  std::vector<std::int64_t> present = carrying(planes, y, before, team);
   const Planes few{static_cast<int>(present.size()), n};
   Buffer<float> packed;
   if (before || few.labels < labels) {
     packed.reset(few.labels * n);
     team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t a = begin; a < end; a += kTile)
-        extrapolate_tile(few, present, y, before, share, packed.data(), a,
-                         static_cast<int>(std::min<std::int64_t>(kTile, end - a)));
+        pixel_kernels().extrapolate(
+            {n, few.labels, static_cast<int>(std::min<std::int64_t>(kTile, end - a)), nullptr},
+            present.data(), y + a, before ? before + a : nullptr, share, packed.data() + a);
     });
   }
   const float* v = packed.size() > 0 ? packed.data() : y;
@@ -160,7 +135,7 @@ std::array<double, 3> quadratic_step(const LatticeSum& sum, Planes planes, const
     filtered.reset(few.labels * n);
     filter_one_by_one(sum, few, v, filtered.data(), team);
   }
-  return sum_over_chunks<3>(
+  const auto sums = sum_over_chunks<4>(
       n, team, [&, labels = labels, n = n](std::int64_t begin, std::int64_t end, double* sums) {
         std::vector<float> scratch(static_cast<std::size_t>(labels) * kTile);
         std::vector<float> tile(static_cast<std::size_t>(once ? few.labels : 0) * kTile);
@@ -170,9 +145,11 @@ std::array<double, 3> quadratic_step(const LatticeSum& sum, Planes planes, const
           pixel_kernels().quadratic_step({n, labels, static_cast<int>(stop - a), scratch.data()},
                                          phi + a, once ? tile.data() : filtered.data() + a,
                                          once ? kTile : n, v + a, y + a, present.data(), few.labels,
-                                         own + a, c ? c + a : nullptr, strength + a, out + a, sums);
+                                         own + a, c ? c + a : nullptr, strength + a,
+                                         rest ? rest + a : nullptr, out + a, sums);
         }
       });
+  return {sums, std::move(present)};
 }
 
 }  // namespace densecrf

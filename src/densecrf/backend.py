@@ -83,12 +83,18 @@ class QuadraticStep(Generic[Array]):
         Positive if the move from the last point opposes the step.
     moved : float
         The sum of the absolute differences from the last point.
+    gained : bool
+        Whether a label that carried nothing, or that is left out, gains mass.
+    present : list of int, optional
+        The labels that carried anything before the step, where known.
     """
 
     y: Array
     objective: float
     uphill: float
     moved: float
+    gained: bool = False
+    present: list[int] | None = None
 
 
 class Operator(Protocol[Array]):
@@ -193,6 +199,7 @@ class Operator(Protocol[Array]):
         c: Array | None,
         before: Array | None,
         share: float,
+        rest: Array | None,
     ) -> QuadraticStep[Array] | None:
         """Take the step of `densecrf.problem.Problem.quadratic_step`."""
 

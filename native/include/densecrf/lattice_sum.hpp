@@ -56,11 +56,16 @@ class MeanField {
 
 // A projected gradient step of the quadratic relaxation in the Potts model, with one filter call
 // for the labels that carry anything: see PixelKernels::quadratic_step. It is taken at v = y +
-// share · (y - before); before may be null where share is 0, c where it is zeros. Returns the
-// objective at v, the slope of the move from y along the gradient, and Σ|out - y|.
-std::array<double, 3> quadratic_step(const LatticeSum& sum, Planes planes, const float* phi,
-                                     const float* y, const float* before, float share,
-                                     const float* own, const float* c, const float* strength,
-                                     float* out, Team& team);
+// share · (y - before); before may be null where share is 0, c where it is zeros. `rest`, or null,
+// has the least phi of labels that are left out.
+struct QuadraticStep {
+  // The objective at v, the slope of the move from y along the gradient, Σ|out - y|, and whether
+  // any label that carries nothing, or is left out, gains mass: 0 where none does.
+  std::array<double, 4> sums;
+  std::vector<std::int64_t> present;  // the labels that carry anything, ascending
+};
+QuadraticStep quadratic_step(const LatticeSum& sum, Planes planes, const float* phi, const float* y,
+                             const float* before, float share, const float* own, const float* c,
+                             const float* strength, const float* rest, float* out, Team& team);
 
 }  // namespace densecrf

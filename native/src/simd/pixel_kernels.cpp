@@ -111,13 +111,30 @@ void descend(const Tile& t, const float* phi, const float* r, const float* v, co
   sums[2] += total(uphill, t.count);
 }
 
+void extrapolate(const Tile& t, const std::int64_t* present, const float* y, const float* before,
+                 float share, float* out) {
+  float sum[kTile] = {};
+  for (int i = 0; i < t.labels; ++i) {
+    const float *now = y + present[i] * t.n, *then = before ? before + present[i] * t.n : now;
+    float* to = out + i * t.n;
+    DENSECRF_EACH (a, t.count) {
+      to[a] = larger(now[a] + share * (now[a] - then[a]), 0.0f);
+      sum[a] += to[a];
+    }
+  }
+  if (!before) return;
+  DENSECRF_EACH (a, t.count) sum[a] = 1.0f / sum[a];
+  for (int i = 0; i < t.labels; ++i)
+    DENSECRF_EACH (a, t.count) out[i * t.n + a] *= sum[a];
+}
+
 void quadratic_step(const Tile& t, const float* phi, const float* filtered, std::int64_t stride,
                     const float* v, const float* previous, const std::int64_t* present, int count,
-                    const float* own, const float* c, const float* strength, float* out,
-                    double* sums) {
+                    const float* own, const float* c, const float* strength, const float* rest,
+                    float* out, double* sums) {
   float tau[kTile], largest[kTile], inverse[kTile], diagonal[kTile];
   float received[kTile] = {}, mass[kTile] = {}, value[kTile] = {}, uphill[kTile] = {},
-        moved[kTile] = {};
+        moved[kTile] = {}, gained[kTile] = {};
   DENSECRF_EACH (a, t.count) {
     largest[a] = -kLargest;
     inverse[a] = 1.0f / strength[a];
@@ -146,6 +163,9 @@ void quadratic_step(const Tile& t, const float* phi, const float* filtered, std:
     }
   }
   thresholds(t.scratch, kTile, t.labels, t.count, largest, tau);
+  if (rest)
+    DENSECRF_EACH (a, t.count)
+      gained[a] = finite(-inverse[a] * rest[a]) - largest[a] > tau[a] ? 1.0f : 0.0f;
   next = 0;
   for (int i = 0; i < t.labels; ++i) {
     const float* z = t.scratch + i * kTile;
@@ -162,7 +182,7 @@ void quadratic_step(const Tile& t, const float* phi, const float* filtered, std:
       DENSECRF_EACH (a, t.count) {
         const float y = larger((z[a] - largest[a]) - tau[a], 0.0f);
         uphill[a] -= y * y;
-        moved[a] += y;
+        gained[a] += y;
         to[a] = y;
       }
     }
@@ -171,7 +191,8 @@ void quadratic_step(const Tile& t, const float* phi, const float* filtered, std:
     sums[0] += static_cast<double>(value[a]) +
                0.5 * static_cast<double>(received[a]) * static_cast<double>(mass[a]);
     sums[1] += static_cast<double>(strength[a]) * static_cast<double>(uphill[a]);
-    sums[2] += moved[a];
+    sums[2] += moved[a] + gained[a];
+    sums[3] += gained[a];
   }
 }
 
@@ -304,7 +325,7 @@ void step_to_vertex(const Tile& t, const std::int64_t* labels, const float* y, f
 
 extern const PixelKernels DENSECRF_CONCAT(pixel_kernels_, DENSECRF_ISA);
 const PixelKernels DENSECRF_CONCAT(pixel_kernels_, DENSECRF_ISA) = {
-    project,   descend, quadratic_step, mean_field_update, messages, argmax,
-    icm_moves, lmo,     step_to_vertex};
+    project, descend,   extrapolate, quadratic_step, mean_field_update, messages,
+    argmax,  icm_moves, lmo,         step_to_vertex};
 
 }  // namespace densecrf

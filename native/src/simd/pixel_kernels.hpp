@@ -29,15 +29,23 @@ struct PixelKernels {
   void (*descend)(const Tile&, const float* phi, const float* r, const float* v, const float* step,
                   const float* lipschitz, const float* previous, float* out, double* sums);
 
+  // The planes of the labels in `present` of y + share · (y - before), brought back into the
+  // simplex: what is negative becomes 0, and the rest is divided by its sum. Those of y where
+  // before is null.
+  void (*extrapolate)(const Tile&, const std::int64_t* present, const float* y, const float* before,
+                      float share, float* out);
+
   // A projected gradient step of ⟨phi, v⟩ + ½⟨v, Hv⟩ + ½ c‖v‖², where in the Potts model Hv is
   // Σ_{j≠i} (filtered - own · v)_j: out = the point of the simplex nearest to v less the gradient
   // over `strength`. There are planes of `filtered`, `stride` apart, and of v for the `count`
   // labels in `present` (ascending); those of the others, and their `previous`, are zeros. Adds to
-  // sums: the objective at v, strength · ⟨v - out, out - previous⟩, Σ|out - previous|.
+  // sums: the objective at v, strength · ⟨v - out, out - previous⟩, Σ|out - previous|, and a number
+  // above 0 if a label that is not present gains mass, or one that is left out, whose least phi
+  // `rest` (or null) has, would.
   void (*quadratic_step)(const Tile&, const float* phi, const float* filtered, std::int64_t stride,
                          const float* v, const float* previous, const std::int64_t* present,
                          int count, const float* own, const float* c, const float* strength,
-                         float* out, double* sums);
+                         const float* rest, float* out, double* sums);
 
   // out = softmax(filtered - own · y - phi); without the second term where own is null, without the
   // first where filtered is, whose planes are `stride` apart; in place where out == y.

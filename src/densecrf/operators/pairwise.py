@@ -492,6 +492,7 @@ class PairwiseOnThreads:
         c: Plain | None,
         before: Plain | None,
         share: float,
+        rest: Plain | None,
     ) -> QuadraticStep[Plain] | None:
         """Take a projected gradient step of the Potts model's quadratic relaxation."""
         pairwise = self.pairwise
@@ -506,6 +507,7 @@ class PairwiseOnThreads:
             share=share,
             c=None if c is None else single(c),
             strength=single(strength),
+            rest=rest,
             out=out,
             threads=self.threads,
         )

@@ -285,15 +285,20 @@ class Problem(Generic[Array]):
         c: Array | None = None,
         before: Array | None = None,
         share: float = 0.0,
+        rest: Array | None = None,
     ) -> QuadraticStep[Array]:
         r"""Take a projected gradient step of :math:`F(y) + \tfrac12\langle y, cy\rangle`.
 
         F is that of `densecrf.solvers.quadratic`. The step is taken at the extrapolated point
         v = y + share · (y - before), brought back into the simplices by cutting off what is
-        negative; its length at each pixel is 1 / `strength`; `c` (n,) is None for zeros.
+        negative; its length at each pixel is 1 / `strength`; `c` (n,) is None for zeros. Of labels
+        that were left out `rest`, (n,), has the least unary energies; only where
+        `QuadraticStep.present` is known.
         """
         if self.potts:
-            made = self.pairwise.potts_quadratic_step(self.unary, y, strength, c, before, share)
+            made = self.pairwise.potts_quadratic_step(
+                self.unary, y, strength, c, before, share, rest
+            )
             if made is not None:
                 self.calls.plain += 1
                 return made

@@ -59,6 +59,8 @@ class Step(Generic[Array]):
         overwrite them.
     rows : ndarray of int, optional
         The labels that `y` has rows of, where not of all; the others' are 0.
+    scored : bool
+        Whether the labelling is to be scored even if it is not the last one.
     """
 
     y: Array
@@ -72,6 +74,14 @@ class Step(Generic[Array]):
     estimate: float | None = None
     kept: bool = True
     rows: IntArray | None = None
+    scored: bool = True
+
+    def labelling(self, problem: Problem[Array]) -> Array:
+        """Return the labelling to score."""
+        if self.labels is not None:
+            return self.labels
+        labels = problem.steps.argmax(self.y)
+        return labels if self.rows is None else problem.steps.from_numpy(self.rows)[labels]
 
 
 @dataclass
@@ -114,6 +124,7 @@ class Outcome(Generic[Array]):
     _next_trial: int = 0
     _scored: Array | None = None
     _scored_energy: float = float("inf")
+    _unscored: Step[Array] | None = None
 
     @property
     def gap(self) -> float | None:
@@ -134,13 +145,13 @@ class Outcome(Generic[Array]):
 
     def take(self, problem: Problem[Array], step: Step[Array], seconds: float) -> None:
         """Score a step's labelling, keep what is better, and write a row of the trace."""
-        labels = problem.steps.argmax(step.y) if step.labels is None else step.labels
-        energy = self._energy_of(problem, labels, step)
+        self._unscored = None
+        if step.scored:
+            self._score(problem, step)
+        else:
+            self._unscored = Step(step.y, labels=step.labels, rows=step.rows)
         if step.duals:
             problem.total_mass_double  # noqa: B018 - bounds need it; not after the time limit
-        self._scored, self._scored_energy = labels, energy
-        if not len(self.trace) or energy < self.energy:
-            self.energy, self.labels = energy, labels
         self.y, self.rows = step.y, step.rows
         bound = -np.inf if self.lower_bound is None else self.lower_bound
         if step.bound is not None and np.isfinite(step.bound) and step.bound > bound:
@@ -154,9 +165,24 @@ class Outcome(Generic[Array]):
         trace.plain_calls.append(problem.calls.plain)
         trace.ordered_calls.append(problem.calls.ordered)
         trace.energy.append(self.energy)
-        trace.current_energy.append(energy)
+        trace.current_energy.append(self._scored_energy)
         trace.relaxed.append(step.relaxed)
         trace.lower_bound.append(self.lower_bound)
+
+    def _score(self, problem: Problem[Array], step: Step[Array]) -> None:
+        labels = step.labelling(problem)
+        energy = self._energy_of(problem, labels, step)
+        self._scored, self._scored_energy = labels, energy
+        if not len(self.trace) or energy < self.energy:
+            self.energy, self.labels = energy, labels
+
+    def score_last(self, problem: Problem[Array], seconds: Callable[[], float]) -> None:
+        """Score the last labelling where it was not; the trace's last row has its energy."""
+        if self._unscored is not None:
+            self._score(problem, self._unscored)
+            trace, self._unscored = self.trace, None
+            trace.energy[-1], trace.current_energy[-1] = self.energy, self._scored_energy
+            trace.plain_calls[-1], trace.seconds[-1] = problem.calls.plain, seconds()
 
     def _energy_of(self, problem: Problem[Array], labels: Array, step: Step[Array]) -> float:
         """Return the energy of a step's labelling; an estimate where that is not the best."""
@@ -275,7 +301,8 @@ def drive(
 
     `start` makes the starting point, ``steps(y)`` iterates from its marginals, and `finish` is done
     to the best labelling of a method that has iterated and has time left. Where steps are not
-    `scored`, only the last one's labelling is, and the trace has this one row. The bound is proven
+    `scored`, only the last one's labelling is, and the trace has this one row; where single steps
+    are not, the trace repeats the last energies. The bound is proven
     at the end where the run is to be `certified`.
     """
     outcome: Outcome[Array] = Outcome(certified=certified)
@@ -289,11 +316,13 @@ def drive(
                 outcome.take(problem, last, limits.seconds())
             if last.cut is None:
                 for last in _iterations(steps(last.y), outcome, problem, limits):  # noqa: B020
+                    last.scored = last.scored or limits.callback is not None
                     if scored:
                         outcome.take(problem, last, limits.seconds())
             else:
                 outcome.message, outcome.interrupted = last.cut.message, last.cut.interrupted
             if not scored:
+                last.scored = True
                 outcome.take(problem, last, limits.seconds())
             if finish is not None and outcome.iterations:
                 with deadline(outcome.end(limits)):
@@ -305,7 +334,9 @@ def drive(
         outcome.interrupted, outcome.converged = True, False
         outcome.message = "interrupted: this is the best so far"
     if not len(outcome.trace) and last is not None and problem.pairwise.built:
-        outcome.take(problem, replace(last, bound=None, duals=()), limits.seconds())
+        last = replace(last, bound=None, duals=(), scored=True)
+        outcome.take(problem, last, limits.seconds())
+    outcome.score_last(problem, limits.seconds)
     if not len(outcome.trace):
         return unscored(problem, limits, outcome)
     if outcome.rows is not None:

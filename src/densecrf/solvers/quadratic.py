@@ -11,16 +11,20 @@ all 1 for the Potts model.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 from itertools import islice
 from typing import Generic
 
-from densecrf.backend import Array
+import numpy as np
+
+from densecrf.backend import Array, QuadraticStep
 from densecrf.problem.certificate import Tangent
 from densecrf.problem.problem import Problem
 from densecrf.solvers.loop import Step
-from densecrf.validation import check_integer, check_non_negative
+from densecrf.validation import IntArray, check_integer, check_non_negative
 
 __all__ = [
+    "Iterates",
     "QuadraticIterate",
     "convex_start",
     "convexifier",
@@ -35,6 +39,7 @@ __all__ = [
 START_STEPS, START_TOLERANCE = 24, 1e-3  # most steps; fraction of the marginals that one moves
 SMALLEST_STRENGTH = 1e-12  # of a pixel without neighbours: its step then ends at its best label
 ROUNDING = 1e-6
+FEW = 0.75  # share of the labels up to which the others are left out
 DOUBLINGS = 20  # of g, after which what rises is rounding
 
 
@@ -160,26 +165,89 @@ def dc_neg(
     """
     check_integer("iterations", iterations, at_least=0)
     check_non_negative("tolerance", tolerance)
-    strength = proximal_strength(problem)
-    last, before, momentum, share, value = y, None, 1.0, 0.0, float("inf")
+    strength, iterates = proximal_strength(problem), Iterates(problem, y)
+    momentum, share, value = 1.0, 0.0, float("inf")
     noise, doubled = ROUNDING * float(problem.pairwise.mass.max()), 0
-    for _ in range(iterations):
-        step = problem.quadratic_step(y, strength, before=before, share=share)
+    for number in range(1, iterations + 1):
+        step = iterates.step(strength, None, share)
         if step.objective > value + ROUNDING * abs(value) + noise:
             if share > 0:
-                before, momentum, share = None, 1.0, 0.0
+                momentum, share = 1.0, 0.0
                 continue
-            y, strength, doubled = last, 2 * strength, doubled + 1
+            iterates.y, strength, doubled = iterates.last, 2 * strength, doubled + 1
             if doubled > DOUBLINGS:
                 return
             continue
         value = step.objective
         momentum, share = extrapolation(momentum, step.uphill)
-        last, y = y, step.y
-        before = last if share > 0 else None
-        yield Step(y, relaxed=value)
+        iterates.move(step)
+        doubling = number & (number - 1) == 0
+        yield Step(iterates.y, relaxed=value, rows=iterates.rows, scored=doubling)
         if 0.5 * step.moved <= tolerance * problem.n:
             return
+
+
+class Iterates(Generic[Array]):
+    """The last two points of a descent, of the labels that carry anything.
+
+    The others rarely gain mass. They are left out, but for their least unary energies, which tell
+    when one of them would: then a step is taken with all labels.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem.
+    y : array, (labels, n)
+        The first point.
+
+    Attributes
+    ----------
+    y, last : array, (rows, n)
+        The point, and the one before.
+    rows : ndarray of int or None
+        The labels that they have rows of; None: all.
+    """
+
+    problem: Problem[Array]
+    y: Array
+    last: Array
+    _part: Problem[Array]
+    _rest: Array | None
+
+    def __init__(self, problem: Problem[Array], y: Array) -> None:
+        self.problem, self.y, self.last = problem, y, y
+        self._use(None)
+
+    def _use(self, rows: IntArray | None) -> None:
+        problem = self.problem
+        self.rows, self._part, self._rest = rows, problem, None
+        if rows is not None:
+            others = np.setdiff1d(np.arange(problem.n_labels), rows)
+            self._part = problem.on_labels(rows)
+            self._rest = reduce(problem.steps.xp.minimum, (problem.unary[i] for i in others))
+
+    def step(self, strength: Array, c: Array | None, share: float) -> QuadraticStep[Array]:
+        """Return the step of `Problem.quadratic_step` from `y`, extrapolated by a share."""
+        before = self.last if share > 0 else None
+        made = self._part.quadratic_step(self.y, strength, c, before, share, self._rest)
+        if self.rows is None or not made.gained:
+            return made
+        self.y, self.last = self.full(self.y), self.full(self.last)
+        self._use(None)
+        return self.step(strength, c, share)
+
+    def move(self, made: QuadraticStep[Array]) -> None:
+        """Go to where a step leads."""
+        self.last, self.y = self.y, made.y
+        present = None if made.gained else made.present
+        if present is not None and len(present) <= FEW * len(self.y):
+            self.y, self.last = self.y[present], self.last[present]
+            rows = np.arange(self.problem.n_labels) if self.rows is None else self.rows
+            self._use(rows[present])
+
+    def full(self, y: Array) -> Array:
+        """Return a point with rows of all labels."""
+        return y if self.rows is None else self.problem.embed_labels(y, self.rows)
 
 
 @dataclass(frozen=True)
@@ -228,14 +296,14 @@ def convex_start(problem: Problem[Array]) -> Step[Array]:
     """
     c = convexifier(problem)
     strength = proximal_strength(problem) + c
-    y, before, momentum, share = problem.unary_marginals(), None, 1.0, 0.0
+    iterates, momentum, share = Iterates(problem, problem.unary_marginals()), 1.0, 0.0
     for _ in range(START_STEPS):
-        step = problem.quadratic_step(y, strength, c, before, share)
+        step = iterates.step(strength, c, share)
         momentum, share = extrapolation(momentum, step.uphill)
-        y, before = step.y, y if share > 0 else None
+        iterates.move(step)
         if 0.5 * step.moved <= START_TOLERANCE * problem.n:
             break
-    return Step(y, info={"init": "qp"})
+    return Step(iterates.full(iterates.y), info={"init": "qp"})
 
 
 def extrapolation(momentum: float, uphill: float) -> tuple[float, float]:

@@ -83,7 +83,8 @@ class Trace:
     energy : list of float
         Energy of the best labelling so far; the last is the result's, in double precision.
     current_energy : list of float
-        Energy of this iteration's labelling.
+        Energy of this iteration's labelling, or of the last one that was scored: ``dc-neg``, whose
+        objective never rises, scores iterations 1, 2, 4, 8 ... and the last.
     relaxed : list of float or None
         The relaxation's objective, where the method computes it.
     lower_bound : list of float or None

@@ -299,10 +299,11 @@ class FrozenPixels(Generic[Array]):
         weight = self._weight * self._scores if scored else self._weight
         t = levels.of(self._scores, xp)
         plain = problem.calls.plain
-        masses = [
-            problem.apply(problem.steps.floats(xp.clip(t - q, 0, 1) * weight))[:, self._pixels]
-            for q in range(-1, levels.count - 1)
-        ]
+        masses = []
+        for node in range(len(t)):  # all levels of a node at a time
+            above = xp.stack([xp.clip(t[node] - q, 0, 1) for q in range(-1, levels.count - 1)])
+            above = problem.steps.floats(above * weight[min(node, len(weight) - 1)])
+            masses.append(problem.apply(above)[:, self._pixels])
         problem.calls.plain = plain
-        stacked: Array = xp.stack(masses)
+        stacked: Array = xp.stack(masses, 1)
         return stacked

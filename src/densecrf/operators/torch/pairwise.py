@@ -514,9 +514,10 @@ class TorchOperator:
         c: Tensor | None,
         before: Tensor | None,
         share: float,
+        rest: Tensor | None,
     ) -> QuadraticStep[Tensor] | None:
         """Return None: the step is not fused with its filter call."""
-        del phi, y, strength, c, before, share
+        del phi, y, strength, c, before, share, rest
         return None
 
     def _index(self, rows: list[int]) -> Tensor:
