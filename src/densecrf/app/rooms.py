@@ -8,10 +8,10 @@ import json
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from densecrf.app.dataset import Labelled
@@ -276,22 +276,24 @@ class Room:
         answer = self.live.labels()
         if answer is None or answer[0] != self._asked:
             return
-        state = answer[0], list(self.document.labels)
-        if state == self._kept:
-            return
-        palette, slots = self.document.palette, self.picture.enlarged(answer[1])
-        labels = self.document.classes[slots]
-        objects = slots if self.document.objects else None
-        about = {"digest": self.store.digest(self.name, self.document)}
+        if self._kept != (answer[0], self.document.labels):
+            await self._keep(self.document, self.picture.enlarged(answer[1]))
 
-        def save() -> None:
-            save = self.store.save_labels
-            save(self.name, labels, palette, objects, about, self.picture)
-
-        with suppress(OSError, ValueError):  # as for the strokes
-            await asyncio.to_thread(save)
+    async def _keep(
+        self, document: Document, slots: npt.NDArray[np.uint8], *, finer: bool = False
+    ) -> None:
+        """Write labels at the size of the file, but none over those that were solved `finer`."""
+        revision, state = document.revision, (document.revision, list(document.labels))
+        about = {"digest": self.store.digest(self.name, document), "finer": finer}
+        if not finer and self.store.about_labels(self.name) == {**about, "finer": True}:
             self._kept = state
-            self._broadcast({"type": "labelled", "revision": state[0]})
+            return
+        objects = slots if document.objects else None
+        given = document.classes[slots], document.palette, objects, about, self.picture
+        with suppress(OSError, ValueError):  # as for the strokes
+            await asyncio.to_thread(self.store.save_labels, self.name, *given)
+            self._kept = state
+            self._broadcast({"type": "labelled", "revision": revision})
 
     async def export(self, kind: str, needs_result: bool) -> tuple[str, bytes]:
         """Return the name and bytes of an export, solved from the strokes alone."""
@@ -314,29 +316,27 @@ class Room:
         if self.settled is None or self.settled.snapshot.revision != document.revision:
             self.settled = await asyncio.to_thread(self._final, document)
         final = self.settled
-        if needs_result and final.result is None:
+        new = needs_result and final.result is None
+        if new:
             solve = self.live.settled
-            final.result = await asyncio.to_thread(
-                solve, final.snapshot, final.energies, final.labels
-            )
+            result = await asyncio.to_thread(solve, final.snapshot, final.energies, final.labels)
+            final.result = replace(result, crf=None)
+            if final.energies is not self.live.energies:
+                final.energies.forget()  # large
         probs = self.store.probs(self.name)
-        return Export(
-            document,
-            final.energies,
-            final.snapshot,
-            final.result,
-            self.project,
-            final.labels,
-            probs,
-        )
+        solved = final.energies, final.snapshot, final.result
+        export = Export(document, *solved, self.project, final.labels, probs)
+        if new and final.energies is not self.live.energies:
+            await self._keep(document, export.labelled().slots, finer=True)
+        return export
 
     def _final(self, document: Document) -> Exported:
         """Return the export: of a reduced image, where memory allows, one that is less so."""
         picture = self.picture
         compact, labels = document.compact()
-        finer = picture.finer()
-        needed = prod(finer.shape) * (BYTES_A_PIXEL + BYTES_A_LABEL * len(labels))
-        if finer is picture or needed > (physical_memory() or 2**32) / 2:
+        available = (physical_memory() or 2**32) // 2
+        finer = picture.finer(available // (BYTES_A_PIXEL + BYTES_A_LABEL * len(labels)))
+        if finer is picture:
             return Exported(Snapshot.of(compact), self.live.energies, labels)
         snapshot = Snapshot.enlarged(compact, picture.factor / finer.factor, finer.shape)
         file = self.live.energies.file
