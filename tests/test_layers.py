@@ -35,6 +35,7 @@ LAYERS = (
     ("torch",),
     ("refinement",),
     ("model.scribbles",),
+    ("model.boxes",),
     ("drop_in", "large", "masks"),
     ("densecrf",),  # the public names, loaded on first use
     ("learning",),

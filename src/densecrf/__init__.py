@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from densecrf.learning.fit import fit
     from densecrf.masks import RefinedMasks, refine_masks
     from densecrf.model.activation_maps import with_background
+    from densecrf.model.boxes import from_box
     from densecrf.model.compatibility import LabelTree
     from densecrf.model.crf import DenseCRF
     from densecrf.model.kernels import Bilateral, Features, Spatial
@@ -51,6 +52,7 @@ __all__ = [
     "data",
     "drop_in",
     "fit",
+    "from_box",
     "io",
     "large",
     "metrics",
@@ -71,6 +73,7 @@ _DEFINED_IN = {
         "learning.adaptation": ("adapt",),
         "learning.fit": ("fit",),
         "model.activation_maps": ("with_background",),
+        "model.boxes": ("from_box",),
         "model.compatibility": ("LabelTree",),
         "model.crf": ("DenseCRF",),
         "model.kernels": ("Bilateral", "Features", "Spatial"),

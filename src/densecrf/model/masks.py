@@ -38,6 +38,7 @@ __all__ = [
     "NEAR",
     "Evidence",
     "GivenMasks",
+    "box_mask",
     "evidence_near_border",
     "evidence_of",
     "margin_of",
@@ -177,7 +178,7 @@ def _read_coco(masks: Any, shape: tuple[int, int], scores: Any) -> GivenMasks:
         try:
             if annotated and not segmentation and "bbox" in each:
                 box = _corners(as_real_array("bbox", each["bbox"]).reshape(1, -1), "xywh")[0]
-                mask = _box_mask(box, shape)
+                mask = box_mask(box, shape)
             elif segmentation is None:
                 raise ArgumentError("segmentation", None, "there is none, and no bbox")
             else:
@@ -225,7 +226,7 @@ def _read_boxes(
     if scores is None and array.shape[1] == 5:
         scores = array[:, 4]
     corners = _corners(array[:, :4], kind)
-    inside = [_box_mask(box, shape) for box in corners]
+    inside = [box_mask(box, shape) for box in corners]
     for box, mask in zip(array[:, :4], inside, strict=True):
         if not mask.any():
             remedy = f"box {box.tolist()} holds no pixel of an image of {shape}; "
@@ -253,7 +254,7 @@ def _corners(boxes: npt.NDArray[Any], kind: str) -> npt.NDArray[np.float64]:
     return out
 
 
-def _box_mask(box: npt.NDArray[np.float64], shape: tuple[int, int]) -> Bools:
+def box_mask(box: npt.NDArray[np.float64], shape: tuple[int, int]) -> Bools:
     """Return the pixels whose centre lies in a box."""
     rows, columns = np.arange(shape[0]) + 0.5, np.arange(shape[1]) + 0.5
     inside_rows = (rows >= box[1]) & (rows < box[3])
