@@ -65,6 +65,60 @@ def test_draw_undo_export_reload(server, folder, page, tmp_path):
     assert tab.errors == []
 
 
+BOX = ((0.27, 0.2), (0.73, 0.8))
+
+
+def object_of(answer):
+    """Return how well an answer has the ball of the scene, as intersection over union."""
+    y, x = np.mgrid[:96, :128]
+    ball = (y - 48) ** 2 + (x - 64) ** 2 < 24**2
+    found = answer.reshape(96, 128) == 2
+    return (found & ball).sum() / (found | ball).sum()
+
+
+def test_a_box_finds_the_object_in_it(server, folder, page, tmp_path):
+    """Undone, saved, reloaded, exported like all strokes."""
+    running = server(folder)
+    tab = page().open(running.url)
+    tab.press("3", "t")
+    tab.draw(*BOX)
+    tab.wait(strokes=2, saved="yes", revision=2, stage="certified")  # what is around, and the ball
+    assert object_of(tab.answer()) > 0.95
+    assert set(np.unique(tab.answer())) == {0, 2}
+    tab.screenshot("box")
+    tab.press("Control+z")
+    tab.wait(strokes=1, saved="yes")
+    tab.press("Control+Shift+z", "2", "b")
+    tab.draw(*GRASS)
+    tab.wait(strokes=3, saved="yes", state="current")
+    tab.tab.reload()
+    tab.wait(strokes=3, state="current")
+    assert object_of(tab.answer()) > 0.95
+    tab.tab.click("#export")
+    with tab.tab.expect_download() as download:
+        tab.tab.click("[data-export=labels]")
+    download.value.save_as(tmp_path / "labels.png")
+    assert object_of(read_labels(tmp_path / "labels.png")) > 0.95
+    tab.press("Escape", "t")
+    tab.draw((0.0, 0.0), (1.0, 1.0))
+    tab.tab.get_by_text("give a box around the object").wait_for()
+    assert tab.errors == [] or all("422" in error for error in tab.errors)
+
+
+def test_a_box_is_drawn_with_a_finger(server, folder, page):
+    tab = page(width=390, height=800).open(server(folder).url)
+    tab.press("3", "t")
+    finger = tab.tab.context.new_cdp_session(tab.tab)
+    (x0, y0), (x1, y1) = (tab.at(*corner) for corner in BOX)
+    steps = [((1 - t) * x0 + t * x1, (1 - t) * y0 + t * y1) for t in (0, 0.5, 1)]
+    for kind, at in zip(("touchStart", "touchMove", "touchMove"), steps, strict=True):
+        points = [{"x": at[0], "y": at[1]}]
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    tab.wait(strokes=2, saved="yes", state="current")
+    assert object_of(tab.answer()) > 0.95
+
+
 def test_killed_and_started_again_nothing_is_lost(server, folder, page):
     running = server(folder)
     tab = page().open(running.url)

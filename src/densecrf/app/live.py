@@ -38,7 +38,7 @@ class Superseded(Exception):  # noqa: N818 - it is no error
     """Raised out of a solve whose snapshot is not the newest any more."""
 
 
-def frame(head: dict[str, Any], *planes: npt.NDArray[np.uint8]) -> bytes:
+def frame(head: dict[str, Any], *planes: npt.NDArray[Any]) -> bytes:
     """Return a binary message: the length of the JSON, the JSON, and compressed label planes."""
     text = json.dumps(head).encode()
     packed = zlib.compress(b"".join(plane.tobytes() for plane in planes), 1)

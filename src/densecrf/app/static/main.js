@@ -12,14 +12,16 @@ import { colorTable } from "./overlay.js";
 import { component, outline } from "./regions.js";
 import { Slices } from "./slices.js";
 import { Socket } from "./socket.js";
+import { unpack } from "./frames.js";
 import { StrokeLayer } from "./strokes.js";
-import { Tools } from "./tools.js";
+import { corners, Tools } from "./tools.js";
 import { ValuesPanel } from "./values.js";
 import { View } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const config = await (await fetch("config")).json();
 const MOST_POINTS = 20000; // of a stroke (strokes.py)
+const AROUND = 2; // pixels between a box and the stroke around it
 
 const view = new View($("canvas"));
 const meter = new Meter();
@@ -46,6 +48,7 @@ const tools = new Tools(view, {
   locked: () => labels.locked(),
   begin: freeze,
   pick,
+  find,
   commit,
 });
 
@@ -254,6 +257,34 @@ function pick([px, py]) {
   if (labels.locked().includes(found)) return;
   const mask = component(answer, layer.width, layer.height, x, y);
   commitMask(mask, labels.classOf(found) === labels.active ? labels.addObject() : labels.value);
+}
+
+// A box around an object: its pixels, as the server finds them, become a stroke; those around the
+// box one of another label, where there is none yet.
+async function find({ points, label, slice, axis, ...rest }) {
+  const [[x0, y0], [x1, y1] = [x0, y0]] = points;
+  const box = [Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1)];
+  const asked = layer.plane;
+  const image = encodeURIComponent(socket.image);
+  document.body.dataset.finding = "yes";
+  const answer = await fetch(`object?name=${image}&box=${box}&slice=${slice ?? 0}&axis=${axis ?? 0}`).catch(() => null);
+  delete document.body.dataset.finding;
+  if (layer?.plane !== asked) return;
+  if (!tools.path) view.path = null;
+  view.draw();
+  if (!answer?.ok) {
+    const { error } = (await answer?.json().catch(() => null)) ?? { error: "the server did not answer" };
+    say(error, "error");
+    return;
+  }
+  const { planes } = await unpack(await answer.arrayBuffer());
+  if (layer?.plane !== asked || status === "done") return;
+  if (!shownAnswer() && !layer.raster.some((value) => value < 255 && value !== label)) {
+    const by = AROUND + rest.size / 2;
+    const around = corners([[box[0] - by, box[1] - by], [box[2] + by, box[3] + by]]);
+    commit({ ...rest, tool: "brush", label: labels.classOf(label) === 0 ? 1 : 0, points: around, slice, axis });
+  }
+  commitMask(planes[0], label);
 }
 
 function addObject(label, at) {
