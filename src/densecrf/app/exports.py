@@ -19,6 +19,7 @@ from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.full_size import GAP, side_of_blocks
 from densecrf.app.pictures import picture_suffix
 from densecrf.app.project import Project
+from densecrf.app.store import STATE
 from densecrf.app.strokes import VOID
 from densecrf.io import overlay, write_image, write_labels
 from densecrf.io.volumes import is_dicom
@@ -87,6 +88,9 @@ class Export:
         ends_so = suffix and name.lower().endswith(suffix)
         self.stem = name[: -len(suffix)] if ends_so else Path(name).stem
         self.probs = probs if self.start is None else Path(f"{self.stem}.start.npy")
+        self.dropped: Path | None = None  # scores that lie beside the strokes
+        if self.start is None and probs is not None and STATE in probs.parts:
+            self.dropped, self.probs = probs, Path(f"{self.stem}.scores{probs.suffix}")
 
     def name(self, kind: str) -> str:
         """Return the file name of an export."""
@@ -111,6 +115,8 @@ class Export:
                     write_image(image, self.picture.shown())
                 if _is_utf8(image.name) and not is_dicom(image):  # a series has many files
                     archive.write(image, image.name)
+                if self.dropped is not None:
+                    archive.write(self.dropped, str(self.probs))
                 if self.start is not None:
                     np.save(Path(folder) / str(self.probs), self.start)
                     archive.write(Path(folder) / str(self.probs), str(self.probs))

@@ -33,6 +33,10 @@ __all__ = ["Connection", "Room", "Rooms"]
 LOOK_AGAIN = 2.0  # seconds until a save is tried again, or another server's is looked for
 IDLE_ROOMS = 3  # images without a tab that stay open
 BYTES_A_PIXEL, BYTES_A_LABEL = 300, 60  # of a solve, rounded up: docs/benchmarks.md
+NO_OBJECTS = (
+    "scores and masks tell classes apart, not objects: in the menu of the label (…), choose that "
+    "each separate region is an object"
+)
 MOST_WAITING = 200  # messages for a tab that does not read them
 
 Message = dict[str, Any] | bytes
@@ -151,6 +155,7 @@ class Room:
                 "picture": self.picture.about(),
                 "notice": self.notice,
                 "background": self.project.background,
+                "known": self.energies.unary is not None,
             }
         )
 
@@ -193,7 +198,7 @@ class Room:
         """Refuse a stroke of a label that the network's output has no scores of."""
         unary = self.energies.unary
         if unary is not None and isinstance(edit, dict) and edit.get("kind") == "object":
-            raise ValueError("on a network's output, or on labels to correct, draw classes alone")
+            raise ValueError(NO_OBJECTS)
         stroke = edit.get("stroke") if isinstance(edit, dict) else None
         if unary is None or not isinstance(stroke, dict):
             return
@@ -412,11 +417,28 @@ class Rooms:
             room.adopt(project)
         connection.put({"type": "saved", "ids": [edit.get("id")], "again": False})
 
-    async def begin_with(self, name: str, labels: npt.NDArray[Any]) -> None:
-        """Let an image begin with labels at the size of its file, which strokes then correct."""
+    async def _unlocked(self, name: str) -> Room:
         room = await self.get(name)
         if room.document.status == "done":
             raise ValueError(f"{name} is done: open it again to change it")
+        return room
+
+    async def drop(self, name: str, file_name: str, data: bytes) -> None:
+        """Let an image begin with the scores or labels of a file, which strokes then correct."""
+        room, store = await self._unlocked(name), self.store
+        labels = await asyncio.to_thread(store.drop, name, file_name, data, room.picture)
+        if labels is not None:
+            await self.begin_with(name, labels)
+            return
+        energies = await asyncio.to_thread(store.energies, name, room.picture, self.file)
+        assert energies.unary is not None
+        await asyncio.to_thread(store.have_labels, len(energies.unary))
+        room.adopt(store.project())
+        room.begin_anew(energies)
+
+    async def begin_with(self, name: str, labels: npt.NDArray[Any]) -> None:
+        """Let an image begin with labels at the size of its file, which strokes then correct."""
+        room = await self._unlocked(name)
         if room.picture.depth or labels.shape != room.picture.full:
             raise ValueError(f"{name}: the labels are not of its size")
         await asyncio.to_thread(self.store.save_start, name, labels)

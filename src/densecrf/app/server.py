@@ -124,6 +124,7 @@ def make_app(store: ImageFolder, token: str, port: int, file: Parameters | None 
         Route("/thumbnail", _thumbnail),
         Route("/upload", _upload, methods=["POST"]),
         Route("/mask", _mask, methods=["POST"]),
+        Route("/drop", _drop, methods=["POST"]),
         Route("/copy", _copy, methods=["POST"]),
         Route("/dataset/{kind}", _dataset),
         Route("/export/{kind}", _export),
@@ -251,6 +252,12 @@ async def _upload(request: Request) -> JSONResponse:
 async def _mask(request: Request) -> JSONResponse:
     name, data = _named(request, "name"), await _body(request)
     return _Ascii({"name": await request.app.state.gallery.import_mask(name, data)})
+
+
+async def _drop(request: Request) -> JSONResponse:
+    name, file_name, data = _named(request, "name"), _named(request, "file"), await _body(request)
+    await request.app.state.rooms.drop(name, file_name, data)
+    return _Ascii({"name": name})
 
 
 async def _copy(request: Request) -> JSONResponse:

@@ -32,10 +32,11 @@ let status = "todo";
 let best = null; // energy of the certified answer
 let behind = false; // another tab's edit came while ours were on the way
 let alone = false; // one label is the answer everywhere
+let known = false; // a network's output or a mask is there, which strokes correct
 let carried = null; // strokes of the image before, for the next one that opens
 
 const socket = new Socket({ message: heard, answer: answered, state: connected });
-const labels = new Labels({ change: relabelled, choose: () => tools.cancel(), object: addObject }, config.max_labels);
+const labels = new Labels({ change: relabelled, choose: () => tools.cancel(), object: addObject, indivisible: say }, config.max_labels);
 const model = new ModelPanel(config.presets, (values) => change({ ...values, compare: $("compare").checked }));
 const files = new Files({ open, error: (text) => say(text, "error") }, config.max_upload);
 const gallery = new Gallery(files, { open, error: (text) => say(text, "error"), note: say });
@@ -99,6 +100,11 @@ async function show(message) {
   const late = socket.pending.filter(({ id }) => !state.applied.includes(id));
   late.forEach(repeat);
   if (late.length) behind = true;
+  known = message.known;
+  if (labels.divisible === known) {
+    labels.divisible = !known;
+    labels.render();
+  }
   settings = state.settings;
   model.set(settings);
   $("compare").checked = settings.compare;
@@ -147,7 +153,7 @@ function drawn() {
   if (["empty", "one"].includes(document.body.dataset.state)) headline.set(layer.strokes.length ? "one" : "empty");
   const hints = ["Draw a stroke on one region …", "… now choose another label and draw on another region."];
   const answer = view.answers.certified !== undefined;
-  const early = answer || config.network ? undefined : hints[used.size];
+  const early = answer || known ? undefined : hints[used.size];
   const lone = answer && alone ? "One label everywhere is best: add strokes, or lower the strength." : early;
   const hint = status === "done" ? "Done, and locked: change the status (D) to go on." : lone;
   $("hint").hidden = hint === undefined;
@@ -256,7 +262,8 @@ function pick([px, py]) {
   const found = answer[y * layer.width + x];
   if (labels.locked().includes(found)) return;
   const mask = component(answer, layer.width, layer.height, x, y);
-  commitMask(mask, labels.classOf(found) === labels.active ? labels.addObject() : labels.value);
+  const label = labels.classOf(found) === labels.active ? labels.addObject() : labels.value;
+  if (label !== null) commitMask(mask, label);
 }
 
 // A box around an object: its pixels, as the server finds them, become a stroke; those around the
