@@ -50,7 +50,7 @@ def test_the_soak_of_the_app_runs_to_its_end():
 def test_the_soak_of_the_app_finds_memory_that_grows(soak_app):
     rng = random.Random(0)
     flat = [(rng.uniform(280, 420), 3.0) for _ in range(60)]
-    leaking = [(server + 2 * minute, 3.0) for minute, (server, _) in enumerate(flat)]
+    leaking = [(server + 4 * minute, 3.0) for minute, (server, _) in enumerate(flat)]
     swelling = [(server, 3.0 + 0.1 * minute) for minute, (server, _) in enumerate(flat)]
     assert soak_app.growth(flat) == []
     assert soak_app.growth(leaking)[0].startswith("server: memory grew")

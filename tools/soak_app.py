@@ -2,9 +2,10 @@
 
 ``python tools/soak_app.py --minutes 20`` starts a server and a headless browser, draws strokes with
 the mouse faster than they can be solved, undoes, redoes, drags boxes around objects, moves between
-two images, changes sliders and status, and looks at the folder. Once a minute it prints the server's resident memory and the
-page's JavaScript heap after a collection. In the last third the server is killed again and again,
-at random moments, and started anew: the page must then have every stroke that it had.
+two images, changes sliders and status, and looks at the folder. Once a minute it prints the
+server's resident memory and the page's JavaScript heap after a collection. In the last third the
+server is killed again and again, at random moments, and started anew: the page must then have every
+stroke that it had.
 """
 
 from __future__ import annotations
