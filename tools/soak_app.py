@@ -1,10 +1,11 @@
 """Use the app at random for a while, in a real browser: memory stays flat, no stroke is lost.
 
 ``python tools/soak_app.py --minutes 20`` starts a server and a headless browser, draws strokes with
-the mouse faster than they can be solved, undoes, redoes, moves between two images, changes sliders
-and status, and looks at the folder. Once a minute it prints the server's resident memory and the
-page's JavaScript heap after a collection. In the last third the server is killed again and again,
-at random moments, and started anew: the page must then have every stroke that it had.
+the mouse faster than they can be solved, undoes, redoes, drags boxes around objects, moves between
+two images, changes sliders and status, and looks at the folder. Once a minute it prints the
+server's resident memory and the page's JavaScript heap after a collection. In the last third the
+server is killed again and again, at random moments, and started anew: the page must then have every
+stroke that it had.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import argparse
 import random
 import signal
 import socket
-import statistics
 import sys
 import tempfile
 import time
@@ -27,7 +27,7 @@ from scribbling import CHROMIUM, FLAGS, Page, Running
 MOST_STROKES = 60  # then all are undone: the history has no limit, and would grow
 BETWEEN_KILLS = (5.0, 40.0)  # seconds
 LONGEST = 60.0  # seconds until the strokes must be there again
-GROWTH = 0.1  # of memory, between the two halves of the time without kills
+GROWTH = 0.1  # of memory, between the last two thirds of the time without kills
 STROKES = "window.densecrf.layer()?.strokes.map((s) => JSON.stringify([s.tool, s.label, s.points]))"
 
 
@@ -51,7 +51,7 @@ def act(page: Page, rng: random.Random) -> None:
         page.press(*["Control+z"] * MOST_STROKES)
     chosen = rng.random()
     if chosen < 0.7:
-        page.press(rng.choice("1234"), rng.choice(("b", "b", "b", "l", "e", "r")))
+        page.press(rng.choice("1234"), rng.choice(("b", "b", "b", "l", "e", "r", "t")))
         x, y = rng.random(), rng.random()
         page.draw((x, y), (min(1, x + rng.uniform(0, 0.1)), min(1, y + rng.uniform(0, 0.1))))
     elif chosen < 0.78:
@@ -77,8 +77,9 @@ def act(page: Page, rng: random.Random) -> None:
 class Soak:
     """A server on a folder, and a tab that shows it."""
 
-    def __init__(self, folder: str, page: Page, seed: int) -> None:
+    def __init__(self, folder: str, page: Page, seed: int, longest: float = LONGEST) -> None:
         self.folder, self.page, self.rng = folder, page, random.Random(seed)
+        self.longest = longest
         with socket.socket() as free:  # a browser keeps the data of a page by its port
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -105,7 +106,7 @@ class Soak:
         self.page.tab.goto("about:blank")
         self.start(image)
         self.kills += 1
-        deadline = time.monotonic() + LONGEST
+        deadline = time.monotonic() + self.longest
         while (after := self.page.tab.evaluate(STROKES)) != before:
             if time.monotonic() > deadline:
                 self.found.append(f"kill {self.kills}: {len(before)} strokes, {len(after)} after")
@@ -141,7 +142,7 @@ def soak(minutes: float, seed: int) -> list[str]:
             it.running.stop()
     lost = "Failed to load resource", "WebSocket connection"  # while the server is away
     it.found += [error for error in it.page.errors if not error.startswith(lost)]
-    return it.found + _growth(rows)
+    return it.found + growth(rows)
 
 
 def _memory(it: Soak, session: Any, seconds: float) -> list[tuple[float, float]]:
@@ -158,12 +159,16 @@ def _memory(it: Soak, session: Any, seconds: float) -> list[tuple[float, float]]
     return rows
 
 
-def _growth(rows: list[tuple[float, float]]) -> list[str]:
+def growth(rows: list[tuple[float, float]]) -> list[str]:
+    """Return what grew between the last two thirds of the time, of server and heap in MiB.
+
+    What is compared is the least of each third: solves under way take memory and give it back.
+    """
     third, grown = len(rows) // 3, []
     for name, column in (("server", 0), ("heap", 1)) if third else ():
-        middle = statistics.median(row[column] for row in rows[third : 2 * third])
-        last = statistics.median(row[column] for row in rows[2 * third :])
-        print(f"{name}: {middle:.1f} MiB in the second third, {last:.1f} MiB in the last")
+        middle = min(row[column] for row in rows[third : 2 * third])
+        last = min(row[column] for row in rows[2 * third :])
+        print(f"{name}: at least {middle:.1f} MiB in the second third, {last:.1f} in the last")
         if last > (1 + GROWTH) * middle:
             grown.append(f"{name}: memory grew from {middle:.1f} to {last:.1f} MiB")
     return grown

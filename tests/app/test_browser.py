@@ -1,13 +1,18 @@
 """The page in a real browser: draw, see, undo, export, reload and find everything again."""
 
+import io
 import json
 import signal
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from browser_tab import ORIGIN, own
 from densecrf.app.document import Document
 from densecrf.app.store import STATE
 from densecrf.io import read_labels, write_image
@@ -63,6 +68,114 @@ def test_draw_undo_export_reload(server, folder, page, tmp_path):
     tab.press("Control+z")
     tab.wait(strokes=2)
     assert tab.errors == []
+
+
+BOX = ((0.27, 0.2), (0.73, 0.8))
+
+
+def object_of(answer):
+    """Return how well an answer has the ball of the scene, as intersection over union."""
+    y, x = np.mgrid[:96, :128]
+    ball = (y - 48) ** 2 + (x - 64) ** 2 < 24**2
+    found = answer.reshape(96, 128) == 2
+    return (found & ball).sum() / (found | ball).sum()
+
+
+def test_a_box_finds_the_object_in_it(server, folder, page, tmp_path):
+    """Undone, saved, reloaded, exported like all strokes."""
+    running = server(folder)
+    tab = page().open(running.url)
+    tab.press("3", "t")
+    tab.draw(*BOX)
+    tab.wait(strokes=2, saved="yes", revision=2, stage="certified")  # what is around, and the ball
+    assert object_of(tab.answer()) > 0.95
+    assert set(np.unique(tab.answer())) == {0, 2}
+    tab.screenshot("box")
+    tab.press("Control+z")
+    tab.wait(strokes=1, saved="yes")
+    tab.press("Control+Shift+z", "2", "b")
+    tab.draw(*GRASS)
+    tab.wait(strokes=3, saved="yes", state="current")
+    tab.tab.reload()
+    tab.wait(strokes=3, state="current")
+    assert object_of(tab.answer()) > 0.95
+    tab.tab.click("#export")
+    with tab.tab.expect_download() as download:
+        tab.tab.click("[data-export=labels]")
+    download.value.save_as(tmp_path / "labels.png")
+    assert object_of(read_labels(tmp_path / "labels.png")) > 0.95
+    tab.press("Escape", "t")
+    tab.draw((0.0, 0.0), (1.0, 1.0))
+    tab.tab.get_by_text("give a box around the object").wait_for()
+    assert tab.errors == [] or all("422" in error for error in tab.errors)
+
+
+def test_a_box_is_drawn_with_a_finger(server, folder, page):
+    tab = page(width=390, height=800).open(server(folder).url)
+    tab.press("3", "t")
+    finger = tab.tab.context.new_cdp_session(tab.tab)
+    (x0, y0), (x1, y1) = (tab.at(*corner) for corner in BOX)
+    steps = [((1 - t) * x0 + t * x1, (1 - t) * y0 + t * y1) for t in (0, 0.5, 1)]
+    for kind, at in zip(("touchStart", "touchMove", "touchMove"), steps, strict=True):
+        points = [{"x": at[0], "y": at[1]}]
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    tab.wait(strokes=2, saved="yes", state="current")
+    assert object_of(tab.answer()) > 0.95
+
+
+def test_a_networks_scores_are_dropped_on_an_image_and_corrected(server, folder, page, tmp_path):
+    """Kept beside the strokes; objects are refused with a reason; the export repeats itself."""
+    scores = np.full((3, 24, 32), 0.1, np.float32)
+    scores[0, :12] = scores[1, 12:] = 0.8
+    np.savez(tmp_path / "net.npz", probs=scores)
+    labels = np.zeros((96, 128), np.int64)
+    labels[:, 64:] = 1
+    np.save(tmp_path / "labels.npy", labels)
+    tab = page().open(server(folder).url)
+    tab.tab.set_input_files("#file", tmp_path / "net.npz")
+    tab.wait(image="first.png", state="current", stage="certified")
+    answer = tab.answer().reshape(96, 128)
+    assert (answer[8, 64], answer[88, 64]) == (0, 1)
+    tab.press("3")
+    tab.draw(*BALL)
+    tab.wait(strokes=1, saved="yes", state="current")
+    assert tab.answer().reshape(96, 128)[48, 64] == 2
+    tab.press("a")
+    tab.tab.get_by_text("tell classes apart, not objects").wait_for()
+    tab.tab.reload()
+    tab.wait(strokes=1, state="current")
+    assert set(np.unique(tab.answer())) == {0, 1, 2}
+    tab.tab.click("#export")
+    with tab.tab.expect_download() as download:
+        tab.tab.click("[data-export=all]")
+    download.value.save_as(tmp_path / "all.zip")
+    with zipfile.ZipFile(tmp_path / "all.zip") as archive:
+        archive.extractall(tmp_path / "all")
+    program = [sys.executable, "first.reproduce.py"]
+    subprocess.run(program, cwd=tmp_path / "all", check=True, capture_output=True)
+    repeated = read_labels(tmp_path / "all" / "first.repeated.png")
+    np.testing.assert_array_equal(repeated, read_labels(tmp_path / "all" / "first.labels.png"))
+    tab.press("Escape")
+    tab.tab.set_input_files("#file", tmp_path / "labels.npy")
+    tab.wait(image="first.png", state="current", strokes=1)
+    tab.tab.wait_for_function("window.densecrf.view.answers.certified?.labels[8 * 128 + 120] === 1")
+    assert tab.errors == []
+
+
+def test_an_array_that_does_not_fit_says_why(client, folder):
+    packed = io.BytesIO()
+    np.savez(packed, probs=np.full((2, 3, 4, 5), 0.5, np.float32))
+    send = {"headers": {"origin": ORIGIN}, "content": packed.getvalue()}
+    answer = client.post(own("drop?name=first.png&file=net.npz"), **send)
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("net.npz: ")
+    packed = io.BytesIO()
+    np.save(packed, np.full((96, 128), 9))
+    send["content"] = packed.getvalue()
+    answer = client.post(own("drop?name=first.png&file=mask.npy"), **send)
+    assert "mask.npy: has label 9; the folder's are 0 to 3" in answer.json()["error"]
+    assert not list((folder / STATE).glob("*.scores.*"))
 
 
 def test_killed_and_started_again_nothing_is_lost(server, folder, page):

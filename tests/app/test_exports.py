@@ -16,12 +16,15 @@ from starlette.testclient import TestClient
 
 from browser_tab import ORIGIN, PORT, STROKES, TOKEN, Tab, brush, connected, own
 from densecrf import Result
-from densecrf.app import pictures, rooms
+from densecrf.app import full_size, pictures, rooms
 from densecrf.app.server import make_app
 from densecrf.app.store import ImageFolder
 from densecrf.app.strokes import VOID
 from densecrf.io import read_image, read_labels, write_image, write_labels
 from densecrf.io.coco import run_lengths
+from densecrf.model.presets import PRESETS
+from densecrf.model.scribbles import scribble_unary
+from scribbling import scene
 
 
 @pytest.fixture
@@ -143,10 +146,18 @@ def exported(client, folder):
     return read_labels(folder / "first.labels.png"), Result.load(folder / "first.npz").labels
 
 
+def repeated_by_program(folder):
+    """Run the exported program in a folder of exports; return the labels that it wrote."""
+    program = [sys.executable, "first.reproduce.py"]
+    subprocess.run(program, cwd=folder, check=True, capture_output=True)
+    return read_labels(folder / "first.repeated.png")
+
+
 @pytest.mark.parametrize("memory", [2**40, 2**10])
 def test_a_reduced_image_is_exported_at_full_size_and_repeated(
     client, folder, monkeypatch, tmp_path, memory
 ):
+    """Solved with all pixels, from blocks of them; its files say what is proven of all pixels."""
     monkeypatch.setattr(pictures, "WORK_PIXELS", 4000)
     monkeypatch.setattr(rooms, "physical_memory", lambda: memory)
     with connected(client) as socket:
@@ -156,12 +167,21 @@ def test_a_reduced_image_is_exported_at_full_size_and_repeated(
         tab.until("saved")
     labels, solved = exported(client, tmp_path)
     assert labels.shape == (96, 128)
-    np.testing.assert_array_equal(repeated(tmp_path, "first"), solved)
+    np.testing.assert_array_equal(repeated_by_program(tmp_path), solved)
+    result, claim = Result.load(tmp_path / "first.npz"), said(tmp_path / "first.labels.png")
+    assert f"{100 * result.gap:.2g} %" in claim
+    kept = read_labels(folder / "densecrf-app" / "first.png.labels.png")
+    about = json.loads((folder / "densecrf-app" / "first.png.labels.json").read_text())
     if memory == 2**40:  # solved once more, at full size
         np.testing.assert_array_equal(labels, solved)
         assert not (tmp_path / "first.reduced.png").exists()
+        assert claim.endswith("128 × 96 pixels")
+        assert "by the program" in client.get(own("export/command?name=first.png")).json()["error"]
+        assert about["finer"]
+        np.testing.assert_array_equal(kept, labels)  # also for exports of the folder
     else:
         np.testing.assert_array_equal(labels[::2, ::2], solved)
+        assert claim.endswith("64 × 48 pixels, enlarged 2 times")
     state = json.loads((tmp_path / "first.strokes.json").read_text())
     assert (state["height"], state["width"]) == (48, 64)  # as it was drawn, to go on with
 
@@ -180,7 +200,29 @@ def test_a_large_image_is_exported_from_more_pixels_than_it_is_worked_on_with(
     labels, solved = exported(client, tmp_path)
     assert solved.shape == (48, 64)
     np.testing.assert_array_equal(labels, solved.repeat(2, 0).repeat(2, 1))
-    np.testing.assert_array_equal(repeated(tmp_path, "first"), solved)
+    np.testing.assert_array_equal(repeated_by_program(tmp_path), solved)
+
+
+def said(path):
+    """Return what a PNG says of its labels."""
+    with Image.open(path) as picture:
+        return picture.text["Comment"]
+
+
+def test_a_large_image_is_proven_with_all_pixels_though_solved_on_blocks_first():
+    rng = np.random.default_rng(0)
+    image = np.clip(scene(150, 203) + rng.normal(0, 10, (150, 203, 3)), 0, 255).astype(np.uint8)
+    strokes = np.full((150, 203), VOID)
+    strokes[5:9], strokes[140:145], strokes[70:80, 95:105] = 0, 1, 2
+    unary = scribble_unary(image, strokes, void=VOID)
+    crf = PRESETS["scribbles"].crf(unary, image)
+    found, whole = full_size.solve(crf, blocks=4), crf.solve("lp", gap=1e-3)
+    assert found.labels.shape == (150, 203)
+    assert found.energy == crf.energy(found.labels)
+    assert found.lower_bound <= whole.energy
+    assert whole.lower_bound <= found.energy
+    assert found.iterations <= full_size.ITERATIONS
+    assert found.gap <= full_size.LARGE_GAP
 
 
 def volume():

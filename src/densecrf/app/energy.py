@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from densecrf.app.document import Document, ModelSettings
+from densecrf.app.full_size import side_of_blocks, unary_of_strokes
 from densecrf.app.pictures import Picture
 from densecrf.app.strokes import VOID, Canvas, Raster, Stroke
 from densecrf.cached import cached_property
@@ -15,7 +16,7 @@ from densecrf.model.parameters import Parameters
 from densecrf.model.presets import PRESETS
 from densecrf.model.reading import layout_of, picked, sums_to_one
 from densecrf.model.resample import resize_bilinear
-from densecrf.model.scribbles import for_strokes, scribble_unary
+from densecrf.model.scribbles import for_strokes
 from densecrf.model.specification import Specification
 from densecrf.model.unaries import plant
 
@@ -164,10 +165,15 @@ class Energies:
         labels = self.labels(snapshot)
         return self._energy(snapshot, snapshot.raster, max(labels, default=0) + 1)
 
+    def forget(self) -> None:
+        """Give up the filters; they are built again where they are needed."""
+        self._kept = None
+
     def _energy(self, snapshot: Snapshot, raster: Raster, count: int) -> DenseCRF:
         model = self.model(snapshot)
         if self.unary is None:
-            unary = scribble_unary(self.picture.pixels, raster, count, void=VOID)
+            blocks = side_of_blocks(self.picture.shape)
+            unary = unary_of_strokes(self.picture.pixels, raster, count, blocks=blocks, void=VOID)
         else:
             unary = self.unary.copy()
             plant(unary, np.where(raster == VOID, -1, raster.astype(np.int64)))

@@ -16,9 +16,10 @@ from densecrf import __version__
 from densecrf.app.dataset import Labelled, coco
 from densecrf.app.document import Document
 from densecrf.app.energy import Energies, Snapshot
-from densecrf.app.live import export_gap
+from densecrf.app.full_size import GAP, side_of_blocks
 from densecrf.app.pictures import picture_suffix
 from densecrf.app.project import Project
+from densecrf.app.store import STATE
 from densecrf.app.strokes import VOID
 from densecrf.io import overlay, write_image, write_labels
 from densecrf.io.volumes import is_dicom
@@ -87,6 +88,9 @@ class Export:
         ends_so = suffix and name.lower().endswith(suffix)
         self.stem = name[: -len(suffix)] if ends_so else Path(name).stem
         self.probs = probs if self.start is None else Path(f"{self.stem}.start.npy")
+        self.dropped: Path | None = None  # scores that lie beside the strokes
+        if self.start is None and probs is not None and STATE in probs.parts:
+            self.dropped, self.probs = probs, Path(f"{self.stem}.scores{probs.suffix}")
 
     def name(self, kind: str) -> str:
         """Return the file name of an export."""
@@ -111,6 +115,8 @@ class Export:
                     write_image(image, self.picture.shown())
                 if _is_utf8(image.name) and not is_dicom(image):  # a series has many files
                     archive.write(image, image.name)
+                if self.dropped is not None:
+                    archive.write(self.dropped, str(self.probs))
                 if self.start is not None:
                     np.save(Path(folder) / str(self.probs), self.start)
                     archive.write(Path(folder) / str(self.probs), str(self.probs))
@@ -123,6 +129,8 @@ class Export:
             return "nothing is solved yet: draw with at least two labels"
         if self.start is not None and kind == "command":
             return "labels that strokes correct are repeated by the program, not by the command"
+        if kind == "command" and side_of_blocks(self.picture.shape) > 1:
+            return "a large image's labels are repeated by the program, not by the command"
         return None
 
     def _write(self, kind: str, folder: Path) -> Path:
@@ -141,7 +149,8 @@ class Export:
             labels = self.snapshot.raster if kind == "raster" else self._labels()
             objects = kind == "raster" and self.document.objects  # they have numbers of their own
             if self.picture.depth is None:
-                write_labels(path, labels, None if objects else self.palette)
+                claim = self.claim() if kind == "labels" else ""
+                write_labels(path, labels, None if objects else self.palette, comment=claim)
             elif kind == "labels":
                 self.picture.write_labels(path, labels)
             else:
@@ -160,6 +169,16 @@ class Export:
     def _labels(self, enlarged: bool = True) -> npt.NDArray[np.uint8]:
         classes = self.document.classes[self.slots[self.result.labels]]
         return self.picture.enlarged(classes) if enlarged else classes
+
+    def claim(self) -> str:
+        """Return what is proven of the labels, for people."""
+        height, width = self.result.labels.shape
+        enlarged = "" if self.picture.factor == 1 else f", enlarged {self.picture.factor} times"
+        return (
+            f"densecrf {__version__}: energy {self.result.energy:.6g}, proven to be at most "
+            f"{100 * self.result.gap:.2g} % above the lowest of all labellings of "
+            f"{width} × {height} pixels{enlarged}"
+        )
 
     def labelled(self) -> Labelled:
         """Return the labels at the size of the file, with the objects."""
@@ -183,16 +202,18 @@ class Export:
         parts += ["--model", _argument(self.name("model"))]
         if self.snapshot.min_area:
             parts += ["--min-area", str(self.snapshot.min_area)]
-        parts += ["--gap", repr(export_gap(self.snapshot))]
+        parts += ["--gap", repr(GAP)]
         parts += ["--out", _argument(f"{self.stem}.repeated.png")]
         return " ".join(map(shlex.quote, parts))
 
     def python(self) -> str:
         """Return the program that repeats the result, in the folder of the exported files."""
         image, strokes, model = map(repr, (self._image(), self.name("raster"), self.name("model")))
+        blocks = side_of_blocks(self.picture.shape)
         if self.probs is None:
+            how = f"blocks={blocks}, void={VOID}"
             source = (
-                f"unary = densecrf.model.scribbles.scribble_unary(image, strokes, void={VOID})\n"
+                f"unary = densecrf.app.full_size.unary_of_strokes(image, strokes, {how})\n"
                 "crf = model.crf(unary, image)\n"
             )
         else:
@@ -216,28 +237,23 @@ class Export:
             reading = f"densecrf.app.pictures.read_picture(Path({image}), {image}, {chosen}).pixels"
             drawn = f"np.load({strokes})"
             writing = f"np.save({self.stem + '.repeated.npy'!r}, result.labels)"
-        tidied = ""
-        if area := self.snapshot.min_area:
-            imports += "import densecrf.solvers.islands\n"
-            tidied = f"result = densecrf.solvers.islands.without_islands(result, {area})\n"
         settings = json.dumps(asdict(replace(self.document.settings, compare=False)))
         return (  # repr() writes a name in one line and without a quote that ends it
             f"# Repeats {self.document.name!r}, labelled with densecrf {__version__}.\n"
             f"# Run it beside {image} and the exported files.\n"
             f"# Settings: {settings}\n\n"
             f"{imports}"
+            "import densecrf.app.full_size\n"
             "import densecrf.app.pictures\n"
             "import densecrf.io\n"
             "import densecrf.io.unaries\n"
             "import densecrf.model.presets\n"
-            "import densecrf.refinement\n"
-            "import densecrf.model.scribbles\n\n"
+            "import densecrf.refinement\n\n"
             f"image = {reading}\n"
             f"strokes = {drawn}\n"
             f"model = densecrf.model.presets.read_parameters({model})\n"
             f"{source}"
-            f'result = crf.solve("lp", gap={export_gap(self.snapshot)!r})\n'
-            f"{tidied}"
+            f"result = densecrf.app.full_size.solve(crf, {blocks}, {self.snapshot.min_area})\n"
             "print(result)\n"
             f"{writing}\n"
         )

@@ -13,17 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.app import full_size
 from densecrf.app.energy import Energies, Snapshot
 from densecrf.app.unsure import unsure_regions
 from densecrf.model.crf import DenseCRF
 from densecrf.solvers.islands import relabelled, without_islands
 from densecrf.solvers.result import Result
 
-__all__ = ["Live", "export_gap", "frame"]
+__all__ = ["Live", "frame"]
 
-GAP = 1e-3  # of a certified answer
-#: Of an export with more pixels than are worked on: half of the time went into the rest.
-FINER_GAP = 5e-3
 #: Fewer roundings than by default: warm starts are near the end, and each costs filter calls.
 ROUND_EVERY = 8
 #: Gaps afterwards, while nothing new is drawn: most pixels are then proven singly.
@@ -40,16 +38,11 @@ class Superseded(Exception):  # noqa: N818 - it is no error
     """Raised in a solve whose snapshot is no longer the newest."""
 
 
-def frame(head: dict[str, Any], *planes: npt.NDArray[np.uint8]) -> bytes:
+def frame(head: dict[str, Any], *planes: npt.NDArray[Any]) -> bytes:
     """Return a binary message: the length of the JSON, the JSON, and compressed label planes."""
     text = json.dumps(head).encode()
     packed = zlib.compress(b"".join(plane.tobytes() for plane in planes), 1)
     return len(text).to_bytes(4, "little") + text + packed
-
-
-def export_gap(snapshot: Snapshot) -> float:
-    """Return how near to the optimum an export is proven to be."""
-    return GAP if snapshot.factor == 1 else FINER_GAP
 
 
 class Live:
@@ -98,7 +91,8 @@ class Live:
         page knows. ValueError says that there is nothing to solve yet.
         """
         crf = energies.reproducible(snapshot)
-        result = without_islands(crf.solve("lp", gap=export_gap(snapshot)), snapshot.min_area)
+        blocks = full_size.side_of_blocks(crf.shape)
+        result = full_size.solve(crf, blocks, snapshot.min_area)
         if energies is self.energies:
             self._show(snapshot, "certified", result, labels, time.perf_counter())
         return result
@@ -143,7 +137,9 @@ class Live:
         if init is None and not constant:
             init = preview.marginals
         follow = _Follow(self, snapshot, labels, started, self._best.energy)
-        result = crf.solve("lp", init=init, gap=GAP, callback=follow, round_every=ROUND_EVERY)
+        result = crf.solve(
+            "lp", init=init, gap=full_size.GAP, callback=follow, round_every=ROUND_EVERY
+        )
         self._keep_warm(labels, result.marginals)
         self._show(snapshot, "certified", self._no_worse(result, snapshot), labels, started)
         self._check()

@@ -27,6 +27,8 @@ __all__ = [
     "WORK_VOXELS",
     "Picture",
     "Reading",
+    "block_factor",
+    "block_means",
     "picture_suffix",
     "read_picture",
 ]
@@ -35,7 +37,7 @@ PICTURE_SUFFIXES = (*IMAGE_SUFFIXES, ".npy", *VOLUME_SUFFIXES)
 MAX_PIXELS = 64_000_000  # of an image
 MAX_VOXELS = 1 << 28  # of a volume
 WORK_PIXELS = 1_000_000  # larger images are reduced by a whole factor, and their labels enlarged
-EXPORT_PIXELS = 4_000_000  # to which a larger image is reduced when its labels are exported
+EXPORT_PIXELS = 16_000_000  # to which a larger image is reduced when its labels are exported
 WORK_VOXELS = 2_000_000  # and so are larger volumes
 CLIP = 0.5  # per cent of the values that become black, and white, where nothing else is said
 SAMPLED = 1 << 22  # of more values, some are looked at for that
@@ -166,13 +168,13 @@ class Picture:
         large = labels.repeat(self.factor, -2).repeat(self.factor, -1)
         return large[..., : self.full[0], : self.full[1]]
 
-    def finer(self) -> "Picture":
-        """Return an image with more pixels, for an export: up to `EXPORT_PIXELS`."""
-        factor = _factor(self.full, EXPORT_PIXELS)
+    def finer(self, most: int) -> "Picture":
+        """Return an image with more pixels, for an export: up to `most` and `EXPORT_PIXELS`."""
+        factor = block_factor(self.full, max(1, min(most, EXPORT_PIXELS)))
         if self.depth is not None or factor >= self.factor:
             return self
         pixels, _ = _colors(*_image_bands(self.path), self.reading)
-        return replace(self, pixels=_reduced(pixels, factor), factor=factor)
+        return replace(self, pixels=block_means(pixels, factor), factor=factor)
 
     @property
     def label_suffix(self) -> str:
@@ -278,19 +280,19 @@ def _of_bands(
 ) -> Picture:
     height, width, _ = bands.shape
     pixels, values = _colors(bands, nodata, reading)
-    factor = _factor((height, width), WORK_PIXELS)
-    shown = _reduced(pixels, factor)
+    factor = block_factor((height, width))
+    shown = block_means(pixels, factor)
     picture = Picture(path, shown, factor, (height, width), reading=reading, values=values)
     return _checked(picture, name)
 
 
-def _factor(shape: tuple[int, int], most: int) -> int:
-    """Return by what an image is reduced to have at most some pixels."""
-    return max(1, ceil(sqrt(prod(shape) / most)))
+def block_factor(shape: tuple[int, ...], most: int | None = None) -> int:
+    """Return by what an image is reduced to have at most `most` pixels, or `WORK_PIXELS`."""
+    return max(1, ceil(sqrt(prod(shape) / (most or WORK_PIXELS))))
 
 
-def _reduced(pixels: Array, factor: int) -> Array:
-    """Return the means of blocks; those at the ends may be smaller."""
+def block_means(pixels: Array, factor: int) -> Array:
+    """Return the means of an image's blocks; those at the ends may be smaller."""
     if factor == 1:
         return pixels
     from PIL import Image
@@ -375,7 +377,7 @@ def _of_volume(path: Path, name: str, volume: Volume, reading: Reading) -> Pictu
     factor, between = _factors(stored.shape, volume.spacing)
     pixels = np.stack(
         [
-            _block_means([_stretched(volume.meant(each), window) for each in block], factor)
+            _volume_means([_stretched(volume.meant(each), window) for each in block], factor)
             for block in np.split(stored, range(between, len(stored), between))
         ]
     )
@@ -407,7 +409,7 @@ def _factors(shape: tuple[int, ...], spacing: tuple[float, float, float]) -> tup
     return factor, between
 
 
-def _block_means(planes: list[npt.NDArray[np.uint8]], factor: int) -> npt.NDArray[np.uint8]:
+def _volume_means(planes: list[npt.NDArray[np.uint8]], factor: int) -> npt.NDArray[np.uint8]:
     """Return the means of blocks of some slices; those at the ends may be smaller."""
     if len(planes) == factor == 1:
         return planes[0]

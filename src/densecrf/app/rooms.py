@@ -8,10 +8,10 @@ import json
 from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from densecrf.app.dataset import Labelled
@@ -33,6 +33,10 @@ __all__ = ["Connection", "Room", "Rooms"]
 LOOK_AGAIN = 2.0  # seconds until a save is tried again, or another server's is looked for
 IDLE_ROOMS = 3  # images without a tab that stay open
 BYTES_A_PIXEL, BYTES_A_LABEL = 300, 60  # of a solve, rounded up: docs/benchmarks.md
+NO_OBJECTS = (
+    "scores and masks tell classes apart, not objects: in the menu of the label (…), choose that "
+    "each separate region is an object"
+)
 MOST_WAITING = 200  # messages for a tab that does not read them
 
 Message = dict[str, Any] | bytes
@@ -151,6 +155,7 @@ class Room:
                 "picture": self.picture.about(),
                 "notice": self.notice,
                 "background": self.project.background,
+                "known": self.energies.unary is not None,
             }
         )
 
@@ -193,7 +198,7 @@ class Room:
         """Refuse a stroke of a label that the network's output has no scores of."""
         unary = self.energies.unary
         if unary is not None and isinstance(edit, dict) and edit.get("kind") == "object":
-            raise ValueError("on a network's output, or on labels to correct, draw classes alone")
+            raise ValueError(NO_OBJECTS)
         stroke = edit.get("stroke") if isinstance(edit, dict) else None
         if unary is None or not isinstance(stroke, dict):
             return
@@ -276,22 +281,24 @@ class Room:
         answer = self.live.labels()
         if answer is None or answer[0] != self._asked:
             return
-        state = answer[0], list(self.document.labels)
-        if state == self._kept:
-            return
-        palette, slots = self.document.palette, self.picture.enlarged(answer[1])
-        labels = self.document.classes[slots]
-        objects = slots if self.document.objects else None
-        about = {"digest": self.store.digest(self.name, self.document)}
+        if self._kept != (answer[0], self.document.labels):
+            await self._keep(self.document, self.picture.enlarged(answer[1]))
 
-        def save() -> None:
-            save = self.store.save_labels
-            save(self.name, labels, palette, objects, about, self.picture)
-
-        with suppress(OSError, ValueError):  # as for the strokes
-            await asyncio.to_thread(save)
+    async def _keep(
+        self, document: Document, slots: npt.NDArray[np.uint8], *, finer: bool = False
+    ) -> None:
+        """Write labels at the size of the file, but none over those that were solved `finer`."""
+        revision, state = document.revision, (document.revision, list(document.labels))
+        about = {"digest": self.store.digest(self.name, document), "finer": finer}
+        if not finer and self.store.about_labels(self.name) == {**about, "finer": True}:
             self._kept = state
-            self._broadcast({"type": "labelled", "revision": state[0]})
+            return
+        objects = slots if document.objects else None
+        given = document.classes[slots], document.palette, objects, about, self.picture
+        with suppress(OSError, ValueError):  # as for the strokes
+            await asyncio.to_thread(self.store.save_labels, self.name, *given)
+            self._kept = state
+            self._broadcast({"type": "labelled", "revision": revision})
 
     async def export(self, kind: str, needs_result: bool) -> tuple[str, bytes]:
         """Return the name and bytes of an export, solved from the strokes alone."""
@@ -314,29 +321,27 @@ class Room:
         if self.settled is None or self.settled.snapshot.revision != document.revision:
             self.settled = await asyncio.to_thread(self._final, document)
         final = self.settled
-        if needs_result and final.result is None:
+        new = needs_result and final.result is None
+        if new:
             solve = self.live.settled
-            final.result = await asyncio.to_thread(
-                solve, final.snapshot, final.energies, final.labels
-            )
+            result = await asyncio.to_thread(solve, final.snapshot, final.energies, final.labels)
+            final.result = replace(result, crf=None)
+            if final.energies is not self.live.energies:
+                final.energies.forget()  # large
         probs = self.store.probs(self.name)
-        return Export(
-            document,
-            final.energies,
-            final.snapshot,
-            final.result,
-            self.project,
-            final.labels,
-            probs,
-        )
+        solved = final.energies, final.snapshot, final.result
+        export = Export(document, *solved, self.project, final.labels, probs)
+        if new and final.energies is not self.live.energies:
+            await self._keep(document, export.labelled().slots, finer=True)
+        return export
 
     def _final(self, document: Document) -> Exported:
         """Return the export: of a reduced image, where memory allows, one that is less so."""
         picture = self.picture
         compact, labels = document.compact()
-        finer = picture.finer()
-        needed = prod(finer.shape) * (BYTES_A_PIXEL + BYTES_A_LABEL * len(labels))
-        if finer is picture or needed > (physical_memory() or 2**32) / 2:
+        available = (physical_memory() or 2**32) // 2
+        finer = picture.finer(available // (BYTES_A_PIXEL + BYTES_A_LABEL * len(labels)))
+        if finer is picture:
             return Exported(Snapshot.of(compact), self.live.energies, labels)
         snapshot = Snapshot.enlarged(compact, picture.factor / finer.factor, finer.shape)
         file = self.live.energies.file
@@ -412,11 +417,28 @@ class Rooms:
             room.adopt(project)
         connection.put({"type": "saved", "ids": [edit.get("id")], "again": False})
 
-    async def begin_with(self, name: str, labels: npt.NDArray[Any]) -> None:
-        """Let an image begin with labels at the size of its file, which strokes then correct."""
+    async def _unlocked(self, name: str) -> Room:
         room = await self.get(name)
         if room.document.status == "done":
             raise ValueError(f"{name} is done: open it again to change it")
+        return room
+
+    async def drop(self, name: str, file_name: str, data: bytes) -> None:
+        """Let an image begin with the scores or labels of a file, which strokes then correct."""
+        room, store = await self._unlocked(name), self.store
+        labels = await asyncio.to_thread(store.drop, name, file_name, data, room.picture)
+        if labels is not None:
+            await self.begin_with(name, labels)
+            return
+        energies = await asyncio.to_thread(store.energies, name, room.picture, self.file)
+        assert energies.unary is not None
+        await asyncio.to_thread(store.have_labels, len(energies.unary))
+        room.adopt(store.project())
+        room.begin_anew(energies)
+
+    async def begin_with(self, name: str, labels: npt.NDArray[Any]) -> None:
+        """Let an image begin with labels at the size of its file, which strokes then correct."""
+        room = await self._unlocked(name)
         if room.picture.depth or labels.shape != room.picture.full:
             raise ValueError(f"{name}: the labels are not of its size")
         await asyncio.to_thread(self.store.save_start, name, labels)

@@ -24,9 +24,11 @@ from starlette.staticfiles import StaticFiles
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from densecrf import __version__
+from densecrf.app.boxed import object_in
 from densecrf.app.dataset import FORMATS
 from densecrf.app.exports import KINDS, NEED_RESULT
 from densecrf.app.gallery import Gallery
+from densecrf.app.live import frame
 from densecrf.app.rooms import Connection, Room, Rooms
 from densecrf.app.security import LOOPBACK, Guard, bracketed, new_token
 from densecrf.app.store import MAX_UPLOAD, ImageFolder
@@ -118,9 +120,11 @@ def make_app(store: ImageFolder, token: str, port: int, file: Parameters | None 
         Route("/config", _config),
         Route("/images", _images),
         Route("/image", _image),
+        Route("/object", _object),
         Route("/thumbnail", _thumbnail),
         Route("/upload", _upload, methods=["POST"]),
         Route("/mask", _mask, methods=["POST"]),
+        Route("/drop", _drop, methods=["POST"]),
         Route("/copy", _copy, methods=["POST"]),
         Route("/dataset/{kind}", _dataset),
         Route("/export/{kind}", _export),
@@ -182,10 +186,27 @@ async def _room(request: Request) -> Room:
 
 
 async def _image(request: Request) -> Response:
+    shown = await _shown(request)
+    return Response(await asyncio.to_thread(_png, shown), media_type="image/png")
+
+
+async def _shown(request: Request) -> Any:
+    """Return the pixels of an image, or of a plane of a volume."""
     picture = (await _room(request)).picture
     axis = _index(request, "axis", 1 if picture.depth is None else 3)
     at = _index(request, "slice", 1 if picture.depth is None else picture.shape[axis])
-    return Response(await asyncio.to_thread(_png, picture.shown(at, axis)), media_type="image/png")
+    return picture.shown(at, axis)
+
+
+async def _object(request: Request) -> Response:
+    """Return the pixels of the object in a box: a mask, as label maps are sent."""
+    sides = request.query_params.get("box", "").split(",")
+    try:
+        box = tuple(float(side) for side in sides)
+    except ValueError:
+        raise ValueError(f"box: {sides} are not four numbers") from None
+    mask = await asyncio.to_thread(object_in, await _shown(request), box)
+    return Response(frame({"planes": 1}, mask), media_type="application/octet-stream")
 
 
 def _index(request: Request, name: str, count: int) -> int:
@@ -231,6 +252,12 @@ async def _upload(request: Request) -> JSONResponse:
 async def _mask(request: Request) -> JSONResponse:
     name, data = _named(request, "name"), await _body(request)
     return _Ascii({"name": await request.app.state.gallery.import_mask(name, data)})
+
+
+async def _drop(request: Request) -> JSONResponse:
+    name, file_name, data = _named(request, "name"), _named(request, "file"), await _body(request)
+    await request.app.state.rooms.drop(name, file_name, data)
+    return _Ascii({"name": name})
 
 
 async def _copy(request: Request) -> JSONResponse:

@@ -32,7 +32,7 @@ from densecrf.app.project import Project
 from densecrf.app.strokes import MAX_LABELS, VOID
 from densecrf.io import Palette, atomic_writer, read_labels, read_npz, write_json, write_labels
 from densecrf.io.opening import by_numbers, open_regular
-from densecrf.io.unaries import SCORE_SUFFIXES, read_known
+from densecrf.io.unaries import KEYS, SCORE_SUFFIXES, read_known
 from densecrf.io.volumes import one_of_each_series
 from densecrf.model.parameters import Parameters
 
@@ -41,6 +41,7 @@ __all__ = ["STATE", "ChangedElsewhere", "ImageFolder", "Stamp", "stamp_of"]
 STATE = "densecrf-app"  # the folder of strokes and uploads, inside the one that is opened
 MAX_LISTED = 10_000
 MAX_UPLOAD = 64 * 2**20  # bytes
+DROPPED = (".npz", ".npy")  # arrays that can be dropped on an image: scores, or labels
 LONGEST_LOCK = 10.0  # seconds to wait for another server that is writing
 
 Stamp = tuple[int, int, int]  # of a file: each version has another
@@ -124,7 +125,10 @@ class ImageFolder:
         write_json(self._own(self.reading_path(name)), reading.to_json())
 
     def probs(self, name: str) -> Path | None:
-        """Return the file of a network's output for an image."""
+        """Return the file of a network's output for an image, one that was dropped on it first."""
+        for suffix in DROPPED:
+            if (path := self.state / f"{name}.scores{suffix}").is_file():
+                return self._own(path)
         if self.scores is None or not self.scores.is_dir():
             return self.scores
         stem = Path(name).with_suffix("").as_posix()
@@ -317,6 +321,8 @@ class ImageFolder:
     def digest(self, name: str, document: Document) -> str:
         """Return a text that differs between states of an image with different answers."""
         start = stamp_of(self.state / f"{name}.start.npz")
+        for suffix in DROPPED:
+            start = start or stamp_of(self.state / f"{name}.scores{suffix}")
         return f"{document.digest} {start} {self.reading(name).to_json() or ''}".rstrip()
 
     def kept_labels(self, name: str, document: Document) -> npt.NDArray[np.uint8] | None:
@@ -377,6 +383,12 @@ class ImageFolder:
             except (ValueError, OSError) as error:
                 reason = getattr(error, "reason", None) or error
                 raise ValueError(f"{file_name}: {reason}") from error
+        return self._checked(file_name, labels, size)
+
+    def _checked(
+        self, file_name: str, labels: npt.NDArray[Any], size: tuple[int, int]
+    ) -> npt.NDArray[Any]:
+        """Return labels of an image of a size and of the folder's classes, or raise ValueError."""
         if labels.shape != size:
             shape = " × ".join(map(str, labels.shape[::-1]))
             raise ValueError(f"{file_name}: {shape} pixels, the image has {size[1]} × {size[0]}")
@@ -385,6 +397,36 @@ class ImageFolder:
         if wrong.size:
             raise ValueError(f"{file_name}: has label {wrong[0]}; the folder's are 0 to {most}")
         return labels
+
+    def drop(
+        self, name: str, file_name: str, data: bytes, picture: Picture
+    ) -> npt.NDArray[Any] | None:
+        """Keep a network's output for an image; return labels, where the file has labels.
+
+        ValueError says why it is neither.
+        """
+        suffix = Path(file_name).suffix.lower()
+        if suffix not in DROPPED:
+            raise ValueError(f"{file_name}: not one of {', '.join(DROPPED)}")
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / f"dropped{suffix}"
+            path.write_bytes(data)
+            try:
+                arrays = read_npz(path, ["labels", *KEYS]) if suffix == ".npz" else {}
+                known, kind = (arrays["labels"], None) if "labels" in arrays else read_known(path)
+                if known.ndim == 2 and known.dtype.kind in "bui":
+                    labels = np.where(known.astype(np.int64) < 0, VOID, known)
+                    return self._checked(file_name, labels, picture.full)
+                Energies(picture, known, kind)
+            except ValueError as error:
+                reason = str(getattr(error, "reason", None) or error).removeprefix(f"{file_name}: ")
+                raise ValueError(f"{file_name}: {reason}") from error
+        with atomic_writer(self._own(self.state / f"{name}.scores{suffix}")) as file:
+            file.write(data)
+        for other in (f"{name}.scores{each}" for each in DROPPED if each != suffix):
+            self._own(self.state / other).unlink(missing_ok=True)
+        self._own(self.state / f"{name}.start.npz").unlink(missing_ok=True)
+        return None
 
     def upload(self, name: str, data: bytes) -> str:
         """Keep a dropped or pasted image; return its name in the listing."""

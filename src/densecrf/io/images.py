@@ -378,6 +378,7 @@ def write_labels(
     palette: str | Palette | None = None,
     *,
     durable: bool = True,
+    comment: str = "",
 ) -> None:
     """Write labels ``(H, W)`` as a PNG, atomically.
 
@@ -395,6 +396,8 @@ def write_labels(
         Class colours, by name or as a `Palette`; those of all other pictures by default.
     durable
         Flush the file to disk at once; see `densecrf.io.atomic.flush_to_disk`.
+    comment
+        What the file says of the labels, as the PNG's text ``Comment``.
     """
     values = np.asarray(labels)
     if values.ndim != 2 or values.dtype.kind not in "uib" or values.size == 0:
@@ -416,7 +419,7 @@ def write_labels(
     else:
         picture = pillow.fromarray(index.astype(np.uint8)).convert("L")
         picture.putpalette(classes.table[:256].tobytes())
-    _save_png(path, picture, durable=durable)
+    _save_png(path, picture, durable=durable, comment=comment)
 
 
 def shown_colors(pixels: NDArray[Any]) -> NDArray[np.uint8]:
@@ -500,9 +503,19 @@ def write_image(path: PathLike, image: Any, *, durable: bool = True) -> None:
     _save_png(path, _pillow().fromarray(np.ascontiguousarray(values)), durable=durable)
 
 
-def _save_png(path: PathLike, picture: Any, *, durable: bool) -> None:
+def _save_png(path: PathLike, picture: Any, *, durable: bool, comment: str = "") -> None:
     if Path(path).suffix.lower() != ".png":
         raise ValueError(f"{os.fspath(path)}: give a name that ends in .png")
     # Runs alone make photographs as small as zlib's default strategy does, in a fifth of the time.
     with atomic_writer(path, durable=durable) as file:
-        picture.save(file, format="PNG", compress_type=zlib.Z_RLE)
+        picture.save(file, format="PNG", compress_type=zlib.Z_RLE, pnginfo=_text(comment))
+
+
+def _text(comment: str) -> Any:
+    if not comment:
+        return None
+    from PIL.PngImagePlugin import PngInfo
+
+    text = PngInfo()
+    text.add_itxt("Comment", comment)
+    return text

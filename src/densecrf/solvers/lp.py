@@ -106,6 +106,7 @@ def lp(
     round_every: int = 2,
     polish: int = 1,
     settle_every: int = 20,
+    potentials: Array | None = None,
 ) -> Iterator[Step[Array]]:
     r"""Minimise the LP relaxation with a certificate; one iteration is one ordered filter call.
 
@@ -130,6 +131,8 @@ def lp(
     settle_every : int
         Iterations after which the incumbent gets more sweeps, as it does at the end. Long runs end
         sooner by it.
+    potentials : array, (nodes, n), optional
+        Potentials to begin with, in levels, such as those of a similar problem.
     """
     check_integer("iterations", iterations, at_least=0)
     check_integer("least_inner", least_inner, at_least=0)
@@ -140,7 +143,7 @@ def lp(
     if cells > MOST_CELLS:
         raise ArgumentError("cells", cells, f"at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
-    w = Workspace(problem, y)
+    w = Workspace(problem, y, None if potentials is None else problem.steps.floats(potentials))
     active = active_labels(problem, y)
     if active is not None:
         w = Workspace(problem.on_labels(active), _normalised(y[active]))

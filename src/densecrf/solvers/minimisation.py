@@ -29,7 +29,7 @@ from densecrf.validation import (
 if TYPE_CHECKING:
     from densecrf.model.crf import DenseCRF
 
-__all__ = ["minimise", "solve", "warn_of_optimum"]
+__all__ = ["minimise", "packed", "solve", "warn_of_optimum"]
 
 BAR = 16  # characters of the progress bar
 
@@ -109,7 +109,7 @@ def solve(
     if progress and outcome.iterations:
         print(file=sys.stderr)  # what comes next starts on a line of its own
     _warn_of_constants(problem, method, outcome)
-    result = _packed(problem, method, outcome, limits)
+    result = packed(problem, method, outcome, limits)
     if keep_dual and outcome.dual is not None:
         result.dual = _on_host(problem, outcome.dual)
     return result
@@ -270,9 +270,8 @@ def _bar(outcome: Outcome[Any], limits: Limits) -> str:
     return "█" * filled + "·" * (BAR - filled)
 
 
-def _packed(
-    problem: Problem[Array], method: str, outcome: Outcome[Array], limits: Limits
-) -> Result:
+def packed(problem: Problem[Array], method: str, outcome: Outcome[Array], limits: Limits) -> Result:
+    """Return the result of a run."""
     crf = problem.crf
     assert crf is not None
     possible = outcome.possible

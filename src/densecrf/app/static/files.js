@@ -80,8 +80,17 @@ export class Files {
         this.on.error(`${name}: larger than ${this.mostBytes >> 20} MiB; shrink it first`);
         continue;
       }
-      const answer = await fetch(`upload?name=${encodeURIComponent(name)}`, { method: "POST", body: file });
-      const { name: kept, error } = await answer.json().catch(() => ({ error: `${name}: could not be sent` }));
+      if (this.current && /\.np[yz]$/i.test(name)) {
+        const place = `drop?name=${encodeURIComponent(this.current)}&file=${encodeURIComponent(name)}`;
+        const { error } = await sent(place, file);
+        if (!error) {
+          last = this.current;
+          continue;
+        }
+        this.on.error(error);
+        if (/z$/i.test(name)) continue; // an array may be an image of its own
+      }
+      const { name: kept, error } = await sent(`upload?name=${encodeURIComponent(name)}`, file);
       if (error) this.on.error(error);
       else last = kept;
     }
@@ -90,4 +99,9 @@ export class Files {
     await this.refresh();
     this.on.open(last);
   }
+}
+
+async function sent(place, file) {
+  const answer = await fetch(place, { method: "POST", body: file }).catch(() => null);
+  return (await answer?.json().catch(() => null)) ?? { error: `${file.name}: could not be sent` };
 }

@@ -1,7 +1,7 @@
 // The keyboard: letters choose tools, digits and labels' own keys labels; nothing while a text is being edited.
 
 const $ = (id) => document.getElementById(id);
-const TOOLS = { b: "brush", e: "eraser", l: "line", r: "box", f: "fill", p: "polygon", w: "wire", c: "region" };
+const TOOLS = { b: "brush", e: "eraser", l: "line", r: "box", f: "fill", p: "polygon", w: "wire", c: "region", t: "object" };
 const TOGGLES = { o: "outlines", s: "show-strokes", h: "hatch" };
 
 // `on`: tool, label (true where the key is one's), size, undo, redo, zoom, fit, step, slice, plane, space, gallery

@@ -11,8 +11,10 @@ const SVG = "http://www.w3.org/2000/svg";
 // Colours that colour-blind people can tell apart (Okabe and Ito), then hues a golden section apart.
 const SAFE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
 
+const NO_OBJECTS = "Scores and masks tell classes apart, not objects: in the menu of the label (…), choose that each separate region is an object.";
+
 export class Labels {
-  // `on`: change({ labels, merged, background }), choose(index), object(index, place).
+  // `on`: change({ labels, merged, background }), choose(index), object(index, place), indivisible(reason).
   constructor(on, most) {
     this.on = on;
     this.most = most;
@@ -22,6 +24,7 @@ export class Labels {
     this.objects = []; // the class of each further object in this image
     this.object = null; // the place in `objects` of the one that is drawn
     this.edited = 0; // the label of the dialog
+    this.divisible = true;
     $("add-label").addEventListener("click", () => this.add());
     $("add-object").addEventListener("click", () => this.addObject());
     $("background").addEventListener("change", () => this.#change(this.list, {}, $("background").checked));
@@ -57,8 +60,12 @@ export class Labels {
     return values.filter((value) => this.list[this.classOf(value)]?.locked);
   }
 
-  // Begin another object of the chosen class.
+  // Begin another object of the chosen class; null where classes alone are told apart.
   addObject() {
+    if (!this.divisible) {
+      this.on.indivisible(NO_OBJECTS);
+      return null;
+    }
     this.objects = [...this.objects, this.active];
     this.object = this.objects.length - 1;
     this.known = JSON.stringify([this.list, this.background, this.objects]);
@@ -101,7 +108,7 @@ export class Labels {
     $("labels").replaceChildren(...this.list.map((label, at) => this.#row(label, at)));
     $("add-label").disabled = this.list.length >= this.most;
     $("background").checked = this.background;
-    $("add-object").title = `Another ${this.list[this.active]?.name ?? "object"} (A)`;
+    $("add-object").title = !this.divisible ? NO_OBJECTS : `Another ${this.list[this.active]?.name ?? "object"} (A)`;
     $("background-name").textContent = `“${this.list[0]?.name ?? ""}” is background`;
   }
 

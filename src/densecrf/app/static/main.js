@@ -12,14 +12,16 @@ import { colorTable } from "./overlay.js";
 import { component, outline } from "./regions.js";
 import { Slices } from "./slices.js";
 import { Socket } from "./socket.js";
+import { unpack } from "./frames.js";
 import { StrokeLayer } from "./strokes.js";
-import { Tools } from "./tools.js";
+import { corners, Tools } from "./tools.js";
 import { ValuesPanel } from "./values.js";
 import { View } from "./view.js";
 
 const $ = (id) => document.getElementById(id);
 const config = await (await fetch("config")).json();
 const MOST_POINTS = 20000; // of a stroke (strokes.py)
+const AROUND = 2; // pixels between a box and the stroke around it
 
 const view = new View($("canvas"));
 const meter = new Meter();
@@ -30,10 +32,11 @@ let status = "todo";
 let best = null; // energy of the certified answer
 let behind = false; // another tab's edit came while ours were on the way
 let alone = false; // one label is the answer everywhere
+let known = false; // a network's output or a mask is there, which strokes correct
 let carried = null; // strokes of the image before, for the next one that opens
 
 const socket = new Socket({ message: heard, answer: answered, state: connected });
-const labels = new Labels({ change: relabelled, choose: () => tools.cancel(), object: addObject }, config.max_labels);
+const labels = new Labels({ change: relabelled, choose: () => tools.cancel(), object: addObject, indivisible: say }, config.max_labels);
 const model = new ModelPanel(config.presets, (values) => change({ ...values, compare: $("compare").checked }));
 const files = new Files({ open, error: (text) => say(text, "error") }, config.max_upload);
 const gallery = new Gallery(files, { open, error: (text) => say(text, "error"), note: say });
@@ -46,6 +49,7 @@ const tools = new Tools(view, {
   locked: () => labels.locked(),
   begin: freeze,
   pick,
+  find,
   commit,
 });
 
@@ -96,6 +100,11 @@ async function show(message) {
   const late = socket.pending.filter(({ id }) => !state.applied.includes(id));
   late.forEach(repeat);
   if (late.length) behind = true;
+  known = message.known;
+  if (labels.divisible === known) {
+    labels.divisible = !known;
+    labels.render();
+  }
   settings = state.settings;
   model.set(settings);
   $("compare").checked = settings.compare;
@@ -144,7 +153,7 @@ function drawn() {
   if (["empty", "one"].includes(document.body.dataset.state)) headline.set(layer.strokes.length ? "one" : "empty");
   const hints = ["Draw a stroke on one region …", "… now choose another label and draw on another region."];
   const answer = view.answers.certified !== undefined;
-  const early = answer || config.network ? undefined : hints[used.size];
+  const early = answer || known ? undefined : hints[used.size];
   const lone = answer && alone ? "One label everywhere is best: add strokes, or lower the strength." : early;
   const hint = status === "done" ? "Done, and locked: change the status (D) to go on." : lone;
   $("hint").hidden = hint === undefined;
@@ -253,7 +262,36 @@ function pick([px, py]) {
   const found = answer[y * layer.width + x];
   if (labels.locked().includes(found)) return;
   const mask = component(answer, layer.width, layer.height, x, y);
-  commitMask(mask, labels.classOf(found) === labels.active ? labels.addObject() : labels.value);
+  const label = labels.classOf(found) === labels.active ? labels.addObject() : labels.value;
+  if (label !== null) commitMask(mask, label);
+}
+
+// A box around an object: its pixels, as the server finds them, become a stroke; those around the
+// box one of another label, where there is none yet.
+async function find({ points, label, slice, axis, ...rest }) {
+  const [[x0, y0], [x1, y1] = [x0, y0]] = points;
+  const box = [Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1)];
+  const asked = layer.plane;
+  const image = encodeURIComponent(socket.image);
+  document.body.dataset.finding = "yes";
+  const answer = await fetch(`object?name=${image}&box=${box}&slice=${slice ?? 0}&axis=${axis ?? 0}`).catch(() => null);
+  delete document.body.dataset.finding;
+  if (layer?.plane !== asked) return;
+  if (!tools.path) view.path = null;
+  view.draw();
+  if (!answer?.ok) {
+    const { error } = (await answer?.json().catch(() => null)) ?? { error: "the server did not answer" };
+    say(error, "error");
+    return;
+  }
+  const { planes } = await unpack(await answer.arrayBuffer());
+  if (layer?.plane !== asked || status === "done") return;
+  if (!shownAnswer() && !layer.raster.some((value) => value < 255 && value !== label)) {
+    const by = AROUND + rest.size / 2;
+    const around = corners([[box[0] - by, box[1] - by], [box[2] + by, box[3] + by]]);
+    commit({ ...rest, tool: "brush", label: labels.classOf(label) === 0 ? 1 : 0, points: around, slice, axis });
+  }
+  commitMask(planes[0], label);
 }
 
 function addObject(label, at) {

@@ -3,13 +3,19 @@
 import { draw } from "./strokes.js";
 import { edgeCosts, Wire } from "./wire.js";
 
-const DRAGGED = ["line", "box"]; // from where it began to where it is
+const DRAGGED = ["line", "box", "object"]; // from where it began to where it is
 const CLICKED = ["polygon", "wire"]; // point by point
 const NEAR = 10; // of the first point, on the screen: a click there closes a polygon
 
+// The way around a box, from two of its corners.
+export function corners([[x0, y0], [x1, y1] = [x0, y0]]) {
+  return [[x0, y0], [x1, y0], [x1, y1], [x0, y1], [x0, y0]];
+}
+
 export class Tools {
   // `hooks`: layer() gives the StrokeLayer, label() and locked() the labels, commit(stroke); where
-  // there are such tools, begin() is called before a stroke, pick([x, y]) for a click on a region.
+  // there are such tools, begin() is called before a stroke, pick([x, y]) for a click on a region,
+  // find(stroke) for a box around an object.
   constructor(view, hooks) {
     this.view = view;
     this.hooks = hooks;
@@ -182,6 +188,7 @@ export class Tools {
     const stroke = this.stroke;
     this.stroke = null;
     if (event.type === "pointercancel") this.view.setStrokes(this.hooks.layer().raster);
+    else if (stroke.tool === "object") this.hooks.find(stroke);
     else this.hooks.commit(stroke);
   }
 
@@ -204,6 +211,10 @@ export class Tools {
 
   #show() {
     const layer = this.hooks.layer();
+    if (this.stroke.tool === "object") {
+      this.#path(null, corners(this.stroke.points));
+      return;
+    }
     const raster = this.before.slice();
     draw(raster, layer.width, layer.height, this.stroke);
     this.view.setStrokes(raster);
