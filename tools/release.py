@@ -164,7 +164,7 @@ def check() -> None:
 
 
 def write_recipe() -> None:
-    """Write conda-forge's recipe with the checksum of the sdist; parse it where rattler-build is."""
+    """Write conda-forge's recipe with the checksum of the sdist, and parse it if possible."""
     (sdist,) = DIST.glob("densecrf-*.tar.gz")
     digest = hashlib.sha256(sdist.read_bytes()).hexdigest()
     recipe = re.sub(r"sha256: \w+", f"sha256: {digest}", text_of("packages/conda/recipe.yaml"))
