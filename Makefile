@@ -69,7 +69,7 @@ gallery: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
 	$(PY) examples/torch_scribbles.py --output docs/images/gallery/torch_scribbles.png
 
 test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch $(VENV)/.peers
-	$(PY) -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+	$(PY) -m pytest --numprocesses logical --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
 	$(PY) -m pytest -m slow $(PYTEST_ARGS)
