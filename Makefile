@@ -69,7 +69,7 @@ gallery: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
 	$(PY) examples/torch_scribbles.py --output docs/images/gallery/torch_scribbles.png
 
 test: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch $(VENV)/.peers
-	$(PY) -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+	$(PY) -m pytest --numprocesses logical --dist loadfile $(PYTEST_ARGS)
 
 test-slow: $(VENV)/.native $(VENV)/.extra-test $(VENV)/.torch
 	$(PY) -m pytest -m slow $(PYTEST_ARGS)
@@ -85,7 +85,7 @@ bench: $(VENV)/.native $(VENV)/.extra-bench
 	$(PY) -m benchmarks $(BENCH_ARGS)
 
 # All of a release but the upload, in dist/.
-release: $(VENV)/.native $(VENV)/.extra-release
+release: $(VENV)/.native $(VENV)/.extra-release $(VENV)/.recipes
 	$(PY) tools/release.py versions build check
 
 # The app with everything in it, for people without Python: a zip in dist/.
@@ -181,6 +181,11 @@ $(VENV)/.peers: | $(VENV)/.torch
 	$(PIP) monai || echo 'No MONAI here: its tests are skipped'
 	$(PIP) PyMaxflow opencv-contrib-python-headless || \
 		echo 'No PyMaxflow or OpenCV here: comparisons with them are skipped'
+	@touch $@
+
+# Parses conda-forge's recipe, on platforms that it has wheels for.
+$(VENV)/.recipes: | $(VENV)/.created
+	$(PIP) py-rattler-build || echo 'No rattler-build here: the recipe is not parsed'
 	@touch $@
 
 $(VENV)/.torch: | $(VENV)/.created

@@ -68,13 +68,14 @@ class Page:
 
     def __init__(self, tab):
         self.tab = tab
+        tab.set_default_timeout(300_000)
         self.errors = []
         tab.on("pageerror", lambda error: self.errors.append(str(error)))
         tab.on("console", lambda said: said.type == "error" and self.errors.append(said.text))
 
     def open(self, url):
         self.tab.goto(url)
-        self.tab.wait_for_selector("body[data-image]", timeout=300_000)
+        self.tab.wait_for_selector("body[data-image]")
         return self
 
     def at(self, x, y):
@@ -106,7 +107,7 @@ class Page:
     def wait(self, **values):
         """Wait until the page says so of itself."""
         selector = "body" + "".join(f'[data-{name}="{value}"]' for name, value in values.items())
-        self.tab.wait_for_selector(selector, timeout=300_000)
+        self.tab.wait_for_selector(selector)
 
     def raster(self):
         return np.array(self.tab.evaluate("Array.from(window.densecrf.layer().raster)"), np.uint8)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -163,11 +164,15 @@ def check() -> None:
 
 
 def write_recipe() -> None:
-    """Write conda-forge's recipe with the checksum of the sdist."""
+    """Write conda-forge's recipe with the checksum of the sdist, and parse it if possible."""
     (sdist,) = DIST.glob("densecrf-*.tar.gz")
     digest = hashlib.sha256(sdist.read_bytes()).hexdigest()
     recipe = re.sub(r"sha256: \w+", f"sha256: {digest}", text_of("packages/conda/recipe.yaml"))
     (DIST / "recipe.yaml").write_text(recipe, "utf-8")
+    if importlib.util.find_spec("rattler_build"):
+        from rattler_build import Stage0Recipe
+
+        print(f"recipe.yaml: {type(Stage0Recipe.from_yaml(recipe)).__name__}")
 
 
 def write_sbom(python: Path) -> None:

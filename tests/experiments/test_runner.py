@@ -117,7 +117,7 @@ def test_a_faulty_file_is_named_and_the_others_go_on(tiny, tmp_path, fault):
     spoil, file, reason = FAULTS[fault]
     spoil(tiny)
     plan = plan_of(tiny, methods=("unary",), images=("a", "b"))
-    done = run(plan, RecordStore(tmp_path / "records"), jobs=2)
+    done = run(plan, RecordStore(tmp_path / "records"))
     assert set(done.failures) == {"a"}
     assert file in done.failures["a"]
     assert reason in done.failures["a"]

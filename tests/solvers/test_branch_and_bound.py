@@ -32,11 +32,15 @@ def loose():
     return seeds
 
 
-def test_the_optimum_where_the_lp_has_a_gap(loose):
-    for seed in loose[:8]:
-        crf = problem(seed)
-        _, least = brute_force(crf)
-        result = branch_and_bound(crf)
+@pytest.fixture(scope="module")
+def solved(loose):
+    """Return loose problems with their best labelling, its energy, and what is found."""
+    crfs = [problem(seed) for seed in loose[:8]]
+    return [(crf, *brute_force(crf), branch_and_bound(crf)) for crf in crfs]
+
+
+def test_the_optimum_where_the_lp_has_a_gap(solved):
+    for crf, _, least, result in solved:
         assert result.converged, result.message
         assert result.optimal
         assert result.energy == pytest.approx(least, abs=1e-6)
@@ -45,11 +49,8 @@ def test_the_optimum_where_the_lp_has_a_gap(loose):
         assert crf.energy(result.labels) == result.energy
 
 
-def test_no_pixel_is_proven_wrongly(loose):
-    for seed in loose[:8]:
-        crf = problem(seed)
-        best, _ = brute_force(crf)
-        result = branch_and_bound(crf)
+def test_no_pixel_is_proven_wrongly(solved):
+    for _, best, _, result in solved:
         proven = result.proven.reshape(-1)
         np.testing.assert_array_equal(
             result.labels.reshape(-1)[proven], np.asarray(best).reshape(-1)[proven]

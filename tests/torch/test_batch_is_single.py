@@ -1,4 +1,4 @@
-"""32 random problems: in batches by the kernels, and one by one by plain operations."""
+"""Random problems: in batches by the kernels, and one by one by plain operations."""
 
 from dataclasses import dataclass, field
 
@@ -16,7 +16,7 @@ if not has_triton():
 
 from densecrf.steps.triton import TritonBatch
 
-ITEMS = 4  # of a batch, of different sizes
+ITEMS = 3  # of a batch, of different sizes
 PROVEN = 1e-6  # gap at which the labelling is the optimum
 
 
@@ -91,7 +91,7 @@ def test_a_batch_has_the_answers_of_its_items(case, device, request):
     for item, expected in enumerate(single):
         check(batch, item, expected)
     same = [a == b.iterations[0] for a, b in zip(batch.iterations, single, strict=True)]
-    assert sum(same) >= ITEMS - 2  # a proof may come one iteration earlier or later
+    assert sum(same) >= ITEMS - 1  # a proof may come one iteration earlier or later
 
 
 def one_by_one(crf, logits, images, options):

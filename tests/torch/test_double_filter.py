@@ -15,7 +15,7 @@ from densecrf.torch.problem import torch_problem
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
 
-PIXELS, LABELS = 40, 3
+PIXELS, LABELS = 20, 3
 WEIGHTS = [1.5, 0.3]
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -28,7 +28,7 @@ def make(order, normalized, workspace, device, generator):
 
 
 @pytest.fixture(
-    params=[("symmetric", True, None), ("forward", True, 5000), ("forward", False, None)],
+    params=[("symmetric", True, None), ("forward", True, 2500), ("forward", False, None)],
     ids=["symmetric", "forward in blocks", "forward, not normalised"],
 )
 def pairwise(request, device, generator):
