@@ -2,9 +2,12 @@
 
 import io
 import os
+import re
 import sys
 
-__all__ = ["main"]
+__all__ = ["MANY_JOBS", "main"]
+
+MANY_JOBS = 6  # from which on threads contend for Python's lock, and processes do the work
 
 
 def main() -> None:
@@ -17,6 +20,13 @@ def main() -> None:
 
 
 def _run() -> None:
+    command = r" (?:segment|adapt)(?: .*)? (?:--jobs|-j)[ =]?([0-9]+)"
+    asked = re.search(command, " ".join(sys.argv))
+    if asked and int(asked[1]) >= MANY_JOBS:
+        from densecrf.parallel import preload
+
+        # They are imported while this process imports the commands.
+        preload("densecrf.cli.segment", "densecrf._native", "PIL.Image")
     try:
         from densecrf.cli.app import app
     except ImportError as error:

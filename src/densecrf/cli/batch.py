@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from densecrf.cli import MANY_JOBS
 from densecrf.cli.reports import ERRORS, collecting_warnings, describe, progress_bar
 from densecrf.deadline import Interrupted, on_interrupt, stopped_by
 from densecrf.native import core
@@ -13,9 +14,7 @@ from densecrf.parallel import Finished, run, stop_here
 
 __all__ = ["BatchOutcome", "Watch", "Work", "in_processes", "run_batch"]
 
-# Jobs from which on threads contend for Python's lock, and items per job that pay for starting a
-# process.
-MANY_JOBS, PER_PROCESS = 6, 3
+PER_PROCESS = 3  # items per job that pay for starting a process
 
 Item = TypeVar("Item")
 
