@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,8 @@ libraries imported within it. *densecrf segment* with `--jobs` as many as there 
 many processes of joblib.
 """
 COUNTS = {"small": 10, "medium": 40, "full": 100}
+# An installed package has its bytecode; a checkout writes it at the first run.
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 def run(scale: str) -> Section:
@@ -35,6 +38,7 @@ def run(scale: str) -> Section:
         raise NotAtHandError(f"pydensecrf, or MSRC at {folder}")
     names = sorted(path.stem for path in (folder / "logits").glob("*.npz"))[: COUNTS[scale]]
     rows: list[tuple[Any, ...]] = []
+    _ours(folder, names[:1], "mf5", 1)  # writes the bytecode
     for count in (each for each in (1, 2, 4, 16) if each <= core().available_threads()):
         with cores(count):
             seconds = [_ours(folder, names, method, count) for method in ("mf5", "lp")]
@@ -60,7 +64,8 @@ def _ours(folder: Path, names: list[str], method: str, jobs: int) -> float:
         command += ["--sigma-color", str(color), "--bilateral-weight", str(bilateral)]
         command += ["--preset", "deeplab", "--fixed-sigmas"]
         started = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run(command, check=True, env=ENVIRONMENT, **silent)
         return time.perf_counter() - started
 
 

@@ -94,6 +94,19 @@ def test_a_task_that_ends_its_worker_is_a_failure(way):
 # --- processes ----------------------------------------------------------------
 
 
+def imported(name):
+    return name in sys.modules, os.getppid()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere each process imports for itself")
+def test_processes_are_forks_of_one_that_has_imported_modules(monkeypatch):
+    monkeypatch.setattr(parallel, "_context", parallel._context)
+    parallel.preload("colorsys")
+    found = list(run(imported, [("colorsys",)] * 4, workers=2, processes=True))
+    assert all(done.result()[0] for done in found)
+    assert os.getpid() not in {done.result()[1] for done in found}
+
+
 def test_a_process_that_dies_fails_for_its_task_alone():
     tasks = [end_process, end_process]
     found = list(run(tasks, [(3,), (4,), (5,)], processes=True, ordered=True))

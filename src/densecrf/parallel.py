@@ -10,6 +10,7 @@ import math
 import multiprocessing
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from densecrf.deadline import Interrupted, on_interrupt
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Finished", "run", "stop_here"]
+__all__ = ["Finished", "preload", "run", "stop_here"]
 
 WAIT = 0.2  # seconds: a short wait keeps Ctrl-C prompt on every system
 LARGEST_BATCH = 64  # tasks in one of a cluster's: many small ones would overload its scheduler
@@ -343,8 +344,29 @@ class _Processes(_Threads):
             self.free.put(process)
 
 
-# A fork would copy the state of threads that are not there.
-_SPAWN = multiprocessing.get_context("spawn")
+# A fork of this process would copy the state of threads that are not there.
+_context: Any = multiprocessing.get_context("spawn")
+
+
+def preload(*modules: str) -> None:
+    """Let the processes of `run` be forks of one that imports modules first, on Linux.
+
+    Each would take longer to import them than to do a small task.
+    """
+    global _context  # noqa: PLW0603 - as the start method of `multiprocessing`
+    if sys.platform != "linux":
+        return
+    from multiprocessing import forkserver
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(modules))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which it inherits
+    try:
+        with suppress(OSError):  # as where it may not open a socket
+            forkserver.ensure_running()
+            _context = context
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Process:
@@ -365,8 +387,8 @@ class _Process:
 
     def start(self) -> None:
         """Start it, for its first task."""
-        self.pipe, theirs = _SPAWN.Pipe()
-        self.process = _SPAWN.Process(target=_serve, args=(theirs, self.task), daemon=True)
+        self.pipe, theirs = _context.Pipe()
+        self.process = _context.Process(target=_serve, args=(theirs, self.task), daemon=True)
         self.process.start()
         theirs.close()
 

@@ -15,7 +15,6 @@ from densecrf.cli.outputs import check_outputs
 from densecrf.cli.reports import console, fail, finish, output, print_failures, print_json
 from densecrf.learning.adaptation import adapted, look_at, unadapted
 from densecrf.model.parameters import Parameters, write_parameters
-from densecrf.native import core
 
 __all__ = ["ENOUGH", "Adapt", "adapt", "adapt_to"]
 
@@ -92,10 +91,10 @@ def adapt_to(
     """
     start = unadapted(options.specification.model)
     plain = replace(options, adapted=start, strength=1.0)
-    threads = solver.threads
-    if jobs > 1 and threads is None:
-        threads = max(1, core().available_threads() // jobs)
-    work = partial(_look, plain, solver.method if solver.method in MEAN_FIELD else "lp", threads)
+    method, threads = "lp", solver.shared_by(jobs).threads
+    if solver.method in MEAN_FIELD:
+        method = solver.method
+    work = partial(_look, plain, method, threads)
     batch = run_batch(
         images,
         lambda image: image.name,

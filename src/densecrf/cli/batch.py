@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from densecrf.cli.reports import ERRORS, collecting_warnings, describe, progress_bar
 from densecrf.deadline import Interrupted, on_interrupt, stopped_by
 from densecrf.native import core
-from densecrf.parallel import Finished, run, stop_here
+from densecrf.parallel import Finished, preload, run, stop_here
 
 __all__ = ["BatchOutcome", "Watch", "Work", "in_processes", "run_batch"]
 
@@ -118,6 +118,7 @@ def run_batch(
 def in_processes(work: Work, jobs: int, items: int, threads: int | None) -> list[Work] | None:
     """Return the work of each of `jobs` processes with so many threads; None if threads do."""
     if MANY_JOBS <= jobs <= items // PER_PROCESS:
+        preload("densecrf.cli.segment", "densecrf._native", "PIL.Image")
         return [partial(_alone, work, threads or 1)] * jobs
     return None
 

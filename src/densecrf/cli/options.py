@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, get_origin
@@ -17,6 +17,7 @@ from densecrf.model.parameters import Parameters, read_parameters
 from densecrf.model.presets import PRESETS
 from densecrf.model.reading import KINDS
 from densecrf.model.specification import KEYWORDS, Specification
+from densecrf.native import core
 from densecrf.solvers import METHODS
 from densecrf.solvers.registry import LP_GAP
 from densecrf.validation import check_choice
@@ -255,6 +256,12 @@ class SolveOptions:
     max_iterations: MaxIterations = None
     threads: Threads = None
     device: Device = None
+
+    def shared_by(self, jobs: int) -> "SolveOptions":
+        """Return the options of each of several jobs, with its share of the threads."""
+        if jobs == 1 or self.threads is not None:
+            return self
+        return replace(self, threads=max(1, core().available_threads() // jobs))
 
     def keywords(self) -> dict[str, Any]:
         """Return the keyword arguments."""

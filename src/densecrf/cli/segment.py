@@ -32,7 +32,6 @@ from densecrf.cli.reports import (
 )
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.io.atomic import flush_to_disk
-from densecrf.native import core
 from densecrf.solvers.changes import warning_of_many
 from densecrf.solvers.islands import without_islands
 from densecrf.solvers.loop import Outcome
@@ -145,8 +144,7 @@ def segment(
     if scheduler is not None and len(devices) > 1:
         given = f"--device {solver.device}"
         raise typer.BadParameter(f"{given}: with --scheduler, give one device for all workers")
-    if jobs > 1 and solver.threads is None:
-        solver = replace(solver, threads=max(1, core().available_threads() // jobs))
+    solver = solver.shared_by(jobs)
     if label_file(out) is not None and len(todo) > 1:
         raise typer.BadParameter(
             f"{out} is one file, but there are {len(todo)} images: give a folder"
