@@ -7,7 +7,7 @@ from densecrf import Bilateral, DenseCRF, Spatial
 from densecrf.problem.certificate import Costs, Mixture, Potentials
 from densecrf.problem.problem import problem_of
 from densecrf.solvers import lp as method
-from densecrf.solvers.pricing import active_labels
+from densecrf.solvers.pricing import active_labels, pays
 
 
 def scene(seed, labels=40, occurring=3):
@@ -64,3 +64,11 @@ def test_parts_of_different_labels_prove_what_one_does():
     assert not Mixture(((1.0, parts[0]), (1.0, parts[0]))).disjoint
     expected = Costs(problem, whole).bound
     assert Costs(problem, both).bound == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("labels", "side", "expected"), [(7, 8, False), (8, 8, True), (8, 512, False)]
+)
+def test_few_labels_are_priced_in_small_images_only(labels, side, expected):
+    crf = DenseCRF(np.zeros((labels, side, side), np.float32), [Spatial(2.0)])
+    assert pays(problem_of(crf)) is expected

@@ -11,6 +11,7 @@ from scipy.optimize import minimize_scalar
 import densecrf
 import oracles
 from densecrf.problem.problem import problem_of
+from densecrf.solvers import quadratic
 from densecrf.solvers.quadratic import (
     START_STEPS,
     convex_start,
@@ -223,3 +224,63 @@ def test_potts_as_a_matrix_gives_the_same_labels(method):
         )
         one, two = crf.solve(method), matrix.solve(method)
         assert one.energy == pytest.approx(two.energy, rel=1e-4, abs=1e-4)
+
+
+@pytest.fixture
+def two_of_nine():
+    """A model of nine labels, most of them costly, and marginals of the first two."""
+    rng = np.random.default_rng(0)
+    unary = rng.normal(size=(9, 700))
+    unary[3:] += 9
+    crf = densecrf.DenseCRF(unary, [densecrf.Features(rng.random((700, 2)), weight=0.3)])
+    y = rng.random((9, 700)).astype(np.float32)
+    y[2:] = 0
+    return crf, y / y.sum(0)
+
+
+def test_labels_that_carry_nothing_are_left_out_with_the_same_iterates(two_of_nine, monkeypatch):
+    crf, start = two_of_nine
+    parts = []
+    use = quadratic.Iterates._use
+    monkeypatch.setattr(
+        quadratic.Iterates, "_use", lambda self, rows: (use(self, rows), parts.append(rows))
+    )
+    ours = crf.solve("dc-neg", init=start)
+    assert [0, 1, 2] in [rows.tolist() for rows in parts if rows is not None]
+    monkeypatch.setattr(quadratic, "FEW", -1.0)
+    plain = crf.solve("dc-neg", init=start)
+    np.testing.assert_array_equal(ours.labels, plain.labels)
+    np.testing.assert_allclose(ours.marginals, plain.marginals, atol=1e-5)
+    assert ours.iterations == plain.iterations
+    assert ours.trace.relaxed[1:] == pytest.approx(plain.trace.relaxed[1:], rel=1e-6)
+
+
+def test_a_label_that_was_left_out_and_gains_mass_comes_back(two_of_nine):
+    crf, start = two_of_nine
+    problem = problem_of(crf)
+    strength = proximal_strength(problem)
+    iterates = quadratic.Iterates(problem, start[:2])
+    iterates._use(np.arange(2))
+    iterates.last = iterates.y
+    found, expected = iterates.step(strength, None, 0.0), problem.quadratic_step(start, strength)
+    assert iterates.rows is None
+    assert expected.y[2].any()
+    np.testing.assert_array_equal(found.y, expected.y)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 7])
+def test_the_last_labelling_of_dc_neg_is_scored(iterations):
+    crf = oracles.case(3).crf
+    result = crf.solve("dc-neg", init="unary", max_iterations=iterations, tolerance=0.0)
+    trace = result.trace
+    assert len(trace) == 1 + result.iterations
+    assert trace.energy == list(np.minimum.accumulate(trace.current_energy))
+    assert trace.current_energy[-1] == pytest.approx(crf.energy(result.marginals.argmax(0)))
+    every = crf.solve(
+        "dc-neg",
+        init="unary",
+        max_iterations=iterations,
+        tolerance=0.0,
+        callback=lambda _: None,
+    )
+    assert every.energy == result.energy

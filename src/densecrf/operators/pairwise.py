@@ -18,7 +18,7 @@ from densecrf.validation import ArgumentError, FloatArray, IntArray
 
 __all__ = ["Pairwise", "PairwiseOnThreads", "build_filter"]
 
-AT_ONCE, ENTRIES = 8, 2**21  # labels, and numbers, evaluated together in double precision
+AT_ONCE, ENTRIES = 24, 2**21  # labels, and numbers, evaluated together in double precision
 NARROW = 16  # mean number of entries per row up to which a kernel's matrix is formed
 
 

@@ -4,7 +4,7 @@ A method is a generator of `Step`: it does its mathematics and yields; everythin
 clock to Ctrl-C, is looked after here. Both hold inside iterations, too: see `densecrf.deadline`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeAlias
 
@@ -42,7 +42,7 @@ class Step(Generic[Array]):
         The relaxation's objective.
     bound : float, optional
         An estimate of the best lower bound of this iteration's dual points.
-    duals : tuple of Dual
+    duals : sequence of Dual
         The dual points, the most promising first; `certificates.lower_bound` proves their bounds.
     labels : array, (n,), optional
         The labelling to score, argmax of `y` by default.
@@ -66,7 +66,7 @@ class Step(Generic[Array]):
     y: Array
     relaxed: float | None = None
     bound: float | None = None
-    duals: "tuple[Dual[Array], ...]" = ()
+    duals: "Sequence[Dual[Array]]" = ()
     labels: Array | None = None
     energy: float | None = None
     info: dict[str, Any] = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Outcome(Generic[Array]):
     margin: FloatArray | None = None
     _proven: float = -float("inf")
     _costs: Costs[Array] | None = None
-    _duals: "tuple[Dual[Array], ...]" = ()
+    _duals: "Sequence[Dual[Array]]" = ()
     _trial: float | None = None
     #: Seconds of the shortest iteration, and of a filter call in double precision.
     _iteration: float = 0.0

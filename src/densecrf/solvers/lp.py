@@ -51,7 +51,7 @@ from densecrf.problem.problem import Problem
 from densecrf.problem.rounding import SWEEPS, Incumbent, Pace, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
-from densecrf.solvers.pricing import MANY, OtherLabels, active_labels
+from densecrf.solvers.pricing import OtherLabels, active_labels, pays
 from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
 
 __all__ = ["Workspace", "lp", "lp_finish", "lp_start", "multipliers", "primal_dual", "resumed"]
@@ -73,7 +73,7 @@ def lp_start(problem: Problem[Array]) -> Step[Array]:
     if not problem.potts:
         return Step(y)
     part, active, iterations = problem, None, 5
-    if problem.n_labels >= MANY:
+    if pays(problem):
         y, iterations = problem.response(y), 4
         active = active_labels(problem, y)
     if active is not None:
@@ -262,7 +262,7 @@ def _of_all_labels(
     for step in steps:
         step.rows = others.active
         step.labels = others.problem.steps.from_numpy(others.active)[step.labels]
-        step.duals = tuple(others.dual(each) for each in step.duals)
+        step.duals = others.duals(step.duals)
         yield step
 
 

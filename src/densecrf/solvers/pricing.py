@@ -16,10 +16,10 @@ which ends with y = 0 where a flow exists that makes up for what falls short. A 
 is found becomes active. This is column generation, with labels for columns.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 
@@ -28,19 +28,24 @@ from densecrf.problem.certificate import Dual, Mixture, Potentials
 from densecrf.problem.problem import Problem
 from densecrf.validation import IntArray
 
-__all__ = ["MANY", "OtherLabels", "active_labels"]
+__all__ = ["OtherLabels", "active_labels", "pays"]
 
-OCCURS = 2e-3  # share of the pixels from which on a label is active from the start
-MANY = 32  # labels from which on pricing pays, for any number of threads
-LEAST, MOST = 3, 0.75  # active labels, and the share of all above which pricing does not pay
-SHARE = 0.5  # what prices may take of the bound, as a share of the gap of the active labels
+OCCURS = 2e-4  # share of the pixels from which on a label is active from the start
+MANY, SMALL = 32, 2**18  # labels from which on pricing pays; pixels of images where 8 are enough
+LEAST, MOST = 2, 0.75  # active labels, and the share of all above which pricing does not pay
+SHARE = 0.8  # what prices may take of the bound, as a share of the gap of the active labels
 PATIENCE = 6  # steps after which a label becomes active
+
+
+def pays(problem: Problem[Array]) -> bool:
+    """Return whether labels may be priced: many, or of a small image, whose memory is no matter."""
+    many = problem.n_labels >= (MANY // 4 if problem.n < SMALL else MANY)
+    return many and problem.potts and problem.steps.restricts_labels
 
 
 def active_labels(problem: Problem[Array], y: Array) -> IntArray | None:
     """Return the labels to iterate, ascending; None: all of them."""
-    many = problem.n_labels >= MANY
-    if not (many and problem.potts and problem.steps.restricts_labels):
+    if not pays(problem):
         return None
     labels = problem.steps.to_numpy(problem.steps.argmax(y))
     counts = np.bincount(labels, minlength=problem.n_labels)
@@ -73,14 +78,12 @@ class OtherLabels(Generic[Array]):
     _step: Array
     _resting_floor: Array
     _floor: Array
-    _stacked: Array | None
 
     def __init__(self, problem: Problem[Array], active: IntArray, step: Array) -> None:
         self.problem, self.active, self._step = problem, active, step
         self._resting = [i for i in range(problem.n_labels) if i not in set(active.tolist())]
         self._priced: dict[int, _Priced[Array]] = {}
         self.wanted: list[int] = []
-        self._stacked = None
         self._resting_floor = self._least_of(problem.unary[i] for i in self._resting)
         self._floor = self._resting_floor
 
@@ -112,7 +115,9 @@ class OtherLabels(Generic[Array]):
             short = xp.clip(least - costs, 0, None).sum(dtype=xp.float64)
             return float(short) > matters
 
-        begun = [i for i in self._resting if falls_short(problem.unary[i])]
+        begun = []
+        if falls_short(self._resting_floor):  # else no label of them does
+            begun = [i for i in self._resting if falls_short(problem.unary[i])]
         if begun:
             self._resting = [i for i in self._resting if i not in set(begun)]
             self._resting_floor = self._least_of(problem.unary[i] for i in self._resting)
@@ -138,7 +143,6 @@ class OtherLabels(Generic[Array]):
     def _find_floor(self) -> None:
         rows = (label.costs for label in self._priced.values())
         self._floor = self._least_of(rows, self._resting_floor)
-        self._stacked = None
 
     def _least_of(self, rows: Iterable[Array], least: Array | None = None) -> Array:
         xp = self.problem.steps.xp
@@ -154,17 +158,46 @@ class OtherLabels(Generic[Array]):
         xp = self.problem.steps.xp
         return xp.stack([row.y for row in rows]), xp.stack([row.z for row in rows])
 
-    def dual(self, active: Dual[Array]) -> Mixture[Array]:
-        """Return the dual point of all labels, from potentials of the active ones."""
+    def duals(self, active: Sequence[Dual[Array]]) -> "DualsOfAll[Array]":
+        """Return dual points of all labels, from potentials of the active ones."""
+        priced = {i: self._priced[i].z for i in sorted(self._priced)}
+        return DualsOfAll(active, self.active, priced, self.problem.steps.xp)
+
+
+class DualsOfAll(Sequence[Mixture[Array]]):
+    """Dual points of all labels; the potentials of priced ones are put together when asked for.
+
+    Parameters
+    ----------
+    active : sequence of Potentials
+        Dual points of the active labels.
+    labels : ndarray of int
+        The active labels.
+    priced : dict of int to array, (n,)
+        The potentials of the priced ones, ascending.
+    xp : module
+        numpy or torch.
+    """
+
+    _active: Sequence[Dual[Array]]
+    _priced: dict[int, Array]
+
+    def __init__(
+        self, active: Sequence[Dual[Array]], labels: IntArray, priced: dict[int, Array], xp: Any
+    ) -> None:
+        self._active, self._labels, self._priced, self._xp = active, labels, priced, xp
+
+    def __len__(self) -> int:
+        return len(self._active)
+
+    def __getitem__(self, number: Any) -> Any:
+        active = self._active[number]
         assert isinstance(active, Potentials)
-        parts = [(1.0, replace(active, labels=self.active))]
+        parts = [(1.0, replace(active, labels=self._labels))]
         if self._priced:
-            if self._stacked is None:
-                xp = self.problem.steps.xp
-                self._stacked = xp.stack([self._priced[i].z for i in sorted(self._priced)])
-            labels = np.array(sorted(self._priced))
-            part = Potentials(self._stacked, cells=1.0, labels=labels, of_nodes=True)
-            parts.append((1.0, part))
+            stacked = self._xp.stack(list(self._priced.values()))
+            labels = np.array(list(self._priced))
+            parts.append((1.0, Potentials(stacked, cells=1.0, labels=labels, of_nodes=True)))
         return Mixture(tuple(parts))
 
 
