@@ -48,7 +48,7 @@ KINDS = ("xyxy", "xywh")
 AROUND = 0.5  # of a box's side: how much of the outside is looked at
 BLUR = 0.65  # bins: colours are many, unlike those under strokes
 LEAST = 1e-5  # probability of a colour
-POWER = 0.5  # of the distances, k
+POWER = 0.7  # of the distances, k
 BIAS = 0.4  # nats, b
 CORE = 0.1  # share of a box that is its core
 HELD = 0.01  # share of a box that is held
@@ -213,7 +213,7 @@ def _odds(colors: npt.NDArray[Any], box: Bools) -> FloatArray:
     odds = np.log(likelihood(share) / likelihood(~box))
     outside = geodesics(colors, np.where(box, -1, 0), 1)[0]
     rank = np.searchsorted(np.sort(outside[inside].ravel()), outside) / box.sum()
-    score = np.where(box, 2 * rank + centre + 0.3 * odds, -np.inf)
+    score = np.where(box, 2 * rank + centre + odds, -np.inf)
     best = np.sort(score[inside].ravel())
 
     def among(part: float) -> Bools:
