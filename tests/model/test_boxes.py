@@ -133,3 +133,11 @@ def test_wrong_images_and_names():
 def test_a_box_beyond_the_image_is_cut_off():
     labels = from_box(IMAGE, (20, -7.5, 40, 30)).labels
     np.testing.assert_array_equal(labels, from_box(IMAGE, (20, 0, 40, 30)).labels)
+
+
+def test_other_methods_minimise_the_same_energy():
+    image, _, box = disc(30)
+    best, other = from_box(image, box), from_box(image, box, method="mf5", time_limit=60)
+    assert other.lower_bound is None
+    assert best.lower_bound <= other.energy
+    assert best.info["model"]["bilateral_weight"] == 10
