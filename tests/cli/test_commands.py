@@ -28,7 +28,7 @@ def test_commands_that_left_the_package_say_where_they_are(arguments):
 
 
 @pytest.mark.parametrize(
-    "command", ["segment", "masks", "compare", "certify", "info", "presets", "demo"]
+    "command", ["segment", "masks", "box", "compare", "certify", "info", "presets", "demo"]
 )
 def test_help_explains_every_command(command):
     result = densecrf(command, "--help")
@@ -250,7 +250,8 @@ def test_ctrl_c_during_an_import_is_one_line(module, command):
 
 
 @pytest.mark.parametrize(
-    "command", ["segment", "masks", "compare", "certify", "adapt", "fit", "info", "presets", "demo"]
+    "command",
+    ["segment", "masks", "box", "compare", "certify", "adapt", "fit", "info", "presets", "demo"],
 )
 def test_help_is_short_and_help_all_is_whole(command, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")

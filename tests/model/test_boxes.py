@@ -58,6 +58,10 @@ def test_several_boxes_give_labels_that_exclude_each_other():
     truth[10:30, 20:40], truth[2:8, 44:58] = 1, 2
     np.testing.assert_array_equal(result.labels, truth)
     assert result.crf.n_labels == 3
+    for label, box in enumerate(boxes, 1):  # the evidence for each is its own
+        alone = from_box(image, box).crf.unary
+        odds = result.crf.unary[label] - result.crf.unary[0]
+        np.testing.assert_allclose(odds, alone[1] - alone[0], atol=1e-3)
 
 
 @settings(max_examples=25, deadline=None)
@@ -114,6 +118,7 @@ def test_no_strength_leaves_the_evidence():
         ((100, 100, 120, 130), {}, "holds no pixel of an image of 60 × 40; give it in pixels"),
         ((0.1, 0.1, 0.4, 0.4), {}, "in pixels"),
         ([(0, 0, 30, 40), (30, 0, 60, 40)], {}, "cover the whole image"),
+        ([BOX, (70, 0, 80, 9)], {}, r"box=\(70.0, 0.0, 80.0, 9.0\): holds no pixel"),
         (BOX, {"kind": "yxyx"}, "kind='yxyx': must be one of"),
         (BOX, {"strength": -1}, "strength=-1"),
     ],
@@ -133,3 +138,11 @@ def test_wrong_images_and_names():
 def test_a_box_beyond_the_image_is_cut_off():
     labels = from_box(IMAGE, (20, -7.5, 40, 30)).labels
     np.testing.assert_array_equal(labels, from_box(IMAGE, (20, 0, 40, 30)).labels)
+
+
+def test_other_methods_minimise_the_same_energy():
+    image, _, box = disc(30)
+    best, other = from_box(image, box), from_box(image, box, method="mf5", time_limit=60)
+    assert other.lower_bound is None
+    assert best.lower_bound <= other.energy
+    assert best.info["model"]["bilateral_weight"] == 10

@@ -24,12 +24,12 @@ def box(
         o.input_option(
             "--box",
             metavar="X0,Y0,X1,Y1",
-            help="A box around an object, in pixels; X1 and Y1 are excluded. Repeatable: the "
-            "objects get the labels 1, 2, …",
+            help="A box around an object, in pixels; X1 and Y1 are excluded. X,Y,WIDTH,HEIGHT with "
+            "--kind xywh. Repeatable: the objects get the labels 1, 2, …",
         ),
     ],
     kind: Annotated[
-        str, o.input_option(help="xyxy, or xywh for X,Y,WIDTH,HEIGHT as in COCO.")
+        str, o.input_option(help="Numbers of --box: xyxy, or xywh as in COCO.")
     ] = KINDS[0],
     out: Annotated[
         Path | None,
@@ -44,7 +44,7 @@ def box(
     """Find the objects in boxes, by their colours, edges and the way from the boxes' sides.
 
     Writes the label map (0 background), NAME.overlay.png, the labels over the image, and NAME.json,
-    energy and certificate of the last round of colour models.
+    energy and certificate.
 
     For example:
 

@@ -48,7 +48,7 @@ KINDS = ("xyxy", "xywh")
 AROUND = 0.5  # of a box's side: how much of the outside is looked at
 BLUR = 0.65  # bins: colours are many, unlike those under strokes
 LEAST = 1e-5  # probability of a colour
-POWER = 0.5  # of the distances, k
+POWER = 0.7  # of the distances, k
 BIAS = 0.4  # nats, b
 CORE = 0.1  # share of a box that is its core
 HELD = 0.01  # share of a box that is held
@@ -88,7 +88,8 @@ def from_box(
     kind : {"xyxy", "xywh"}
         "xywh" for x0, y0, width, height, as in COCO's files and in ``cv2.grabCut``.
     model : str, path-like or Parameters
-        The kernels; as for `densecrf.refine`.
+        The kernels; as for `densecrf.refine`. One that follows the resolution of scores, such as
+        "default", stands for ours.
     strength : float
         Factor of the pairwise weights.
     channel_axis : int, optional
@@ -125,12 +126,11 @@ def from_box(
     chosen = get_parameters(model)
     chosen = BOXES if chosen.grain is not None else chosen  # boxes have none
     kernels = chosen.scaled(strength).sized(colors.shape[:2])
-    rows, columns = _window(inside)
-    near = colors[rows, columns]
     unary = np.full((1 + len(inside), *inside.shape[1:]), FORBIDDEN, np.float32)
     unary[0] = 0
-    for costs, box in zip(unary[1:], inside[:, rows, columns], strict=True):
-        costs[rows, columns] = np.where(box, -_odds(near, box), FORBIDDEN)
+    for costs, each in zip(unary[1:], inside, strict=True):
+        window = _window(each)
+        costs[window] = np.where(each[window], -_odds(colors[window], each[window]), FORBIDDEN)
     unary -= unary.min(0)
     unary.setflags(write=False)
     crf = kernels.crf(unary, colors)
@@ -186,14 +186,12 @@ def _insides(box: Any, kind: str, shape: tuple[int, int]) -> Bools:
     return inside
 
 
-def _window(inside: Bools) -> tuple[slice, slice]:
-    """Return the part of the image that says something of the boxes."""
-    found = []
-    more = max(1, round(AROUND * float(np.sqrt(inside.sum((1, 2)).max()))))
-    for axis in (0, 1):
-        (where,) = np.nonzero(inside.any(axis=(0, 2 - axis)))
-        found.append(slice(max(0, int(where[0]) - more), int(where[-1]) + 1 + more))
-    return found[0], found[1]
+def _window(box: Bools) -> tuple[slice, slice]:
+    """Return the rows and columns of a box and of what is around it."""
+    more = max(1, round(AROUND * float(np.sqrt(box.sum()))))
+    ends = (np.nonzero(box.any(1 - axis))[0][[0, -1]].tolist() for axis in (0, 1))
+    rows, columns = (slice(max(0, first - more), last + 1 + more) for first, last in ends)
+    return rows, columns
 
 
 def _odds(colors: npt.NDArray[Any], box: Bools) -> FloatArray:
@@ -213,7 +211,7 @@ def _odds(colors: npt.NDArray[Any], box: Bools) -> FloatArray:
     odds = np.log(likelihood(share) / likelihood(~box))
     outside = geodesics(colors, np.where(box, -1, 0), 1)[0]
     rank = np.searchsorted(np.sort(outside[inside].ravel()), outside) / box.sum()
-    score = np.where(box, 2 * rank + centre + 0.3 * odds, -np.inf)
+    score = np.where(box, 2 * rank + centre + odds, -np.inf)
     best = np.sort(score[inside].ravel())
 
     def among(part: float) -> Bools:
