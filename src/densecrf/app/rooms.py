@@ -34,8 +34,8 @@ LOOK_AGAIN = 2.0  # seconds until a save is tried again, or another server's is 
 IDLE_ROOMS = 3  # images without a tab that stay open
 BYTES_A_PIXEL, BYTES_A_LABEL = 300, 60  # of a solve, rounded up: docs/benchmarks.md
 NO_OBJECTS = (
-    "scores and masks tell classes apart, not objects: in the menu of the label (…), choose that "
-    "each separate region is an object"
+    "Scores and masks tell classes apart, not objects: in the menu of the label (…), choose that "
+    "each separate region is an object."
 )
 MOST_WAITING = 200  # messages for a tab that does not read them
 
@@ -155,7 +155,7 @@ class Room:
                 "picture": self.picture.about(),
                 "notice": self.notice,
                 "background": self.project.background,
-                "known": self.energies.unary is not None,
+                "indivisible": "" if self.energies.unary is None else NO_OBJECTS,
             }
         )
 
