@@ -466,6 +466,27 @@ def test_text_can_be_read_and_targets_be_touched(server, folder, page, scheme):
     assert tab.tab.get_attribute("#canvas", "aria-describedby") == "canvas-help"
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
+def test_a_large_image_can_be_exported_quickly(server, tmp_path, page, width, scheme):
+    """At the size on screen, by choice; its file says so."""
+    write_image(tmp_path / "large.png", scene(1010, 1010))
+    write_image(tmp_path / "small.png", scene())
+    tab = page(width, 844, scheme).open(server(tmp_path).url)
+    tab.tab.click("#export")
+    tab.tab.check("#reduced")
+    assert tab.tab.evaluate(f"{READABLE}.pale()") == []
+    assert width > 1000 or tab.tab.evaluate(f"{READABLE}.small()") == []
+    tab.screenshot(f"export-{width}-{scheme}")
+    with tab.tab.expect_request("**/export/labels?*") as asked:
+        tab.tab.click("[data-export=labels]")
+    assert asked.value.url.endswith("&size=reduced")
+    tab.tab.get_by_text("no strokes").first.wait_for()
+    tab.press("Escape", "PageDown")
+    tab.wait(image="small.png")
+    tab.tab.click("#export")
+    assert not tab.tab.is_visible("#reduced")
+
+
 def test_bad_files_give_a_message(server, folder, page, tmp_path):
     (folder / "text.png").write_text("this is text")
     Image.new("1", (30_000, 30_000)).save(folder / "huge.png")

@@ -271,7 +271,8 @@ async def _export(request: Request) -> Response:
     if kind not in KINDS:
         raise ValueError(f"export {kind!r} is none of {', '.join(KINDS)}")
     room = await _room(request)
-    name, data = await room.export(kind, kind in NEED_RESULT)
+    reduced = request.query_params.get("size") == "reduced"
+    name, data = await room.export(kind, kind in NEED_RESULT, reduced)
     return Response(data, media_type=KINDS[kind][1], headers=_attached(name))
 
 

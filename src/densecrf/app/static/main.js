@@ -32,6 +32,7 @@ let status = "todo";
 let best = null; // energy of the certified answer
 let behind = false; // another tab's edit came while ours were on the way
 let alone = false; // one label is the answer everywhere
+let reduced = false; // it is worked on with fewer pixels than the file has
 let carried = null; // strokes of the image before, for the next one that opens
 
 const socket = new Socket({ message: heard, answer: answered, state: connected });
@@ -41,7 +42,7 @@ const files = new Files({ open, error: (text) => say(text, "error") }, config.ma
 const gallery = new Gallery(files, { open, error: (text) => say(text, "error"), note: say });
 const slices = new Slices(look);
 const values = new ValuesPanel((reading) => socket.reread(reading));
-new Exports(() => socket.image, volume);
+new Exports(() => socket.image, volume, () => reduced);
 const tools = new Tools(view, {
   layer: () => layer,
   label: () => labels.value,
@@ -82,6 +83,7 @@ async function show(message) {
   if (state.image !== socket.image) return; // the one before, late
   const sides = [message.depth, state.height, state.width];
   const fresh = !view.image || String(layer?.sides) !== String(sides);
+  reduced = factor > 1;
   if (fresh) {
     const image = await slices.begin(state.image, sides, message.picture);
     layer = new StrokeLayer(state.width, state.height, message.depth);
