@@ -1,13 +1,17 @@
-"""Strokes: how many of them a seeded robot user draws until the labels are right.
+"""Strokes: how many of them a seeded robot user draws until the labels are right. Boxes.
 
     python -m experiments.interactive --data FOLDER [--split val] [--sets davis cells ...]
-        [--methods ...] [--jobs 2] [--out FOLDER] [--page FILE]
+        [--tables strokes boxes] [--methods ...] [--jobs 2] [--out FOLDER] [--page FILE]
 
 The robot draws one stroke in each label's largest region, then one stroke at a time through the
 largest region whose label is wrong: along the longest path of the region's medial axis, from which
 it leaves out a random part. Images are reduced to 160 pixels; labels of less than one per cent of
 an image count as void. Every method gets the strokes that its own mistakes provoke. IoU is the mean
 over an image's labels, and the object's alone in davis.
+
+Boxes are those of the true objects of two per cent of an image or more, at full size: davis'
+object, cells, and connected regions of MSRC's classes of things. Boxes of more than 90 % of an
+image are left out.
 
 Answers are kept in the output folder, image by image: an interrupted run goes on where it was.
 ``--page FILE`` writes the table into a page, between its two marks.
@@ -52,6 +56,12 @@ GOALS = (0.85, 0.90)
 VOID = 255
 GAP = 1e-2
 ROUNDS = 3  # of GrabCut
+#: Sets of boxes, and which of a split's images are taken.
+BOXED = {"davis": 8, "cells": 1, "msrc": 1}
+STUFF = {"building", "grass", "tree", "sky", "water", "road"}  # classes without objects
+LEAST_OBJECT, MOST_BOX = 0.02, 0.9  # of an image's pixels
+BOX_ROUNDS = 5  # of GrabCut
+LOST = 0.3  # IoU below which an object counts as lost
 MARKS = ("<!-- interactive -->", "<!-- end of interactive -->")
 
 
@@ -268,6 +278,81 @@ def session(item: Item, method: str) -> dict[str, Any]:
     return {"labels": count, "iou": iou}
 
 
+# --- boxes ---------------------------------------------------------------------------------------
+
+
+def objects(item: Item) -> list[tuple[Array, tuple[int, int, int, int]]]:
+    """Return the true objects of an image and their boxes."""
+    from scipy.ndimage import find_objects, label
+
+    truth, folder = item.truth(), item.folder
+    classes = json.loads((folder / "meta.json").read_text())["classes"]
+    kinds = [i for i, name in enumerate(classes) if name not in {"background", *STUFF}]
+    regions = [np.isin(truth, kinds)] if folder.name == "cells" else [truth == i for i in kinds]
+    found = []
+    for region in regions:
+        parts = region.astype(int) if folder.name == "davis" else label(region)[0]
+        for number, (rows, columns) in enumerate(find_objects(parts), 1):
+            mask = parts == number
+            area = (rows.stop - rows.start) * (columns.stop - columns.start)
+            if mask.mean() >= LEAST_OBJECT and area <= MOST_BOX * mask.size:
+                found.append((mask, (columns.start, rows.start, columns.stop, rows.stop)))
+    return found
+
+
+def our_box(image: Array, box: tuple[int, int, int, int]) -> Array:
+    """Return the object of `densecrf.from_box`."""
+    return np.asarray(densecrf.from_box(image, box, gap=GAP, threads=1).labels == 1)
+
+
+def grab_cut_box(image: Array, box: tuple[int, int, int, int]) -> Array:
+    """Return the object of OpenCV's GrabCut."""
+    cv2: Any = import_module("cv2")
+    cv2.setRNGSeed(0)
+    cv2.setNumThreads(1)
+    mask, models = np.zeros(image.shape[:2], np.uint8), (np.zeros((1, 65)), np.zeros((1, 65)))
+    x, y, right, bottom = box
+    bgr = np.ascontiguousarray(image[..., ::-1])
+    rectangle = (x, y, right - x, bottom - y)
+    cv2.grabCut(bgr, mask, rectangle, *models, BOX_ROUNDS, cv2.GC_INIT_WITH_RECT)
+    return np.asarray(mask & 1 == 1)
+
+
+def whole_box(image: Array, box: tuple[int, int, int, int]) -> Array:
+    """Return the box."""
+    mask = np.zeros(image.shape[:2], bool)
+    mask[box[1] : box[3], box[0] : box[2]] = True
+    return mask
+
+
+BOX_METHODS: dict[str, Callable[[Array, tuple[int, int, int, int]], Array]] = {
+    "densecrf": our_box,
+    "GrabCut": grab_cut_box,
+    "the box": whole_box,
+}
+
+
+def boxed(item: Item, method: str) -> list[float]:
+    """Return the IoU of each object of an image."""
+    image, known = item.image(), item.truth() != VOID
+    each = []
+    for mask, box in objects(item):
+        found = BOX_METHODS[method](image, box) & known
+        each.append(float((found & mask).sum() / (found | mask).sum()))
+    return each
+
+
+def box_table(found: dict[str, dict[str, list[list[float]]]]) -> str:
+    """Return the table of boxes, by set and method."""
+    rows = [["set (objects)", "method", "IoU", f"below {round(100 * LOST)} %"], ["---"] * 4]
+    for name, methods in found.items():
+        for method, images in methods.items():
+            each = np.array([iou for image in images for iou in image])
+            shares = [f"{100 * x:.1f}" for x in (each.mean(), (each < LOST).mean())]
+            rows.append([f"{name} ({each.size})", method, shares[0], f"{shares[1]} %"])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 # --- tables --------------------------------------------------------------------------------------
 
 
@@ -314,28 +399,39 @@ def main() -> None:
     parser.add_argument("--split", default="val")
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS)
+    tables = ("strokes", "boxes")
+    parser.add_argument("--tables", nargs="+", default=list(tables), choices=tables)
     parser.add_argument("--every", type=int, default=1, help="one image of so many")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("out/interactive"))
     parser.add_argument("--page", type=Path, help="of the documentation, to be written")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    text = ""
     with ProcessPoolExecutor(chosen.jobs, get_context("spawn")) as pool:
-        for name in chosen.sets:
-            folder = chosen.data / name
-            names = json.loads((folder / "meta.json").read_text())["splits"][chosen.split]
-            items = [Item(folder, each) for each in names[:: SETS[name] * chosen.every]]
-            found[name] = {}
-            for method in chosen.methods:
-                tasks: dict[str, Any] = {item.name: (item, method) for item in items}
-                file = chosen.out / f"{name}-{chosen.split}-{method}.jsonl"
-                package = Path(densecrf.__file__).parent if method in OURS else Path(__file__)
-                found[name][method] = kept(file, pool, session, tasks, [package])
-                print(name, method, *np.round(summary(found[name][method]), 2), flush=True)
-    text = table(found)
-    print(text)
-    if chosen.page is not None:
+
+        def answers(work: Any, sets: dict[str, int], methods: Any, kind: str) -> Any:
+            """Return the answers by set and method."""
+            found: dict[str, dict[str, list[Any]]] = {}
+            for name in (each for each in chosen.sets if each in sets):
+                folder = chosen.data / name
+                names = json.loads((folder / "meta.json").read_text())["splits"][chosen.split]
+                items = [Item(folder, each) for each in names[:: sets[name] * chosen.every]]
+                found[name] = {}
+                for method in methods:
+                    tasks: dict[str, Any] = {item.name: (item, method) for item in items}
+                    file = chosen.out / f"{name}-{chosen.split}-{method}{kind}.jsonl"
+                    package = Path(densecrf.__file__).parent if method in OURS else Path(__file__)
+                    found[name][method] = kept(file, pool, work, tasks, [package])
+                    print(name, method, "done", flush=True)
+            return found
+
+        if "strokes" in chosen.tables:
+            text = table(answers(session, SETS, chosen.methods, ""))
+            print(text)
+        if "boxes" in chosen.tables:
+            print(box_table(answers(boxed, BOXED, BOX_METHODS, "-boxes")))
+    if text and chosen.page is not None:
         begin, end = MARKS
         page = chosen.page.read_text("utf-8")
         written = re.sub(f"{begin}.*{end}", f"{begin}\n\n{text}\n\n{end}", page, flags=re.DOTALL)

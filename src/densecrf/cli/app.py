@@ -8,6 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 from densecrf import __version__
 from densecrf.cli import (
     adapt,
+    box,
     browser,
     certify,
     compare,
@@ -109,7 +110,7 @@ app = typer.Typer(
 )
 for command in (segment.segment, compare.compare, certify.certify, info.info, demo.demo):
     app.command(epilog=EPILOG, cls=_Command)(command)
-for command in (masks.masks, video.video, adapt.adapt, fit.fit, presets.presets):
+for command in (box.box, masks.masks, video.video, adapt.adapt, fit.fit, presets.presets):
     app.command(epilog=EPILOG, cls=_Command)(command)
 app.command("app", epilog=EPILOG, cls=_Command)(browser.open_app)
 

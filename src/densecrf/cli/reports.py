@@ -101,7 +101,7 @@ def describe(error: BaseException) -> str:
 
 #: Arguments of the library that are options of the commands, by the same name.
 OPTIONS = (
-    *("axis", "kind", "n_labels", "void", "image_range", "model", "strength", "confidence"),
+    *("box", "axis", "kind", "n_labels", "void", "image_range", "model", "strength", "confidence"),
     *("sigma", "weight", "sigma_xy", "sigma_color", "bilateral_weight"),
     *("sigma_t", "window", "flow"),
     *("page", "bands", "palette", "classes", "split"),

@@ -1,14 +1,14 @@
-r"""From boxes to objects: colours of both sides, the way from a box's sides, its centre.
+r"""From boxes to objects: colours of both sides, and the ways to them.
 
-Outside its box there is nothing of an object. The log-odds of a pixel inside, against the
-background, are
+Outside its box there is nothing of an object. The log-odds of a pixel inside are
 
-.. math:: \log \frac{p(1 \mid c)}{p(0 \mid c)} + g\,\Bigl(\frac{d}{\bar d} - 1\Bigr)
-          + s\,(1 - r^2)
+.. math:: \log \frac{p_1(c) + \epsilon}{p_0(c) + \epsilon} + k \log \frac{d_0}{d_1} + b
 
-with histograms of the colours of both sides, the geodesic distance d from the outside, which is
-long where colours change on the way, and the distance r from the centre, 1 at the sides. As
-GrabCut does, the colours are estimated again from the optimum, up to `ROUNDS` times.
+with histograms of the colours in the box, mostly near its centre, and around it, and the geodesic
+distances from the outside and from the *core*: the tenth of the box that is furthest from the
+outside, nearest to the centre and least like the outside in colour. A constant b stands for what
+kernels take from an object at its border. The best pixels of the core are held, since a box
+promises an object. Estimating the colours again from the optimum, as GrabCut does, gained nothing.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,11 @@ from densecrf.model.masks import box_mask
 from densecrf.model.parameters import Parameters
 from densecrf.model.presets import get_parameters
 from densecrf.model.resolution import derived
-from densecrf.model.scribbles import BINS, color_bins, color_costs, geodesics
+from densecrf.model.scribbles import BINS, NEAREST, color_bins, geodesics, histogram
 from densecrf.model.unaries import FORBIDDEN
 from densecrf.validation import (
     ArgumentError,
     FloatArray,
-    IntArray,
     as_image,
     as_real_array,
     check_choice,
@@ -43,18 +42,17 @@ __all__ = ["BOXES", "from_box"]
 
 #: The model of boxes: kernels of a short reach.
 BOXES = Parameters(
-    1, 5, 20, 10, 10, pixels=300 * 355, scale_sigmas=True, about="ours, for boxes around objects"
+    2, 8, 20, 5, 10, pixels=300 * 355, scale_sigmas=True, about="ours, for boxes around objects"
 )
 KINDS = ("xyxy", "xywh")
-ROUNDS = 5  # of estimating colours
 AROUND = 0.5  # of a box's side: how much of the outside is looked at
-WAY = 1.0  # weight of the geodesic distance, g
-CENTRE = 1.0  # weight of the centre, s
-MOST = 1.5  # to which both are limited
-CERTAINTY = 0.9  # of the colours
-CLIP = 5.0  # nats: the most that colours and place say
-SETTLED = 1e-3  # of the pixels: fewer changes end the rounds
-ROUGH = 1e-2  # gap of all rounds but the last
+BLUR = 0.65  # bins: colours are many, unlike those under strokes
+LEAST = 1e-5  # probability of a colour
+POWER = 0.7  # of the distances, k
+BIAS = 0.4  # nats, b
+CORE = 0.1  # share of a box that is its core
+HELD = 0.01  # share of a box that is held
+CLIP = 5.0  # nats: the most that colours and ways say
 
 Bools = npt.NDArray[np.bool_]
 
@@ -102,7 +100,7 @@ def from_box(
     gap : float, optional
         Relative gap at which a method with a lower bound stops; the method's own by default.
     time_limit : float, optional
-        Seconds for the last round, after which the best labelling so far is returned.
+        Seconds after which the best labelling so far is returned.
     threads : int, optional
         Maximum number of threads; the result does not depend on it.
     device : str or torch.device, optional
@@ -111,9 +109,8 @@ def from_box(
     Returns
     -------
     densecrf.Result
-        ``labels`` (H, W) are 0 for the background and 1 for the object. Energy and bound are those
-        of the last round's energy, ``result.crf``: the optimum is of given colour models, which
-        depend on the labels of the round before.
+        ``labels`` (H, W) are 0 for the background and 1 for the object. Energy and bound are of
+        ``result.crf``, whose unaries are made from the box.
 
     Examples
     --------
@@ -128,24 +125,16 @@ def from_box(
     chosen = get_parameters(model)
     chosen = BOXES if chosen.grain is not None else chosen  # boxes have none
     kernels = chosen.scaled(strength).sized(colors.shape[:2])
-    options: dict[str, Any] = {"threads": threads, "device": device}
     rows, columns = _window(inside)
-    near, boxes = colors[rows, columns], inside[:, rows, columns]
-    place = _place(near, boxes)
-    shares = np.where(boxes, 1 / (1 + np.exp(-2 * place)), 0)
-    labels: IntArray | None = None
-    for _ in range(ROUNDS - 1):
-        before = labels
-        crf = kernels.crf(_unary(near, boxes, place, shares), near)
-        labels = crf.solve(method, gap=ROUGH, **options).labels
-        shares = (labels == np.arange(1, len(boxes) + 1)[:, None, None]).astype(float)
-        if before is not None and (labels != before).mean() < SETTLED:
-            break
+    near = colors[rows, columns]
     unary = np.full((1 + len(inside), *inside.shape[1:]), FORBIDDEN, np.float32)
     unary[0] = 0
-    unary[:, rows, columns] = _unary(near, boxes, place, shares)
+    for costs, box in zip(unary[1:], inside[:, rows, columns], strict=True):
+        costs[rows, columns] = np.where(box, -_odds(near, box), FORBIDDEN)
+    unary -= unary.min(0)
     unary.setflags(write=False)
     crf = kernels.crf(unary, colors)
+    options: dict[str, Any] = {"threads": threads, "device": device}
     result = crf.solve(method, gap=gap, time_limit=time_limit, **options)
     result.info["model"] = derived(crf)
     return result
@@ -190,7 +179,7 @@ def _insides(box: Any, kind: str, shape: tuple[int, int]) -> Bools:
         elif each.all():
             remedy = "is the whole image: it leaves no background; give a box around the object"
         if remedy:
-            raise ArgumentError("box", given, remedy)
+            raise ArgumentError("box", tuple(given), remedy)
     if inside.any(0).all():
         remedy = "cover the whole image: they leave no background; give fewer at a time"
         raise ArgumentError("box", array.tolist(), remedy)
@@ -200,40 +189,36 @@ def _insides(box: Any, kind: str, shape: tuple[int, int]) -> Bools:
 def _window(inside: Bools) -> tuple[slice, slice]:
     """Return the part of the image that says something of the boxes."""
     found = []
-    more = round(AROUND * float(np.sqrt(inside.sum((1, 2)).max())))
+    more = max(1, round(AROUND * float(np.sqrt(inside.sum((1, 2)).max()))))
     for axis in (0, 1):
         (where,) = np.nonzero(inside.any(axis=(0, 2 - axis)))
         found.append(slice(max(0, int(where[0]) - more), int(where[-1]) + 1 + more))
     return found[0], found[1]
 
 
-def _place(colors: npt.NDArray[Any], inside: Bools) -> FloatArray:
-    """Return the log-odds of each object by the way from its box's sides and by the centre."""
-    odds = np.zeros(inside.shape, np.float32)
-    for plane, box in zip(odds, inside, strict=True):
-        distance = geodesics(colors, np.where(box, -1, 0), 1)[0]
-        rows, columns = (np.nonzero(box.any(1 - axis))[0] for axis in (0, 1))
-        y, x = (2 * (np.arange(len(w)) + 0.5) / len(w) - 1 for w in (rows, columns))
-        part = np.ix_(rows, columns)
-        way = distance[part] / distance[part].mean() - 1
-        plane[part] = WAY * np.clip(way, -MOST, MOST)
-        plane[part] += CENTRE * np.clip(1 - y[:, None] ** 2 - x**2, -MOST, MOST)
-    return odds
-
-
-def _unary(
-    colors: npt.NDArray[Any], inside: Bools, place: FloatArray, shares: npt.NDArray[np.float64]
-) -> FloatArray:
-    """Return the energies (1 + n, H, W) for the shares of the objects in each pixel."""
+def _odds(colors: npt.NDArray[Any], box: Bools) -> FloatArray:
+    """Return the log-odds of the object in a box, (H, W); those outside say nothing."""
+    rows, columns = (np.nonzero(box.any(1 - axis))[0] for axis in (0, 1))
+    inside = np.ix_(rows, columns)
+    y, x = (2 * (np.arange(len(each)) + 0.5) / len(each) - 1 for each in (rows, columns))
+    centre = np.zeros(box.shape, np.float32)
+    centre[inside] = np.clip(1 - y[:, None] ** 2 - x**2, -1.5, 1)
+    share = np.where(box, 1 / (1 + np.exp(-2 * centre)), 0)
     bins, channels = color_bins(colors), colors.shape[-1]
 
-    def count(weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def likelihood(weights: npt.NDArray[Any]) -> FloatArray:
         counts = np.bincount(bins.ravel(), weights.ravel(), minlength=BINS**channels)
-        return np.asarray(counts + 1e-9, np.float64)
+        return np.asarray(histogram(counts, channels, BLUR).take(bins) + LEAST, np.float32)
 
-    unary = np.zeros((1 + len(inside), *bins.shape), np.float32)
-    background = count(np.maximum(1 - shares.sum(0), 0))
-    for costs, box, odds, share in zip(unary[1:], inside, place, shares, strict=True):
-        both = color_costs([background, count(share)], channels, CERTAINTY).take(bins, axis=1)
-        costs[:] = np.where(box, np.clip(both[1] - both[0] - odds, -CLIP, CLIP), FORBIDDEN)
-    return np.asarray(unary - unary.min(0), np.float32)
+    odds = np.log(likelihood(share) / likelihood(~box))
+    outside = geodesics(colors, np.where(box, -1, 0), 1)[0]
+    rank = np.searchsorted(np.sort(outside[inside].ravel()), outside) / box.sum()
+    score = np.where(box, 2 * rank + centre + odds, -np.inf)
+    best = np.sort(score[inside].ravel())
+
+    def among(part: float) -> Bools:
+        return np.asarray(score >= best[-max(1, round(part * best.size))])
+
+    core = geodesics(colors, np.where(among(CORE), 0, -1), 1)[0]
+    odds += POWER * np.log((outside + NEAREST) / (core + NEAREST)) + BIAS
+    return np.where(among(HELD), FORBIDDEN, np.clip(odds, -CLIP, CLIP)).astype(np.float32)

@@ -40,6 +40,7 @@ __all__ = [
     "color_costs",
     "for_strokes",
     "geodesics",
+    "histogram",
     "scribble_crf",
     "scribble_unary",
 ]
@@ -182,7 +183,7 @@ def color_costs(counts: list[npt.NDArray[Any]], channels: int, certainty: float)
     certainty : float
         Weight against the uniform distribution.
     """
-    some = np.stack([_histogram(each, channels) for each in counts]) + 1e-12
+    some = np.stack([histogram(each, channels) for each in counts]) + 1e-12
     mixed = certainty * some / some.sum(0) + (1 - certainty) / len(counts)
     return np.asarray(-np.log(mixed), np.float32)
 
@@ -255,12 +256,14 @@ def color_bins(image: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return flat
 
 
-def _histogram(counts: npt.NDArray[Any], channels: int) -> npt.NDArray[np.float64]:
-    """Return the smoothed distribution over all bins of some pixels, counted by bins."""
-    histogram = counts.reshape((BINS,) * channels) / counts.sum()
+def histogram(
+    counts: npt.NDArray[Any], channels: int, sigma: float = BLUR
+) -> npt.NDArray[np.float64]:
+    """Return the distribution over all bins of some pixels, counted by bins and smoothed."""
+    found = counts.reshape((BINS,) * channels) / counts.sum()
     line = np.arange(BINS)
-    blur = np.exp(-0.5 * ((line[:, None] - line[None, :]) / BLUR) ** 2)
+    blur = np.exp(-0.5 * ((line[:, None] - line[None, :]) / sigma) ** 2)
     blur /= blur.sum(0)
     for axis in range(channels):  # products of small matrices: no threads of BLAS are woken
-        histogram = np.moveaxis(np.moveaxis(histogram, axis, -1) @ blur.T, -1, axis)
-    return np.asarray(histogram).ravel()
+        found = np.moveaxis(np.moveaxis(found, axis, -1) @ blur.T, -1, axis)
+    return np.asarray(found).ravel()
