@@ -109,6 +109,14 @@ class Page:
         selector = "body" + "".join(f'[data-{name}="{value}"]' for name, value in values.items())
         self.tab.wait_for_selector(selector)
 
+    def until(self, condition):
+        """Wait until something is true."""
+        for _ in range(600):
+            if condition():
+                return
+            self.tab.wait_for_timeout(100)
+        raise AssertionError("it did not become true")
+
     def raster(self):
         return np.array(self.tab.evaluate("Array.from(window.densecrf.layer().raster)"), np.uint8)
 

@@ -101,6 +101,7 @@ class Soak:
 
     def kill(self) -> None:
         """Kill the server and compare the strokes of the next one with those of the page."""
+        self.page.tab.wait_for_selector("body:not([data-finding])")  # it may become a stroke
         image, before = self.page.data("image"), self.page.tab.evaluate(STROKES)
         self.running.stop(signal.SIGKILL)
         self.page.tab.goto("about:blank")

@@ -21,6 +21,7 @@ from scribbling import scene
 SKY, GRASS = ((0.1, 0.1), (0.9, 0.12)), ((0.1, 0.9), (0.9, 0.88))
 READABLE = Path(__file__).with_name("readable.js").read_text().partition("\n")[2].strip()
 BALL = ((0.48, 0.45), (0.52, 0.55))
+CLEARED = "(document.getElementById('clear').click(), document.body.dataset.state)"
 
 
 def draw_three(page):
@@ -158,8 +159,7 @@ def test_a_networks_scores_are_dropped_on_an_image_and_corrected(server, folder,
     np.testing.assert_array_equal(repeated, read_labels(tmp_path / "all" / "first.labels.png"))
     tab.press("Escape")
     tab.tab.set_input_files("#file", tmp_path / "labels.npy")
-    tab.wait(image="first.png", state="current", strokes=1)
-    tab.tab.wait_for_function("window.densecrf.view.answers.certified?.labels[8 * 128 + 120] === 1")
+    tab.until(lambda: tab.answer().size and tab.answer().reshape(96, 128)[8, 120] == 1)
     assert tab.errors == []
 
 
@@ -430,6 +430,9 @@ def test_the_headline_says_what_is_the_matter(server, folder, page):
     tab.draw(*GRASS)
     tab.wait(strokes=2, state="current", stage="certified")
     tab.tab.wait_for_selector("#unsure:not([hidden])")
+    assert tab.tab.evaluate(CLEARED) == "working"  # at once: the answer is of other strokes
+    tab.press("Control+z")
+    tab.wait(strokes=2, state="current")
     assert tab.tab.inner_text("#unsure").endswith(("unsure region", "unsure regions"))
     tab.tab.select_option("#images", "broken.png")
     tab.wait(state="broken")
@@ -461,6 +464,27 @@ def test_text_can_be_read_and_targets_be_touched(server, folder, page, scheme):
     tab.press("Escape")
     assert tab.tab.evaluate("document.activeElement.id") in ("export", "canvas")
     assert tab.tab.get_attribute("#canvas", "aria-describedby") == "canvas-help"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (390, "dark")])
+def test_a_large_image_can_be_exported_quickly(server, tmp_path, page, width, scheme):
+    """At the size on screen, by choice; its file says so."""
+    write_image(tmp_path / "large.png", scene(1010, 1010))
+    write_image(tmp_path / "small.png", scene())
+    tab = page(width, 844, scheme).open(server(tmp_path).url)
+    tab.tab.click("#export")
+    tab.tab.check("#reduced")
+    assert tab.tab.evaluate(f"{READABLE}.pale()") == []
+    assert width > 1000 or tab.tab.evaluate(f"{READABLE}.small()") == []
+    tab.screenshot(f"export-{width}-{scheme}")
+    with tab.tab.expect_request("**/export/labels?*") as asked:
+        tab.tab.click("[data-export=labels]")
+    assert asked.value.url.endswith("&size=reduced")
+    tab.tab.get_by_text("no strokes").first.wait_for()
+    tab.press("Escape", "PageDown")
+    tab.wait(image="small.png")
+    tab.tab.click("#export")
+    assert not tab.tab.is_visible("#reduced")
 
 
 def test_bad_files_give_a_message(server, folder, page, tmp_path):

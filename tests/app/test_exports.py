@@ -178,6 +178,9 @@ def test_a_reduced_image_is_exported_at_full_size_and_repeated(
         assert claim.endswith("128 × 96 pixels")
         assert "by the program" in client.get(own("export/command?name=first.png")).json()["error"]
         assert about["finer"]
+        quick = client.get(own("export/labels?name=first.png&size=reduced")).content
+        (tmp_path / "quick.png").write_bytes(quick)
+        assert said(tmp_path / "quick.png").endswith("64 × 48 pixels, enlarged 2 times")
         np.testing.assert_array_equal(kept, labels)  # also for exports of the folder
     else:
         np.testing.assert_array_equal(labels[::2, ::2], solved)

@@ -129,3 +129,19 @@ def test_nearly_constant_potentials_take_no_filter_call():
     np.testing.assert_allclose(dual, r, atol=1e-4)
     plain = problem.flow(y, None, 10.0)  # of cells that are as much shorter, it is no constant
     assert plain[0].any()
+
+
+def test_it_begins_with_the_potentials_of_another_run():
+    rng = np.random.default_rng(0)
+    unary = rng.normal(0, 1, (3, 20, 30)).astype(np.float32)
+    crf = densecrf.DenseCRF(unary, [densecrf.Spatial(2.0, 4.0)])
+    solved = crf.solve("lp", gap=1e-3, keep_dual=True)
+    assert isinstance(solved.dual, Potentials)
+    offsets = 0 if solved.dual.offsets is None else solved.dual.offsets
+    levels = solved.dual.cells * (solved.dual.scores + offsets)
+    limits = {"init": solved.marginals, "gap": 0, "max_iterations": 1}
+    warm, cold = crf.solve("lp", potentials=levels, **limits), crf.solve("lp", **limits)
+    assert warm.gap < 0.1 * cold.gap
+    for bad in (levels[:2], "x", np.full_like(levels, np.nan)):
+        with pytest.raises(ValueError, match="potentials"):
+            crf.solve("lp", potentials=bad)

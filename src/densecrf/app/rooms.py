@@ -34,8 +34,8 @@ LOOK_AGAIN = 2.0  # seconds until a save is tried again, or another server's is 
 IDLE_ROOMS = 3  # images without a tab that stay open
 BYTES_A_PIXEL, BYTES_A_LABEL = 300, 60  # of a solve, rounded up: docs/benchmarks.md
 NO_OBJECTS = (
-    "scores and masks tell classes apart, not objects: in the menu of the label (…), choose that "
-    "each separate region is an object"
+    "Scores and masks tell classes apart, not objects: in the menu of the label (…), choose that "
+    "each separate region is an object."
 )
 MOST_WAITING = 200  # messages for a tab that does not read them
 
@@ -73,6 +73,7 @@ class Exported:
     snapshot: Snapshot
     energies: Energies
     labels: list[int]  # of the document, for those of the snapshot
+    reduced: bool = False  # as was asked for
     result: "Result | None" = None
 
 
@@ -155,7 +156,7 @@ class Room:
                 "picture": self.picture.about(),
                 "notice": self.notice,
                 "background": self.project.background,
-                "known": self.energies.unary is not None,
+                "indivisible": "" if self.energies.unary is None else NO_OBJECTS,
             }
         )
 
@@ -300,9 +301,14 @@ class Room:
             self._kept = state
             self._broadcast({"type": "labelled", "revision": revision})
 
-    async def export(self, kind: str, needs_result: bool) -> tuple[str, bytes]:
-        """Return the name and bytes of an export, solved from the strokes alone."""
-        export = await self._exported(needs_result)
+    async def export(
+        self, kind: str, needs_result: bool, reduced: bool = False
+    ) -> tuple[str, bytes]:
+        """Return the name and bytes of an export, solved from the strokes alone.
+
+        With `reduced`, a large image is solved at the size that it is worked on.
+        """
+        export = await self._exported(needs_result, reduced)
         return export.name(kind), await asyncio.to_thread(export.make, kind)
 
     async def labelled(self) -> Labelled:
@@ -315,12 +321,13 @@ class Room:
             raise ValueError("a volume is exported by itself")
         return (await self._exported(needs_result=True)).labelled()
 
-    async def _exported(self, needs_result: bool) -> Export:
+    async def _exported(self, needs_result: bool, reduced: bool = False) -> Export:
         document = Document.from_json(self.document.to_json(), self.name, self.picture.shape)
         document.revision = self.document.revision
-        if self.settled is None or self.settled.snapshot.revision != document.revision:
-            self.settled = await asyncio.to_thread(self._final, document)
         final = self.settled
+        asked = document.revision, reduced
+        if final is None or (final.snapshot.revision, final.reduced) != asked:
+            self.settled = final = await asyncio.to_thread(self._final, document, reduced)
         new = needs_result and final.result is None
         if new:
             solve = self.live.settled
@@ -335,14 +342,15 @@ class Room:
             await self._keep(document, export.labelled().slots, finer=True)
         return export
 
-    def _final(self, document: Document) -> Exported:
+    def _final(self, document: Document, reduced: bool) -> Exported:
         """Return the export: of a reduced image, where memory allows, one that is less so."""
         picture = self.picture
         compact, labels = document.compact()
         available = (physical_memory() or 2**32) // 2
-        finer = picture.finer(available // (BYTES_A_PIXEL + BYTES_A_LABEL * len(labels)))
+        most = available // (BYTES_A_PIXEL + BYTES_A_LABEL * len(labels))
+        finer = picture if reduced else picture.finer(most)
         if finer is picture:
-            return Exported(Snapshot.of(compact), self.live.energies, labels)
+            return Exported(Snapshot.of(compact), self.live.energies, labels, reduced)
         snapshot = Snapshot.enlarged(compact, picture.factor / finer.factor, finer.shape)
         file = self.live.energies.file
         return Exported(snapshot, self.store.energies(self.name, finer, file), labels)

@@ -113,6 +113,7 @@ def make_app(store: ImageFolder, token: str, port: int, file: Parameters | None 
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.rooms = Rooms(store, file)
         app.state.gallery = Gallery(store, app.state.rooms)
+        app.state.finding = asyncio.Lock()
         yield
         await app.state.rooms.close()
 
@@ -205,7 +206,8 @@ async def _object(request: Request) -> Response:
         box = tuple(float(side) for side in sides)
     except ValueError:
         raise ValueError(f"box: {sides} are not four numbers") from None
-    mask = await asyncio.to_thread(object_in, await _shown(request), box)
+    async with request.app.state.finding:  # one at a time: each takes a solve's memory
+        mask = await asyncio.to_thread(object_in, await _shown(request), box)
     return Response(frame({"planes": 1}, mask), media_type="application/octet-stream")
 
 
@@ -271,7 +273,8 @@ async def _export(request: Request) -> Response:
     if kind not in KINDS:
         raise ValueError(f"export {kind!r} is none of {', '.join(KINDS)}")
     room = await _room(request)
-    name, data = await room.export(kind, kind in NEED_RESULT)
+    reduced = request.query_params.get("size") == "reduced"
+    name, data = await room.export(kind, kind in NEED_RESULT, reduced)
     return Response(data, media_type=KINDS[kind][1], headers=_attached(name))
 
 

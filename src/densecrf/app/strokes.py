@@ -185,7 +185,8 @@ def _draw(raster: Raster, stroke: Stroke) -> None:
         if raster.shape[0] > raster.shape[1] and tall == 1:  # the work is by rows
             raster, points = raster.T, points[:, ::-1]
         radius = max(stroke.size / 2, math.sqrt(1 + tall**2) / 2)  # lines are connected
-        raster[_covered(raster.shape, points * (1, tall), radius, tall)] = value
+        rows, covered = _covered(raster.shape, points * (1, tall), radius, tall)
+        raster[rows][covered] = value
 
 
 def _span(low: float, high: float, length: int) -> slice:
@@ -195,18 +196,19 @@ def _span(low: float, high: float, length: int) -> slice:
 
 def _covered(
     shape: tuple[int, ...], points: Floats, radius: float, tall: float
-) -> npt.NDArray[np.bool_]:
-    """Return the pixels, as high as `tall`, whose centres are within a radius of a polyline.
+) -> tuple[slice, npt.NDArray[np.bool_]]:
+    """Return rows, and their pixels, as high as `tall`, with centres within a radius of a polyline.
 
     The pixels of one row that are near one segment are a run, as the set is convex. Each run is
     counted where it begins and where it ends; a pixel is covered where some are open.
     """
     height, width = shape
-    steps = np.zeros(height * (width + 1), np.int32)
     start, end = points[:-1], points[1:]
     low, high = np.minimum(start, end)[:, 1] - radius, np.maximum(start, end)[:, 1] + radius
     first = np.clip(np.ceil(low / tall - 0.5), 0, height).astype(np.int64)
     rows = np.clip(np.floor(high / tall - 0.5) + 1 - first, 0, height - first).astype(np.int64)
+    top, bottom = int(first.min()), int((first + rows).max())
+    steps = np.zeros((bottom - top) * (width + 1), np.int32)
     chunk = np.cumsum(rows) // RUNS_AT_A_TIME
     for these in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(chunk)) + 1):
         number = rows[these]
@@ -216,8 +218,9 @@ def _covered(
         begin, behind = _runs(start[segment].T, (end - start)[segment].T, centre, radius)
         begin, behind = np.clip(begin, 0, width), np.clip(behind, 0, width)
         for at, step in ((begin, 1), (np.maximum(begin, behind), -1)):
-            np.add.at(steps, row * (width + 1) + at, step)
-    return steps.reshape(height, width + 1).cumsum(1)[:, :-1] > 0
+            np.add.at(steps, (row - top) * (width + 1) + at, step)
+    open_runs = steps.reshape(bottom - top, width + 1).cumsum(1, np.int32)
+    return slice(top, bottom), open_runs[:, :-1] > 0
 
 
 def _runs(start: Floats, side: Floats, centre: Floats, radius: float) -> tuple[Integers, Integers]:

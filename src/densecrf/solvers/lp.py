@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from math import sqrt
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 
@@ -52,7 +52,14 @@ from densecrf.problem.rounding import SWEEPS, Incumbent, Pace, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.pricing import OtherLabels, active_labels, pays
-from densecrf.validation import ArgumentError, check_integer, check_non_negative, check_positive
+from densecrf.validation import (
+    ArgumentError,
+    as_float32,
+    as_real_array,
+    check_integer,
+    check_non_negative,
+    check_positive,
+)
 
 __all__ = ["Workspace", "lp", "lp_finish", "lp_start", "multipliers", "primal_dual", "resumed"]
 
@@ -106,7 +113,7 @@ def lp(
     round_every: int = 2,
     polish: int = 1,
     settle_every: int = 20,
-    potentials: Array | None = None,
+    potentials: Any = None,
 ) -> Iterator[Step[Array]]:
     r"""Minimise the LP relaxation with a certificate; one iteration is one ordered filter call.
 
@@ -131,7 +138,7 @@ def lp(
     settle_every : int
         Iterations after which the incumbent gets more sweeps, as it does at the end. Long runs end
         sooner by it.
-    potentials : array, (nodes, n), optional
+    potentials : array_like, (nodes, n), optional
         Potentials to begin with, in levels, such as those of a similar problem.
     """
     check_integer("iterations", iterations, at_least=0)
@@ -143,7 +150,7 @@ def lp(
     if cells > MOST_CELLS:
         raise ArgumentError("cells", cells, f"at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
-    w = Workspace(problem, y, None if potentials is None else problem.steps.floats(potentials))
+    w = Workspace(problem, y, None if potentials is None else _levels(problem, y, potentials))
     active = active_labels(problem, y)
     if active is not None:
         w = Workspace(problem.on_labels(active), _normalised(y[active]))
@@ -152,6 +159,15 @@ def lp(
     inner = partial(multipliers, w, incumbent, cells, accuracy, least_inner)
     steps = _alternate(w, incumbent, inner)
     return islice(steps if w.others is None else _of_all_labels(w.others, steps), iterations)
+
+
+def _levels(problem: Problem[Array], y: Array, potentials: Any) -> Array:
+    """Return a user's potentials on the problem's arrays, or refuse them."""
+    array = as_float32("potentials", as_real_array("potentials", potentials))
+    if array.shape != tuple(problem.costs.nodes(y).shape):
+        remedy = f"shape {array.shape}; give {tuple(problem.costs.nodes(y).shape)}"
+        raise ArgumentError("potentials", ..., remedy)
+    return problem.steps.from_numpy(np.ascontiguousarray(array))
 
 
 def resumed(problem: Problem[Array], y: Array, levels: Array) -> Iterator[Step[Array]]:

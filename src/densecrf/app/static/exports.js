@@ -19,9 +19,11 @@ const FORMATS = [
 ];
 
 export class Exports {
-  // `image()` is the name of the open image, `volume()` whether it has slices.
-  constructor(image, volume) {
+  // `image()` is the name of the open image, `volume()` whether it has slices, `large()` whether it is worked on at
+  // reduced size.
+  constructor(image, volume, large) {
     $("export").addEventListener("click", () => {
+      $("reduced-row").hidden = !large();
       $("export-state").textContent = "";
       const kinds = KINDS.filter((kind) => !volume() || kind[3]);
       const button = ([kind, title, about, slices]) =>
@@ -39,7 +41,8 @@ export class Exports {
     button.append(title, Object.assign(document.createElement("small"), { textContent: about }));
     button.addEventListener("click", () => {
       const only = data.dataset && $("only-done").checked ? "?only=done" : "";
-      this.#save(`${address}${only}`, title);
+      const size = data.export && !$("reduced-row").hidden && $("reduced").checked ? "&size=reduced" : "";
+      this.#save(`${address}${only}${size}`, title);
     });
     return button;
   }

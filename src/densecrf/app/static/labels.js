@@ -11,8 +11,6 @@ const SVG = "http://www.w3.org/2000/svg";
 // Colours that colour-blind people can tell apart (Okabe and Ito), then hues a golden section apart.
 const SAFE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
 
-const NO_OBJECTS = "Scores and masks tell classes apart, not objects: in the menu of the label (…), choose that each separate region is an object.";
-
 export class Labels {
   // `on`: change({ labels, merged, background }), choose(index), object(index, place), indivisible(reason).
   constructor(on, most) {
@@ -24,7 +22,7 @@ export class Labels {
     this.objects = []; // the class of each further object in this image
     this.object = null; // the place in `objects` of the one that is drawn
     this.edited = 0; // the label of the dialog
-    this.divisible = true;
+    this.indivisible = ""; // why classes have no further objects
     $("add-label").addEventListener("click", () => this.add());
     $("add-object").addEventListener("click", () => this.addObject());
     $("background").addEventListener("change", () => this.#change(this.list, {}, $("background").checked));
@@ -62,8 +60,8 @@ export class Labels {
 
   // Begin another object of the chosen class; null where classes alone are told apart.
   addObject() {
-    if (!this.divisible) {
-      this.on.indivisible(NO_OBJECTS);
+    if (this.indivisible) {
+      this.on.indivisible(this.indivisible);
       return null;
     }
     this.objects = [...this.objects, this.active];
@@ -108,7 +106,7 @@ export class Labels {
     $("labels").replaceChildren(...this.list.map((label, at) => this.#row(label, at)));
     $("add-label").disabled = this.list.length >= this.most;
     $("background").checked = this.background;
-    $("add-object").title = !this.divisible ? NO_OBJECTS : `Another ${this.list[this.active]?.name ?? "object"} (A)`;
+    $("add-object").title = this.indivisible || `Another ${this.list[this.active]?.name ?? "object"} (A)`;
     $("background-name").textContent = `“${this.list[0]?.name ?? ""}” is background`;
   }
 

@@ -32,7 +32,7 @@ let status = "todo";
 let best = null; // energy of the certified answer
 let behind = false; // another tab's edit came while ours were on the way
 let alone = false; // one label is the answer everywhere
-let known = false; // a network's output or a mask is there, which strokes correct
+let reduced = false; // it is worked on with fewer pixels than the file has
 let carried = null; // strokes of the image before, for the next one that opens
 
 const socket = new Socket({ message: heard, answer: answered, state: connected });
@@ -42,7 +42,7 @@ const files = new Files({ open, error: (text) => say(text, "error") }, config.ma
 const gallery = new Gallery(files, { open, error: (text) => say(text, "error"), note: say });
 const slices = new Slices(look);
 const values = new ValuesPanel((reading) => socket.reread(reading));
-new Exports(() => socket.image, volume);
+new Exports(() => socket.image, volume, () => reduced);
 const tools = new Tools(view, {
   layer: () => layer,
   label: () => labels.value,
@@ -83,6 +83,7 @@ async function show(message) {
   if (state.image !== socket.image) return; // the one before, late
   const sides = [message.depth, state.height, state.width];
   const fresh = !view.image || String(layer?.sides) !== String(sides);
+  reduced = factor > 1;
   if (fresh) {
     const image = await slices.begin(state.image, sides, message.picture);
     layer = new StrokeLayer(state.width, state.height, message.depth);
@@ -100,9 +101,8 @@ async function show(message) {
   const late = socket.pending.filter(({ id }) => !state.applied.includes(id));
   late.forEach(repeat);
   if (late.length) behind = true;
-  known = message.known;
-  if (labels.divisible === known) {
-    labels.divisible = !known;
+  if (labels.indivisible !== message.indivisible) {
+    labels.indivisible = message.indivisible;
     labels.render();
   }
   settings = state.settings;
@@ -153,7 +153,7 @@ function drawn() {
   if (["empty", "one"].includes(document.body.dataset.state)) headline.set(layer.strokes.length ? "one" : "empty");
   const hints = ["Draw a stroke on one region …", "… now choose another label and draw on another region."];
   const answer = view.answers.certified !== undefined;
-  const early = answer || known ? undefined : hints[used.size];
+  const early = answer || labels.indivisible ? undefined : hints[used.size];
   const lone = answer && alone ? "One label everywhere is best: add strokes, or lower the strength." : early;
   const hint = status === "done" ? "Done, and locked: change the status (D) to go on." : lone;
   $("hint").hidden = hint === undefined;
@@ -208,14 +208,14 @@ function copyStrokes() {
 function commit(stroke) {
   layer.add(stroke);
   socket.edit("stroke", { stroke, labels: labels.list.map(({ uid }) => uid) });
-  saving();
+  outdated();
   drawn();
 }
 
 function undo() {
   if (status === "done" || !layer?.undo()) return;
   socket.edit("undo");
-  saving();
+  outdated();
   drawn();
   follow(layer.undone.at(-1));
 }
@@ -223,7 +223,7 @@ function undo() {
 function redo() {
   if (status === "done" || !layer?.redo()) return;
   socket.edit("redo");
-  saving();
+  outdated();
   drawn();
   follow(layer.strokes.at(-1));
 }
@@ -310,6 +310,12 @@ function relabelled(change) {
 function change(values) {
   settings = { ...settings, ...values };
   socket.edit("settings", { settings });
+  saving();
+}
+
+// The answer on screen is that of other strokes.
+function outdated() {
+  if (document.body.dataset.state === "current") headline.set("working");
   saving();
 }
 
