@@ -208,3 +208,28 @@ def test_runs_stop_when_they_are_done(labels, gap):
     assert result.gap <= gap
     alone = in_memory(image, p).solve("lp", gap=gap)
     assert result.iterations <= 2 * alone.iterations + 4
+
+
+@pytest.mark.parametrize("gap", [3e-2, 3e-3, 1e-4])
+@pytest.mark.parametrize(("labels", "shape"), [(2, (60, 80)), (3, (60, 80)), (5, (60, 80))])
+def test_no_round_is_run_after_the_gap_is_met(labels, shape, gap):
+    """Of what a round proved, the next one learns at its start; none may follow that."""
+    given, options = crowd(shape, labels), {"tile": 30, "model": MODEL, "axis": 0, "gap": gap}
+    result = refine(*given, **options)
+    ends = [row["iterations"] for row in result.trace]
+    assert result.converged
+    if len(ends) > 1:  # the first check comes after the first round
+        assert result.gap > gap / 10
+    if len(ends) > 2:
+        earlier = refine(*given, **options, max_iterations=ends[-3])
+        assert earlier.iterations == ends[-3]
+        assert not earlier.converged
+
+
+def test_the_first_round_is_as_long_as_a_tile_needs():
+    image, p = crowd((60, 80), 2)
+    for gap in (1e-1, 1e-2):
+        result = refine(image, p, tile=30, model=MODEL, axis=0, gap=gap)
+        assert len(result.trace) == 1
+        alone = in_memory(image, p).solve("lp", gap=gap)
+        assert result.iterations <= alone.iterations + 2

@@ -41,7 +41,11 @@ MEAN_FIELD = 5  # iterations of mf5
 MOST_ITERATIONS = 500  # of lp
 MOST_TILES, TASKS = 32, 16  # of a task at most; of a worker's thread in a round at least
 FIRST = 12  # most iterations of the first round
+LEAST = 4  # iterations of a later one: a visit costs as much besides
 EXCESS_FALLS = 0.2  # and of a bound's: 0.2 to 0.4 were seen; a certificate costs half a round
+EXCESS_OF_A_RISE = 0.25  # in the first round with neighbours held fixed
+LEAST_SMOOTH = 6  # iterations between two updates of multipliers, as in `lp`
+NEAR = 0.85  # share of the requested gap at which the first round ends in one tile
 SAFE = 0.7  # share of the requested gap at which a round aims, since neighbours change it
 MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
 
@@ -118,7 +122,7 @@ class Schedule:
 
     def pilot(self) -> Round:
         """Return the plan of the very first tile: iterations until its gap is reached."""
-        return self.plan()._replace(near=SAFE * self.gap)
+        return self.plan()._replace(near=NEAR * self.gap)
 
     def _needed(self) -> int:
         """Return the number of iterations until the bound, at its present rate, is near enough.
@@ -132,7 +136,9 @@ class Schedule:
         if asked > 0:
             left = max(1.0, (self.energy - self._bound) / asked)
             most = min(most, math.ceil(math.log2(10 * left)))
-        if self.smooth or len(self._bounds) < 3:
+        if self.smooth:
+            return min(self.inner, max(most, LEAST_SMOOTH))
+        if len(self._bounds) < 3:
             return most
         last, rises = self._bound, np.diff(self._bounds[-3:])
         wanted = self.energy - SAFE * asked
@@ -141,7 +147,7 @@ class Schedule:
         while last < wanted and count < most:
             rise, count = slower * rise, count + 1
             last += rise
-        return count
+        return max(count, min(LEAST, self.inner))
 
     def _level_sets(self) -> tuple[tuple[int, float], ...]:
         """Return level sets of the labels that are least decided, as `Incumbent` tries them."""
@@ -168,6 +174,9 @@ class Schedule:
             before["bound"] = bounds[0]
         elif plan.cells != self._cells:
             self._excess = 0.0
+        excess = EXCESS_FALLS * self._excess
+        if len(self.trace) == 1:
+            excess = max(excess, EXCESS_OF_A_RISE * (bounds[-1] - bounds[0]))
         self._cells, self._bounds = plan.cells, bounds
         self._undecided = np.sum([each["undecided"] for each in records if "undecided" in each], 0)
         if plan.labels:
@@ -176,7 +185,7 @@ class Schedule:
         missing = self._missing[len(self.trace) % 2]
         self._estimate = sum(each["energy"] for each in records) + missing
         self.done += len(bounds)
-        self._bound = bounds[-1] - EXCESS_FALLS * self._excess
+        self._bound = bounds[-1] - excess
         self.trace.append({"iterations": self.done, "energy": self.energy, "bound": bounds[-1]})
         # The later bounds may be too high.
         slow = [self._turns.slow(self.energy, bounds[0]) for _ in bounds][-1]
