@@ -91,6 +91,19 @@ def test_a_round_that_started_within_the_gap_is_the_last():
     assert not pace.promises(1e-2)
 
 
+def test_the_best_potentials_of_any_round_end_a_run():
+    pace = Schedule(inner=3, gap=1e-2, limit=100)
+    pace.take(pace.plan(), [record([80.0, 90.0, 95.0], 105.0)])
+    pace.take(pace.plan(), [record([99.2, 98.0, 97.0], 104.0, 103.0)])
+    assert pace.started_best()
+    assert not pace.started_within(1e-2)
+    pace.take(pace.plan(), [record([97.0, 97.5, 98.0], 101.0, 100.0)])
+    assert not pace.started_best()
+    assert pace.started_within(1e-2)
+    pace.start_again()
+    assert not pace.started_within(1e-2)
+
+
 def test_methods_change_where_the_gap_has_stalled():
     pace = Schedule(inner=8, gap=1e-6, limit=1000)
     methods = []
