@@ -201,10 +201,28 @@ def test_a_run_goes_on_after_a_certificate_that_missed_its_gap(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [2, 3, 5])
-@pytest.mark.parametrize("gap", [1e-2, 5e-3, 1e-3, 1e-4])
-def test_runs_stop_when_they_are_done(labels, gap):
-    image, p = crowd((90, 120), labels)
-    result = refine(image, p, tile=45, model=MODEL, axis=0, gap=gap)
+@pytest.mark.parametrize("gap", [1e-2, 1e-3, 1e-4])
+def test_no_round_is_run_after_the_gap_is_met(labels, gap):
+    """What a round has proven is known at the start of the next one, and none may follow that."""
+    image, p = crowd((60, 80), labels)
+    options = {"tile": 30, "model": MODEL, "axis": 0, "gap": gap}
+    result = refine(image, p, **options)
+    ends = [row["iterations"] for row in result.trace]
     assert result.gap <= gap
+    if len(ends) > 1:  # the first check comes after the first round
+        assert result.gap > gap / 10
+    if len(ends) > 2:
+        earlier = refine(image, p, **options, max_iterations=ends[-3])
+        assert earlier.iterations == ends[-3]
+        assert earlier.gap > gap
     alone = in_memory(image, p).solve("lp", gap=gap)
     assert result.iterations <= 2 * alone.iterations + 4
+
+
+def test_the_first_round_is_as_long_as_a_tile_needs():
+    image, p = crowd((60, 80), 2)
+    for gap in (1e-1, 1e-2):
+        result = refine(image, p, tile=30, model=MODEL, axis=0, gap=gap)
+        assert len(result.trace) == 1
+        alone = in_memory(image, p).solve("lp", gap=gap)
+        assert result.iterations <= alone.iterations + 2

@@ -41,7 +41,12 @@ MEAN_FIELD = 5  # iterations of mf5
 MOST_ITERATIONS = 500  # of lp
 MOST_TILES, TASKS = 32, 16  # of a task at most; of a worker's thread in a round at least
 FIRST = 12  # most iterations of the first round
+LEAST = 4  # iterations of a later one: a visit costs as much besides
 EXCESS_FALLS = 0.2  # and of a bound's: 0.2 to 0.4 were seen; a certificate costs half a round
+EXCESS_OF_A_RISE = 0.25  # in the first round with neighbours held fixed
+LEAST_SMOOTH = 6  # iterations of a round of the method of multipliers
+UPDATED_AFTER = 12  # iterations between two updates of multipliers: after 6, bounds stay low
+NEAR = 0.85  # share of the requested gap at which the first round ends in one tile
 SAFE = 0.7  # share of the requested gap at which a round aims, since neighbours change it
 MOST_WIDENED = 2.0  # pixels of tiles with wide margins for each with narrow ones
 
@@ -76,13 +81,14 @@ class Schedule:
         self.trace: list[dict[str, Any]] = []
         self._constant = constant
         self._alone = False  # whether the method of multipliers is used alone
-        self._since = 0  # the iteration at which this method's turn began
+        self._since = 0  # the iteration of the last change of method or update of multipliers
         self._cells: float | None = None  # of the last round
         self._excess = 0.0  # of a round's last bound
         self.best = self.newest = ""  # where the best labels are, and those of the last round
         self._lowest = self._estimate = math.inf  # their energies, the latter an estimate
         self._missing = [0.0, 0.0]  # errors of the estimates in the last even and odd turn
-        self._bound = self._start = -math.inf  # at the end of the last round, and at its start
+        self._bound = -math.inf  # at the end of the last round
+        self._start = self._best_start = -math.inf  # at its start, and the best at any start
         self._bounds: list[float] = []  # of the last round
         self._undecided: Any = None  # how undecided each label is
         self._turns = rounding.Pace()
@@ -111,14 +117,14 @@ class Schedule:
 
     def plan(self) -> Round:
         """Return the next round."""
-        update = self.smooth and self.done > self._since
+        update = self.smooth and self.done - self._since >= UPDATED_AFTER
         inner = max(1, min(self.limit - self.done, self._needed()))
         roundings = ((0, 0.0), *self._level_sets())
         return Round(self.cells, inner, self.smooth, update, roundings, labels=self.newest)
 
     def pilot(self) -> Round:
         """Return the plan of the very first tile: iterations until its gap is reached."""
-        return self.plan()._replace(near=SAFE * self.gap)
+        return self.plan()._replace(near=NEAR * self.gap)
 
     def _needed(self) -> int:
         """Return the number of iterations until the bound, at its present rate, is near enough.
@@ -132,7 +138,9 @@ class Schedule:
         if asked > 0:
             left = max(1.0, (self.energy - self._bound) / asked)
             most = min(most, math.ceil(math.log2(10 * left)))
-        if self.smooth or len(self._bounds) < 3:
+        if self.smooth:
+            return min(self.inner, max(most, LEAST_SMOOTH))
+        if len(self._bounds) < 3:
             return most
         last, rises = self._bound, np.diff(self._bounds[-3:])
         wanted = self.energy - SAFE * asked
@@ -141,7 +149,7 @@ class Schedule:
         while last < wanted and count < most:
             rise, count = slower * rise, count + 1
             last += rise
-        return count
+        return max(count, min(LEAST, self.inner))
 
     def _level_sets(self) -> tuple[tuple[int, float], ...]:
         """Return level sets of the labels that are least decided, as `Incumbent` tries them."""
@@ -162,21 +170,27 @@ class Schedule:
         shares = [each["bounds"] for each in records if each["bounds"]]
         bounds = [sum(each) for each in zip(*shares, strict=True)]
         self._start = bounds[0] if self.trace and not plan.update else -math.inf
+        self._best_start = max(self._best_start, self._start)
         if plan.cells == self._cells and not plan.update:
             before = self.trace[-1]
             self._excess = max(0.0, before["bound"] - bounds[0])
             before["bound"] = bounds[0]
         elif plan.cells != self._cells:
             self._excess = 0.0
+        excess = EXCESS_FALLS * self._excess
+        if len(self.trace) == 1:
+            excess = max(excess, EXCESS_OF_A_RISE * (bounds[-1] - bounds[0]))
         self._cells, self._bounds = plan.cells, bounds
         self._undecided = np.sum([each["undecided"] for each in records if "undecided" in each], 0)
+        if plan.update:
+            self._since = self.done
         if plan.labels:
             self.evaluated(sum(each["labelled"] for each in records))
         self.newest = f"labels-{len(self.trace)}"
         missing = self._missing[len(self.trace) % 2]
         self._estimate = sum(each["energy"] for each in records) + missing
         self.done += len(bounds)
-        self._bound = bounds[-1] - EXCESS_FALLS * self._excess
+        self._bound = bounds[-1] - excess
         self.trace.append({"iterations": self.done, "energy": self.energy, "bound": bounds[-1]})
         # The later bounds may be too high.
         slow = [self._turns.slow(self.energy, bounds[0]) for _ in bounds][-1]
@@ -188,10 +202,18 @@ class Schedule:
         """Return whether the method of multipliers has just ended: its last bound may be best."""
         return plan.smooth and not self.smooth
 
+    def started_best(self) -> bool:
+        """Return whether no round started from better potentials than the last one."""
+        return self._start == self._best_start > -math.inf
+
     def started_within(self, gap: float) -> bool:
-        """Return whether the last round started from potentials that prove the requested gap."""
+        """Return whether a round started from potentials that prove the gap of the best labels."""
         energy = min(self._constant, self._lowest)
-        return self._start >= energy - gap * max(1.0, abs(energy))
+        return self._best_start >= energy - gap * max(1.0, abs(energy))
+
+    def start_again(self) -> None:
+        """Forget the best potentials, which proved less in double precision."""
+        self._best_start = -math.inf
 
     def promises(self, gap: float) -> bool:
         """Return whether the whole image's gap is probably within the requested one."""
@@ -346,11 +368,14 @@ class TiledRun:
         """Iterate `lp` in rounds over all tiles until the gap is proven."""
         pace = Schedule(self.job.inner, gap, limit, float(self.constants.min()))
         before, turn, bound = None, 0, -math.inf
+        proving: Before | None = None  # the best potentials whose bound is known
         while True:
             name, plan = f"iterates-{turn}", pace.plan() if turn else self._first(pace)
             records = self.stage(name, visits.iterate, turn, (turn, before, plan))
-            kept = {*pace.stages, f"labels-{turn}"}
+            kept = {*pace.stages, f"labels-{turn}", f"iterates-{turn - 1}"}
+            kept |= {proving.stage} if proving is not None else set()
             pace.take(plan, records)
+            proving = before if pace.started_best() else proving
             if self.job.n_labels > 2 and sum(each.get("mass", 0.0) for each in records) > (
                 DOMINANT * self.gain
             ):
@@ -358,7 +383,7 @@ class TiledRun:
             last = pace.done >= limit
             point, self.labels = None, pace.labels
             if pace.started_within(gap):
-                point, self.labels = before, pace.best
+                point, self.labels = proving, pace.best
             elif last or pace.promises(gap) or pace.changes(plan):
                 point = _before(name, records, plan.cells, plan.cells)
             if point is not None:
@@ -372,10 +397,12 @@ class TiledRun:
                     how = "at most" if result.converged else "at the last iteration, above"
                     result.message = f"gap {proven:.2e}, {how} the requested {gap:g}"
                     return result
-                if point is not before:
+                if point is proving:
+                    pace.start_again()
+                else:
                     pace.correct(result.energy, bound)
                 self._forget(visits.certificate_stage(turn, point))
-            self._forget(f"iterates-{turn - 1}", *kept - pace.stages)
+            self._forget(*kept - pace.stages - {proving.stage if proving is not None else ""})
             before = _before(name, records, plan.cells, pace.cells)
             turn += 1
 

@@ -105,15 +105,15 @@ class TileSteps(NativeSteps):
         super().__init__(threads)
         self.core, self.cells, self._mirrored = core, cells, mirrored
         self.bounds: list[float] = []
-        outside = np.ones(unary.shape[1], bool)
-        outside[core] = False
-        self._margin = np.flatnonzero(outside)
+        self._outside = np.ones(unary.shape[1], bool)
+        self._outside[core] = False
+        self._margin = np.flatnonzero(self._outside)
         self._unary = unary.take(self._margin, 1)
         self._y: FloatArray | None = None
 
     def hold(self, y: FloatArray) -> None:
         """Hold the margin's marginals fixed; otherwise they are iterated, too."""
-        self._y = y.take(self._margin, 1)
+        self._y = y
 
     def extents(self, nodes: Plain, offsets: Plain | None) -> FloatArray:
         """Return extents in whole cells."""
@@ -139,7 +139,7 @@ class TileSteps(NativeSteps):
         out = super().descend(at, in_place=in_place)
         self.bounds.append(out[1] - float(of_margin))
         if self._y is not None:
-            out[0][:, self._margin] = self._y
+            np.copyto(out[0], self._y, where=self._outside)
         return out
 
 
@@ -420,10 +420,13 @@ def _from_the_start(
     for step in islice(steps, plan.inner):
         previous, y = y, step.y
         dual = cast("Potentials[npt.NDArray[Any]]", step.duals[0])
-        gap = incumbent.energy - cast("float", step.bound)
-        if plan.near and gap <= plan.near * max(1.0, abs(incumbent.energy)):
-            break
+        if plan.near:  # one tile alone: as exact as can be
+            incumbent.consider(problem.steps.argmax(y))
+            gap = incumbent.energy - cast("float", step.bound)
+            if gap <= plan.near * max(1.0, abs(incumbent.energy)):
+                break
     assert dual is not None
+    incumbent.consider(problem.steps.argmax(y))
     z = dual.scores + problem.costs.nodes(y - previous)
     return y, z[:, tile.core], incumbent.labels
 
