@@ -40,7 +40,23 @@ def test_the_strength_multiplies_the_model_s():
 
 def test_no_prior_where_all_images_show_the_same_labels():
     image, p = street(4, 0.9)
-    assert not any(adapt([image] * 5, [p] * 5, axis=0).prior.trust)
+    assert not any(adapt([image] * 10, [p] * 10, axis=0).prior.trust)
+
+
+def test_few_images_make_no_prior():
+    image, p = street(4, 0.9)
+    assert adapt([image] * 9, [p] * 9, axis=0).prior is None
+
+
+def test_a_label_that_goes_from_few_images_does_not_lower_the_strength():
+    image, p = street(20, 0.9)
+    _, false = street(20, 0.9)
+    false[:, 10:14, 5:9] = np.array([0.1, 0.1, 0.8])[:, None, None]  # label 2, removed
+    found = adapt([image] * 10, [false] * 3 + [p] * 7, axis=0)
+    assert found.provenance["overruled_by_label"][2] > 0.5
+    assert found.provenance["strength"] == 1
+    everywhere = adapt([image] * 10, [false] * 10, axis=0)
+    assert everywhere.provenance["strength"] < 1
 
 
 @pytest.mark.parametrize("p", [np.full((3, 8, 9), 1 / 3), np.eye(3)[:, [0] * 72].reshape(3, 8, 9)])

@@ -142,6 +142,6 @@ def test_it_begins_with_the_potentials_of_another_run():
     limits = {"init": solved.marginals, "gap": 0, "max_iterations": 1}
     warm, cold = crf.solve("lp", potentials=levels, **limits), crf.solve("lp", **limits)
     assert warm.gap < 0.1 * cold.gap
-    for bad in (levels[:2], "x", np.full_like(levels, np.nan)):
+    for bad in (levels[:2], "x", np.full_like(levels, np.nan), 1e38 * levels):
         with pytest.raises(ValueError, match="potentials"):
             crf.solve("lp", potentials=bad)

@@ -46,9 +46,9 @@ def adapt(
 ) -> None:
     """Adapt a model to a kind of images from a network's output; no ground truth is needed.
 
-    Each image is refined; the strength is set so that no label loses more than an eighth of its
-    evidence over all images. `densecrf segment --model` uses the file, and adapts to a folder of
-    several images without it. Ctrl-C writes the model of the images so far.
+    Each image is refined; the strength is set so that no label that half of the images show loses
+    more than an eighth of its evidence. `densecrf segment --model` uses the file, and adapts to a
+    folder of several images without it. Ctrl-C writes the model of the images so far.
 
     For example:
 

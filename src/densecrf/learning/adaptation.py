@@ -2,7 +2,9 @@
 
 One image does not tell whether a region that disappears was false. Many images do: the refinement
 removes false regions of a label and completes true ones. If a label loses more than an eighth of
-its evidence over all images, the strength is too high; if none does, it may rise.
+its evidence over all images, the strength is too high; if none does, it may rise. A label that few
+images show may be false in all of them: only labels with evidence in half of the images, and in
+four at least, lower the strength.
 """
 
 from __future__ import annotations
@@ -29,8 +31,10 @@ __all__ = ["Seen", "adapt", "adapted", "look_at", "unadapted"]
 
 #: Share of a label's evidence, in nats over all images, that may be overruled.
 OVERRULED = 0.12
-#: Smallest and largest factor of the strength; number of images that it needs.
-LEAST, MOST, MANY = 0.25, 2.0, 5
+#: Smallest and largest factor of the strength.
+LEAST, MOST = 0.25, 2.0
+#: Number of images that the strength needs, that a prior needs, and that a label must occur in.
+MANY, MANY_FOR_PRIOR, OFTEN = 5, 10, 4
 _SEEN = 0.0005  # share of all pixels below which a label is not judged
 
 
@@ -45,9 +49,10 @@ def adapt(
 ) -> Parameters:
     """Return a model for images of one kind, from a network's output without ground truth.
 
-    Each image is refined. With five images or more, the strength is set so that no label loses more
-    than an eighth of its evidence over all of them. If most images lack most labels, a prior makes
-    labels less probable in images with little of them (`densecrf.model.label_prior`).
+    Each image is refined. With five images or more, the strength is set so that no label that half
+    of them show loses more than an eighth of its evidence. With ten or more, if most lack most
+    labels, a prior makes labels less probable in images with little of them
+    (`densecrf.model.label_prior`).
 
     Parameters
     ----------
@@ -135,15 +140,23 @@ def adapted(model: Parameters, found: Sequence[Seen]) -> Parameters:
     >>> round(adapted(Parameters(), [seen] * 5).provenance["strength"], 2)
     0.4
     """
-    pixels, evidence, overruled = (
-        np.sum([getattr(each, name) for each in found], axis=0)
+    pixels, evidences, overruled = (
+        np.array([getattr(each, name) for each in found])
         for name in ("pixels", "evidence", "overruled")
     )
-    judged = (pixels > _SEEN * pixels.sum()) & (evidence > 0)
-    lost = np.divide(overruled, evidence, out=np.zeros_like(evidence), where=judged)
+    evidence = evidences.sum(0)
+    judged = (pixels.sum(0) > _SEEN * pixels.sum()) & (evidence > 0)
+    lost = np.divide(overruled.sum(0), evidence, out=np.zeros_like(evidence), where=judged)
     strength = 1.0
     if len(found) >= MANY:
-        strength = float(np.clip(OVERRULED / max(lost.max(), 1e-9), LEAST, MOST))
+        strength = OVERRULED / max(lost.max(), 1e-9)
+        if strength < 1:
+            # The number of images that a label's evidence is spread over, by Kish's formula.
+            spread = evidence**2 / np.maximum((evidences**2).sum(0), 1e-9)
+            often = lost[spread >= max(OFTEN, len(found) / 2)]
+            strength = min(1.0, OVERRULED / max(often.max(initial=0), 1e-9))
+        strength = float(np.clip(strength, LEAST, MOST))
+    shares = [each.shares for each in found]
     provenance = {
         "made_by": "adapt",
         "images": len(found),
@@ -154,7 +167,7 @@ def adapted(model: Parameters, found: Sequence[Seen]) -> Parameters:
         model,
         weight=strength * model.weight,
         bilateral_weight=strength * model.bilateral_weight,
-        prior=prior_from_shares([each.shares for each in found]),
+        prior=prior_from_shares(shares) if len(found) >= MANY_FOR_PRIOR else None,
         about="strength and prior by adapt",
         provenance=provenance,
     )

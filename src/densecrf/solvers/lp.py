@@ -167,6 +167,9 @@ def _levels(problem: Problem[Array], y: Array, potentials: Any) -> Array:
     if array.shape != tuple(problem.costs.nodes(y).shape):
         remedy = f"shape {array.shape}; give {tuple(problem.costs.nodes(y).shape)}"
         raise ArgumentError("potentials", ..., remedy)
+    largest = float(np.abs(array).max(initial=0))
+    if not largest <= MOST_CELLS:
+        raise ArgumentError("potentials", largest, f"at most {MOST_CELLS:g} levels; divide them")
     return problem.steps.from_numpy(np.ascontiguousarray(array))
 
 
