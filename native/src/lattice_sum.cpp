@@ -118,7 +118,7 @@ QuadraticStep quadratic_step(const LatticeSum& sum, Planes planes, const float* 
   Buffer<float> packed;
   if (before || few.labels < labels) {
     packed.reset(few.labels * n);
-    team.run(n, kGrain, [&](std::int64_t begin, std::int64_t end, int) {
+    team.run(n, kGrain, [&, n = n](std::int64_t begin, std::int64_t end, int) {
       for (std::int64_t a = begin; a < end; a += kTile)
         pixel_kernels().extrapolate(
             {n, few.labels, static_cast<int>(std::min<std::int64_t>(kTile, end - a)), nullptr},
