@@ -6,6 +6,7 @@
 #include <nanobind/ndarray.h>
 
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -136,6 +137,18 @@ LevelsOf<Real> levels_of(nb::handle given) {
                               nb::cast<bool>(given.attr("hard"))};
   require(levels.count >= 2, "levels: at least 2");
   return levels;
+}
+
+// The checked scores of an ordered filter call, whose result has their shape.
+inline Scores scores_of(const Matrix<const float>& scores, const Matrix<float>& out,
+                        nb::handle levels, const std::optional<Matrix<const float>>& offsets,
+                        const Matrix<const float>& extents) {
+  check_same_shape(scores, out);
+  if (offsets) check_same_shape(scores, *offsets);
+  require(extents.shape(0) == scores.shape(0) && extents.shape(1) == 2,
+          "extents: not two numbers per channel");
+  return {scores.data(), offsets ? offsets->data() : nullptr, extents.data(),
+          static_cast<int>(scores.shape(0)), levels_of(levels)};
 }
 
 }  // namespace densecrf

@@ -66,12 +66,7 @@ void ordered(const Lattice& self, Matrix<const float> scores, Matrix<float> out,
              Vector<const float> mass, bool symmetric, float factor, int threads) {
   check_pixels(self, scores.shape(1));
   check_pixels(self, mass.shape(0));
-  check_same_shape(scores, out);
-  if (offsets) check_same_shape(scores, *offsets);
-  require(extents.shape(0) == scores.shape(0) && extents.shape(1) == 2,
-          "extents: not two numbers per channel");
-  const Scores given{scores.data(), offsets ? offsets->data() : nullptr, extents.data(),
-                     static_cast<int>(scores.shape(0)), levels_of(levels)};
+  const Scores given = scores_of(scores, out, levels, offsets, extents);
   parallel(threads, kFilterWork * scores.size(), [&](Team& team) {
     filter_ordered(self, given, mass.data(), blur_of(symmetric), {out.data(), factor}, team);
   });

@@ -58,12 +58,7 @@ void ordered_entries(const Entries& self, Matrix<const float> scores, Matrix<flo
                      nb::handle levels, std::optional<Matrix<const float>> offsets,
                      Matrix<const float> extents, int threads) {
   require(static_cast<std::int64_t>(scores.shape(1)) == self.pixels(), "not the same pixels");
-  check_same_shape(scores, out);
-  if (offsets) check_same_shape(scores, *offsets);
-  require(extents.shape(0) == scores.shape(0) && extents.shape(1) == 2,
-          "extents: not two numbers per channel");
-  const Scores given{scores.data(), offsets ? offsets->data() : nullptr, extents.data(),
-                     static_cast<int>(scores.shape(0)), levels_of(levels)};
+  const Scores given = scores_of(scores, out, levels, offsets, extents);
   parallel(threads, kFilterWork * scores.size(),
            [&](Team& team) { self.ordered(given, {out.data()}, team); });
 }

@@ -38,14 +38,9 @@ class Sweeps {
   void forth(float* d) const {
     for (std::int64_t row = 0; row < rows(); ++row) {
       float* here = d + row * width();
-      for (std::size_t k = 1; k < offsets_.size(); ++k) {
-        if (!inside(row, offsets_[k])) continue;
-        const std::int64_t shift = shift_of(offsets_[k]);
-        const float* length = lengths(k) + row * width();
-        const auto [first, last] = columns(offsets_[k]);
-        for (std::int64_t x = first; x < last; ++x)
-          here[x] = std::min(here[x], here[x + shift] + length[x]);
-      }
+      each_in_earlier_row(row, [=](std::int64_t x, std::int64_t shift, float length) {
+        here[x] = std::min(here[x], here[x + shift] + length);
+      });
       const float* left = lengths(0) + row * width();
       for (std::int64_t x = 1; x < width(); ++x) here[x] = std::min(here[x], here[x - 1] + left[x]);
     }
@@ -57,14 +52,9 @@ class Sweeps {
       const float* left = lengths(0) + row * width();
       for (std::int64_t x = width() - 2; x >= 0; --x)
         here[x] = std::min(here[x], here[x + 1] + left[x + 1]);
-      for (std::size_t k = 1; k < offsets_.size(); ++k) {
-        if (!inside(row, offsets_[k])) continue;
-        const std::int64_t shift = shift_of(offsets_[k]);
-        const float* length = lengths(k) + row * width();
-        const auto [first, last] = columns(offsets_[k]);
-        for (std::int64_t x = first; x < last; ++x)
-          here[x + shift] = std::min(here[x + shift], here[x] + length[x]);
-      }
+      each_in_earlier_row(row, [=](std::int64_t x, std::int64_t shift, float length) {
+        here[x + shift] = std::min(here[x + shift], here[x] + length);
+      });
     }
   }
 
@@ -77,6 +67,17 @@ class Sweeps {
   float* lengths(std::size_t k) { return lengths_.data() + static_cast<std::int64_t>(k) * n_; }
   const float* lengths(std::size_t k) const {
     return lengths_.data() + static_cast<std::int64_t>(k) * n_;
+  }
+  // Calls a function for each pixel of a row and each neighbour in an earlier one, at x + shift.
+  template <typename Function>
+  void each_in_earlier_row(std::int64_t row, Function function) const {
+    for (std::size_t k = 1; k < offsets_.size(); ++k) {
+      if (!inside(row, offsets_[k])) continue;
+      const std::int64_t shift = shift_of(offsets_[k]);
+      const float* length = lengths(k) + row * width();
+      const auto [first, last] = columns(offsets_[k]);
+      for (std::int64_t x = first; x < last; ++x) function(x, shift, length[x]);
+    }
   }
   // Whether a row has the neighbouring row.
   bool inside(std::int64_t row, const Offset& o) const {
