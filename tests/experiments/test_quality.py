@@ -71,10 +71,10 @@ def test_made_input_is_seeded():
 @pytest.mark.parametrize("name", quality.SETS)
 def test_the_default_helps_or_stands_aside(shared_data, name):
     items = quality.items_of(shared_data / name, "val")
-    found = [quality.judge(items[len(items) // 2], {})]
+    found = [quality.judge(items[quarter * len(items) // 4], {}) for quarter in (1, 2, 3)]
     gains = {}
     for method in ("default", "usual mean field"):
-        ours, theirs = quality.pairs(found, method)
-        gains[method] = float((mean_iou(ours) - mean_iou(theirs)).mean())
-    assert gains["default"] > -0.005
-    assert gains["default"] > gains["usual mean field"] - 0.005
+        ours, theirs = (counts.sum(0) for counts in quality.pairs(found, method))
+        gains[method] = float(mean_iou(ours) - mean_iou(theirs))
+    assert gains["default"] > gains["usual mean field"] - 0.002  # a few pixels, by processor
+    assert gains["default"] > (-0.001 if name == "vessels" else 0)  # which are left alone
