@@ -28,7 +28,7 @@ from densecrf.deadline import Interrupted, on_interrupt
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Finished", "preload", "run", "stop_here"]
+__all__ = ["Finished", "Threads", "attempt", "preload", "run", "stop_here"]
 
 WAIT = 0.2  # seconds: a short wait keeps Ctrl-C prompt on every system
 LARGEST_BATCH = 64  # tasks in one of a cluster's: many small ones would overload its scheduler
@@ -74,6 +74,7 @@ def run(
     workers: int | None = None,
     processes: bool = False,
     client: Any = None,
+    pool: Callable[[Task, int], Any] | None = None,
     batch: int | None = None,
     ordered: bool = False,
     stop: threading.Event | None = None,
@@ -100,6 +101,9 @@ def run(
         replaces it. They ignore Ctrl-C.
     client : dask.distributed.Client, optional
         A client whose workers run the tasks instead of threads or processes.
+    pool : callable, optional
+        Makes of the task and the number of workers what runs the tasks in the place of threads,
+        such as `densecrf.torch.queue.TasksOnDevice`.
     batch : int, optional
         With a client: tasks per batch. By default each thread gets four batches, of 64 tasks at
         most.
@@ -118,20 +122,20 @@ def run(
     1 None ZeroDivisionError('integer division or modulo by zero')
     """
     tasks = [task] * (workers or 1) if callable(task) else list(task)
-    pool: _Pool
+    made: _Pool
     if client is not None:
-        pool = _Cluster(tasks[0], client, name)
+        made = _Cluster(tasks[0], client, name)
         if batch is None:
-            threads = max(1, pool.count_threads() or 0)
+            threads = max(1, made.count_threads() or 0)
             count = len(arguments) if isinstance(arguments, Sized) else 0
             batch = max(1, min(LARGEST_BATCH, count // (4 * threads)))
     elif processes:
-        pool, batch = _Processes(tasks), 1
+        made, batch = _Processes(tasks), 1
     elif workers is not None:
-        pool, batch = _Threads(tasks[0], workers), 1
+        made, batch = (pool or Threads)(tasks[0], workers), 1
     else:
         return _here(tasks[0], arguments, stop)
-    return _drive(pool, enumerate(arguments), batch, ordered, stop)
+    return _drive(made, enumerate(arguments), batch, ordered, stop)
 
 
 def stop_here() -> Any:
@@ -236,7 +240,7 @@ def _drive(
     raise KeyboardInterrupt if own else Interrupted
 
 
-def _attempt(task: Task, given: Given) -> tuple[Any, Exception | None]:
+def attempt(task: Task, given: Given) -> tuple[Any, Exception | None]:
     """Return the task's answer, or its error."""
     try:
         return task(*given), None
@@ -255,7 +259,7 @@ def _portable(error: Exception | None) -> Exception | None:
     return error
 
 
-class _Threads:
+class Threads:
     """Threads of this process."""
 
     def __init__(self, task: Task, workers: int) -> None:
@@ -289,7 +293,7 @@ class _Threads:
 
     def attempt(self, given: Given) -> tuple[Any, Exception | None]:
         """Return the task's answer, or its error."""
-        return _attempt(self.task, given)
+        return attempt(self.task, given)
 
     def done(self) -> list[Finished]:
         """Wait a moment; return what has ended."""
@@ -306,7 +310,7 @@ class _Threads:
         return found
 
 
-class _Processes(_Threads):
+class _Processes(Threads):
     """Spawned processes, each of which a thread waits for."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
@@ -453,7 +457,7 @@ def _serve(pipe: Any, task: Task) -> None:
     _stop_here = _Asked(pipe)
     with suppress(EOFError, OSError):  # the other end is closed, or its process is gone
         while (given := pipe.recv()) != _STOP:
-            answer, error = _attempt(task, given)
+            answer, error = attempt(task, given)
             try:
                 pipe.send((answer, _portable(error)))
             except (pickle.PicklingError, TypeError, AttributeError, ValueError) as why:
@@ -603,5 +607,5 @@ class _Cluster:
 
 def _several(task: Task, given: list[Given]) -> list[tuple[Any, Exception | None]]:
     """Run a batch of tasks on a worker of a cluster."""
-    found = (_attempt(task, each) for each in given)
+    found = (attempt(task, each) for each in given)
     return [(answer, _portable(error)) for answer, error in found]

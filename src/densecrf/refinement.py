@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from densecrf.extras import check_installed
 from densecrf.model.crf import DenseCRF
 from densecrf.model.parameters import Parameters
 from densecrf.model.reading import Kind
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from densecrf.solvers.result import Result
 
 __all__ = ["Failure", "build", "refine", "refine_many"]
+
+ON_CORES, ON_DEVICE = 2, 16  # items of `refine_many` at a time, by default
 
 
 @with_near_names
@@ -237,7 +240,7 @@ def refine_many(
     images: Iterable[Any],
     probabilities: Iterable[Any],
     *,
-    workers: int = 2,
+    workers: int | None = None,
     processes: bool = False,
     client: Any = None,
     batch: int = 64,
@@ -254,8 +257,9 @@ def refine_many(
     ----------
     images, probabilities : iterable of array_like
         Arguments of `refine`, one each per item; they must have one length.
-    workers : int
-        Items at a time, each on one thread unless `threads` is given.
+    workers : int, optional
+        Items at a time: 2 by default, each on one thread unless `threads` is given; 16 on a GPU
+        (`device`), where they advance together, and one that ends makes room for the next.
     processes : bool
         Whether the workers are processes, for options that hold Python's lock, such as a callback
         that computes. Arguments and results are then copied between them, and a script needs
@@ -278,16 +282,18 @@ def refine_many(
     >>> [type(each).__name__ for each in refine_many([image] * 3, [p, p[:, :3], p])]
     ['Result', 'Failure', 'Result']
     """
-    check_integer("workers", workers, at_least=1)
+    workers = None if workers is None else check_integer("workers", workers, at_least=1)
     check_integer("batch", batch, at_least=1)
     check_keywords(refine, options)  # a wrong one fails here, once, and so does a wrong model
     read = {name: options.pop(name) for name in KEYWORDS if name in options}
+    pool = None if processes or client is not None else _pool_on(options.get("device"))
     done = run(
         partial(_refine_one, Specification(**read), {"threads": 1} | options, client is not None),
         _pairs(iter(images), iter(probabilities)),
-        workers=workers,
+        workers=workers or (ON_CORES if pool is None else ON_DEVICE),
         processes=processes,
         client=client,
+        pool=pool,
         batch=batch,
         ordered=True,
         name="refine",
@@ -295,6 +301,16 @@ def refine_many(
     return (
         each.answer if each.error is None else Failure(each.number, each.error) for each in done
     )
+
+
+def _pool_on(device: Any) -> Callable[..., Any] | None:
+    """Return what runs tasks on a device together, if anything does."""
+    if device is None:
+        return None
+    check_installed(f"device={device!r}", "torch")
+    from densecrf.torch.queue import TasksOnDevice, advances_together
+
+    return partial(TasksOnDevice, device=device) if advances_together(device) else None
 
 
 def _refine_one(

@@ -78,19 +78,20 @@ def test_runs_of_different_length_and_their_interruption():
 
 
 def test_a_run_that_ends_makes_room_for_the_next():
-    steps, made = Lockstep(), []
+    steps, made = Lockstep(room=4), []
 
     def together_(runs, numbers):
         made.append(tuple(runs))
         return [number - 1 for number in numbers]
 
-    def run(number):
+    def run(number, size):
+        steps.make_room(size)
         while number:
             number = steps.ask("step", together_, number)
         return len(made)
 
-    runs = [lambda n=n: run(n) for n in (3, 1, 2, 1)]
-    assert steps.run(runs, sizes=[2, 2, 3, 9], room=4) == [3, 1, 5, 6]
+    runs = [lambda given=given: run(*given) for given in ((3, 2), (1, 2), (2, 3), (1, 9))]
+    assert steps.run(runs) == [3, 1, 5, 6]
     assert made == [(0, 1), (0,), (0,), (2,), (2,), (3,)]
 
 
@@ -130,6 +131,42 @@ def test_an_error_of_one_run_ends_all(coroutines):
     with pytest.raises(MemoryError):
         steps.run([lambda n=n: run(n) for n in (7, 3, 5)])
     assert [each.dead for each in coroutines] == [True] * 3
+
+
+def test_a_run_may_ask_for_room_again_and_begin_late():
+    steps = Lockstep(room=4)
+
+    def run():
+        for size in (3, 9, 1):
+            steps.make_room(size)
+        return steps.ask("step", lambda runs, _: list(runs), None)
+
+    steps.begin(5, run)
+    assert not steps.advance()
+    steps.begin(7, run)
+    ended = {}
+    while len(steps):
+        ended |= steps.advance()
+    assert ended == {5: 5, 7: 7}
+
+
+def test_an_error_of_a_step_is_that_of_the_runs_that_asked():
+    steps = Lockstep()
+
+    def bad(runs, numbers):
+        raise MemoryError(list(runs))
+
+    def run(kind, step):
+        try:
+            return steps.ask(kind, step, 1)
+        except MemoryError as error:
+            return str(error)
+
+    def good(_, numbers):
+        return numbers
+
+    runs = [lambda: run("a", bad), lambda: run("b", good), lambda: run("a", bad)]
+    assert steps.run(runs) == ["[0, 2]", 1, "[0, 2]"]
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ one problem.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import copy_context
+from math import inf
 from typing import Any, NamedTuple
 
 from greenlet import getcurrent, greenlet
@@ -36,8 +36,8 @@ class Lockstep:
 
     Parameters
     ----------
-    before : callable, optional
-        Called before each step.
+    room : float
+        The largest sum of the runs' sizes; see `make_room`.
 
     Examples
     --------
@@ -56,91 +56,121 @@ class Lockstep:
     [[0, 1], [0, 1], [0], [0]]
     """
 
-    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, room: float = inf) -> None:
+        self._room = room
         self._main: Any = None
-        self._before = before
+        self._alive: dict[int, Any] = {}
+        self._asked: dict[int, _Asked] = {}
+        self._waiting: dict[int, float] = {}  # sizes of runs that wait for room
+        self._sizes: dict[int, float] = {}  # of those that have it
+        self._ended: dict[int, Any] = {}
         #: Whether a run, or a step, was interrupted.
         self.interrupted = False
+
+    def __len__(self) -> int:
+        """Return how many runs have begun and not ended."""
+        return len(self._alive)
+
+    # --- what runs call -----------------------------------------------------------------------
 
     def ask(self, kind: Hashable, together: Together, arguments: Any, *, late: bool = False) -> Any:
         """Return this run's answer of `together`, made for all runs that ask for the same kind.
 
-        With `late`, only when no run asks for anything else: it brings the runs in step again.
+        With `late`, only when no run asks for anything else: it brings the runs in step again. An
+        error of `together` is raised in each of these runs.
         """
         return self._main.switch(_Asked(kind, together, arguments, late))
+
+    def make_room(self, size: float) -> None:
+        """Wait until there is room for a run of this size; one run always has it."""
+        self._main.switch(size)
+
+    # --- what their owner calls ---------------------------------------------------------------
+
+    def begin(self, number: int, run: Callable[[], Any]) -> None:
+        """Begin a run, which goes on until it asks for something."""
+        self._alive[number] = own = greenlet(run)
+        own.gr_context = copy_context()
+        self._resume(number)
+
+    def advance(self) -> dict[int, Any]:
+        """Make the step that most runs ask for; return what the runs that ended returned."""
+        self._admit()
+        if self._asked:
+            numbers = _most_wanted(self._asked)
+            steps = [self._asked[number] for number in numbers]
+            try:
+                found = steps[0].together(numbers, [step.arguments for step in steps])
+            except KeyboardInterrupt:
+                self.interrupted = True  # which `run` passes on
+            except Exception as error:
+                for number in numbers:
+                    self._resume(number, error=error)
+            else:
+                for number, answer in zip(numbers, found, strict=True):
+                    self._resume(number, answer)
+        ended, self._ended = self._ended, {}
+        return ended
 
     def run(
         self,
         runs: Sequence[Callable[[], Any]],
         interrupted: Callable[[Any], bool] = lambda _: False,
-        sizes: Sequence[int] | None = None,
-        room: int | None = None,
     ) -> list[Any]:
-        """Run all, and return what they return.
+        """Run all, and return what they return; an error of one ends them all.
 
-        An interruption (Ctrl-C), which a run's answer may tell, is passed on to all runs. Where
-        there is `room` for runs of so large `sizes` together, the others wait for their turn.
+        An interruption (Ctrl-C), which a run's answer may tell, is passed on to all runs.
         """
-        self._main = getcurrent()
+        answers: dict[int, Any] = {}
         self.interrupted = passed_on = False
-        answers: list[Any] = [None] * len(runs)
-        asked: dict[int, _Asked] = {}
-        alive: dict[int, Any] = {}
-        sizes = [0] * len(runs) if sizes is None else sizes
-        waiting = deque(range(len(runs)))
-
-        def resume(number: int, *value: Any, error: BaseException | None = None) -> None:
-            own = alive[number]
-            asked.pop(number, None)
-            got = own.switch(*value) if error is None else own.throw(error)
-            if not own.dead:
-                asked[number] = got
-                return
-            answers[number] = got
-            del alive[number]
-            self.interrupted = self.interrupted or interrupted(got)
-
-        def everyone(error: BaseException) -> None:
-            for number in list(asked):
-                resume(number, error=error)
-
-        def enter() -> None:
-            used = sum(sizes[number] for number in alive)
-            if alive and room is not None and used > FULL * room:
-                return
-            while waiting:
-                number = waiting[0]
-                used += sizes[number]
-                if alive and room is not None and used > room:
-                    return
-                alive[number] = own = greenlet(runs[waiting.popleft()])
-                own.gr_context = copy_context()
-                resume(number)
-
         try:
-            enter()
-            while asked:
+            for number, each in enumerate(runs):
+                self.begin(number, each)
+            while len(answers) < len(runs):
+                ended = self.advance()
+                answers |= ended
+                self.interrupted = self.interrupted or any(map(interrupted, ended.values()))
                 if self.interrupted and not passed_on:
                     passed_on = True
-                    everyone(KeyboardInterrupt())
-                    enter()
-                    continue
-                numbers = _most_wanted(asked)
-                steps = [asked[number] for number in numbers]
-                try:
-                    self._before()
-                    found = steps[0].together(numbers, [step.arguments for step in steps])
-                except KeyboardInterrupt as error:
-                    self.interrupted = passed_on = True
-                    everyone(error)
-                else:
-                    for number, answer in zip(numbers, found, strict=True):
-                        resume(number, answer)
-                enter()
-        finally:  # an error of one run ends them all, with what they hold of the device's memory
-            for own in alive.values():
-                own.throw()
-        return answers
+                    for number in list(self._asked):
+                        self._resume(number, error=KeyboardInterrupt())
+        finally:
+            self.close()
+        return [answers[number] for number in range(len(runs))]
+
+    def close(self) -> None:
+        """End all runs, with what they hold of the device's memory."""
+        for own in self._alive.values():
+            own.throw()
+        for known in (self._alive, self._asked, self._waiting, self._sizes, self._ended):
+            known.clear()
+
+    def _resume(self, number: int, *value: Any, error: BaseException | None = None) -> None:
+        own = self._alive[number]
+        self._asked.pop(number, None)
+        self._main = getcurrent()
+        got = own.switch(*value) if error is None else own.throw(error)
+        if own.dead:
+            del self._alive[number]
+            self._sizes.pop(number, None)
+            self._ended[number] = got
+        elif isinstance(got, _Asked):
+            self._asked[number] = got
+        else:
+            self._sizes.pop(number, None)  # where it has other needs now
+            self._waiting[number] = got
+
+    def _admit(self) -> None:
+        """Let runs that wait for room go on, in their order."""
+        used = sum(self._sizes.values())
+        if used > FULL * self._room:
+            return
+        for number, size in list(self._waiting.items()):
+            used += size
+            if self._sizes and used > self._room:
+                return
+            self._sizes[number] = self._waiting.pop(number)
+            self._resume(number)
 
 
 def _most_wanted(asked: dict[int, _Asked]) -> list[int]:

@@ -8,8 +8,8 @@ its own, whose operator and steps ask the batch; runs of several items advance t
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -195,25 +195,26 @@ class TritonBatch:
     Parameters
     ----------
     pairwise : TensorPairwise, optional
-        The kernels of the only item. Without it items `enter`, of one number of labels, and with
-        kernels of the same weights.
+        The kernels of the only item.
+    lockstep : Lockstep, optional
+        Without the kernels of one: what runs of items that `enter` advance by. They have one
+        number of labels, and kernels of the same numbers of features.
     """
 
     single: RepeatedFilter
 
-    def __init__(self, pairwise: TensorPairwise | None = None) -> None:
-        self._lockstep: Lockstep | None = None
+    def __init__(
+        self, pairwise: TensorPairwise | None = None, lockstep: Lockstep | None = None
+    ) -> None:
+        self._lockstep = lockstep
+        self._changed = True
         #: The items' kernels, and their pixels in the joint tensors, in the same order.
         self._pairwise: dict[int, TensorPairwise] = {}
         self._runs: dict[int, tuple[int, int]] = {}
         #: The labels that have occurred in each item, and its row sums in double precision.
         self._occurring: dict[int, list[int]] = {}
         self._masses: dict[int, tuple[Tensor, float]] = {}
-        if pairwise is None:
-            from densecrf.steps.lockstep import Lockstep
-
-            self._lockstep = Lockstep(self._arrange)
-        else:
+        if pairwise is not None:
             self._pairwise[0] = pairwise
             self._arrange()
 
@@ -222,6 +223,7 @@ class TritonBatch:
     ) -> tuple[TritonOperator, TritonSteps]:
         """Return operator and steps of an item, which is solved with others from now on."""
         self._pairwise[number] = pairwise
+        self._changed = self._changed or self._lockstep is not None
         return TritonOperator(pairwise, self, number), TritonSteps(unary, self)
 
     def leave(self, number: int) -> None:
@@ -231,8 +233,9 @@ class TritonBatch:
 
     def _arrange(self) -> None:
         """Put the items' lattices side by side, where some have entered."""
-        if self._pairwise.keys() <= self._runs.keys():
+        if not self._changed:
             return
+        self._changed = False
         self._members = parts = list(self._pairwise.values())
         if self._lockstep is None:
             assert parts[0].repeated is not None
@@ -254,16 +257,6 @@ class TritonBatch:
         self._kept: dict[Hashable, tuple[Tensor, dict[int, Tensor]]] = {}
         self._rows: tuple[Hashable, Tensor] | None = None
 
-    def run(self, runs: Sequence[Callable[[], Any]], sizes: Sequence[int], room: int) -> list[Any]:
-        """Return what the runs of items return, as many at a time as there is room for."""
-        assert self._lockstep is not None
-        return self._lockstep.run(runs, attrgetter("interrupted"), sizes, room)
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether a run was interrupted."""
-        return self._lockstep is not None and self._lockstep.interrupted
-
     def ask(
         self,
         kind: Hashable,
@@ -276,7 +269,13 @@ class TritonBatch:
         check_deadline()
         if self._lockstep is None:
             return together((0,), (given,))[0]
-        return self._lockstep.ask(kind, together, given, late=late)
+        return self._lockstep.ask((self, kind), partial(self._step, together), given, late=late)
+
+    def _step(
+        self, together: Callable[..., Sequence[Any]], runs: Sequence[int], asked: Sequence[Any]
+    ) -> Sequence[Any]:
+        self._arrange()
+        return together(runs, asked)
 
     # --- linear programs ----------------------------------------------------------------------
 
@@ -406,7 +405,7 @@ class TritonBatch:
             terms = []
             for parts in zip(*(each.double_terms for each in self._members), strict=True):
                 weights, g, lattices = zip(*parts, strict=True)
-                terms.append((weights[0], torch.cat(g), side_by_side(lattices)))
+                terms.append((weights, torch.cat(g), side_by_side(lattices)))
             self._double = DoubleFilter(terms)
         return self._double
 

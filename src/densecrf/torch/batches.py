@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
+from math import inf
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,13 +27,16 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchResult",
     "batched",
+    "detached",
     "energies",
     "features_of",
     "minimise_all",
+    "room_on",
     "working_dtype",
 ]
 
-TOGETHER = 1 << 27  # labels times pixels of the items that are solved together, at most
+# Labels times pixels of the items that are solved together, at most, and the bytes of one.
+TOGETHER, BYTES = 1 << 27, 320
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +153,9 @@ def minimise_all(
     if len(sizes) > 1 and all(sizes) and find_spec("greenlet") is not None:
         first = [problem_of(0)]
         if by_triton(first[0]):
+            device = first[0].unary.device
             return _minimise_together(
-                lambda item: first.pop() if first else problem_of(item), sizes, solve
+                lambda item: first.pop() if first else problem_of(item), sizes, solve, device
             )
     outcomes: list[Outcome[Tensor]] = []
     for item in range(len(sizes)):
@@ -160,22 +166,40 @@ def minimise_all(
 
 
 def _minimise_together(
-    problem_of: Callable[[int], Any], sizes: Sequence[int], solve: Callable[..., Outcome[Tensor]]
+    problem_of: Callable[[int], Any],
+    sizes: Sequence[int],
+    solve: Callable[..., Outcome[Tensor]],
+    device: torch.device,
 ) -> list[Outcome[Tensor]]:
     """Solve the problems of items that enter a batch in turn, and leave it when they are solved."""
+    from densecrf.steps.lockstep import Lockstep
     from densecrf.steps.triton import TritonBatch
 
-    batch = TritonBatch()
+    lockstep = Lockstep(room_on(device))
+    batch = TritonBatch(lockstep=lockstep)
 
     def run(item: int) -> Outcome[Tensor]:
-        stopped = batch.interrupted
+        lockstep.make_room(sizes[item])
+        stopped = lockstep.interrupted
         try:
             found = solve(joined(batch, item, problem_of(item)), stopped=stopped)
         finally:
             batch.leave(item)
         found.interrupted |= stopped
-        # Nothing of the joint tensors, with which the others go on.
-        found.y, found.labels, found.dual = found.y.clone(), found.labels.clone(), None
-        return found
+        found.dual = None
+        return detached(found)
 
-    return batch.run([partial(run, item) for item in range(len(sizes))], sizes, TOGETHER)
+    runs = [partial(run, item) for item in range(len(sizes))]
+    return lockstep.run(runs, attrgetter("interrupted"))
+
+
+def room_on(device: torch.device) -> float:
+    """Return the labels times pixels that are solved together on a device, at most."""
+    memory = torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else inf
+    return min(TOGETHER, memory / BYTES)
+
+
+def detached(found: Outcome[Tensor]) -> Outcome[Tensor]:
+    """Return an outcome whose answers are no part of joint tensors, with which others go on."""
+    found.y, found.labels = found.y.clone(), found.labels.clone()
+    return found

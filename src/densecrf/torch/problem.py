@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from densecrf.model.compatibility import LabelTree
     from densecrf.solvers.loop import Limits, Outcome
     from densecrf.steps.triton import TritonBatch
+    from densecrf.torch.queue import Place
 
 __all__ = [
     "by_triton",
@@ -41,6 +43,7 @@ __all__ = [
     "joined",
     "minimise_on",
     "problem_on",
+    "together",
     "torch_problem",
 ]
 
@@ -48,6 +51,9 @@ _WORKSPACES = (None, 1 << 28, 1 << 24)  # bytes; None: the filters' default
 _NUMPY = (torch.uint8, torch.float32, torch.float64)
 
 Answer = TypeVar("Answer")
+
+#: Where problems of this coroutine are minimised together with others: its place among them.
+together: ContextVar[Place | None] = ContextVar("together", default=None)
 
 
 def torch_problem(
@@ -173,12 +179,15 @@ def minimise_on(
     options: dict[str, Any] | None = None,
 ) -> tuple[Problem[Tensor], Outcome[Tensor]]:
     """Copy a model to a device and minimise its energy there; see `minimise`."""
-    where = checked_device(device)
+    where, place = checked_device(device), together.get()
 
     def attempt(workspace: int | None) -> tuple[Problem[Tensor], Outcome[Tensor]]:
+        if place is not None:
+            place.make_room(crf.n_labels * crf.n)
         with deadline(limits.deadline):
             problem: Any = problem_on(crf, where, workspace)
-        return problem, minimise(problem, method, limits, init, options)
+        run: Any = minimise if place is None else place.minimise
+        return problem, run(problem, method, limits, init, options)
 
     with torch.no_grad():
         what = f"{crf.n} pixels with {crf.n_labels} labels"

@@ -312,7 +312,7 @@ class TensorPairwise:
             return None
         from densecrf.operators.triton.repeated_filter import DoubleFilter
 
-        return DoubleFilter(self.double_terms)
+        return DoubleFilter([([weight], g, lattice) for weight, g, lattice in self.double_terms])
 
     @cached_property
     def mass_double(self) -> Tensor:

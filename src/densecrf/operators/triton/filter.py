@@ -17,6 +17,8 @@ from densecrf.operators.triton.pixelwise_kernels import add_up
 from densecrf.operators.triton.units import LONG, SHORT, SUMMED, Units, Wanted, in_groups
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from densecrf.operators.levels import Bands, Levels
@@ -39,12 +41,21 @@ OVERLAP_SLOTS, OVERLAPPED = 4, 1024  # arrays of vertex rows of an overlap; numb
 class Scales(NamedTuple):
     """Factors of the pixels, (n,): of what they give, in float32, and of what they receive.
 
-    The latter are the former times `factor`.
+    The latter are the former times the factor of their item.
     """
 
     g: Tensor
     read: Tensor
-    factor: float
+    factors: Sequence[float]
+
+    @staticmethod
+    def of(lattice: Lattice, g: Tensor, weights: Sequence[float]) -> Scales:
+        """Return those of a kernel with a weight for each item."""
+        factors = [weight * lattice.scale for weight in weights]
+        read = g.double()
+        for span, factor in zip(lattice.spans, factors, strict=True):
+            read[span.pixel : span.pixel + span.pixels] *= factor
+        return Scales(g, read, factors)
 
 
 # --- filters ------------------------------------------------------------------------------
@@ -265,9 +276,9 @@ def overlaps(
 
     K is S' B S with splat S and blur B, the product of the axes' symmetric blurs: both of its
     halves are applied to S 1_i, and the inner product of the two is the form's value. Nothing is
-    read at the pixels. With `scales`, their factor is left out. `labels` are (planes, n) int64,
-    `sums` (units,) float64; scratch memory are `work`, of `OVERLAP_SLOTS` slots, and `parts`, see
-    `empty_overlaps`.
+    read at the pixels. With `scales`, the items' factors are left out. `labels` are (planes, n)
+    int64, `sums` (units,) float64; scratch memory are `work`, of `OVERLAP_SLOTS` slots, and
+    `parts`, see `empty_overlaps`.
     """
     _splat(lattice, labels, units, work, scales)
     left, right = _blur_halves(lattice, units, work)

@@ -131,8 +131,9 @@ class RepeatedFilter:
             self._plans.run(("overlaps", *units.sizes), varying, run)
             found.append(sums)
             owners += units.owners
-        factor = 1.0 if scales is None else scales.factor
-        return Overlaps(found, owners, [factor] * len(owners))
+        if scales is None:
+            return Overlaps(found, owners, [1.0] * len(owners))
+        return Overlaps(found, owners, [scales.factors[wanted[place].item] for place in owners])
 
     def _filter(
         self,
@@ -173,14 +174,12 @@ class RepeatedFilter:
 class DoubleFilter:
     r"""The matrix :math:`\sum_c w_c g_c k_c g_c` on planes (labels, n) of float64.
 
-    Terms are the weight of each kernel, its normalising factors (n,) and its lattice, in float32.
+    Terms are a kernel's weights, one for each item of the lattice, its normalising factors (n,) and
+    its lattice, in float32.
     """
 
-    def __init__(self, terms: Sequence[tuple[float, Tensor, Lattice]]) -> None:
-        self._terms = [
-            (lattice, Scales(g, g.double() * (weight * lattice.scale), weight * lattice.scale))
-            for weight, g, lattice in terms
-        ]
+    def __init__(self, terms: Sequence[tuple[Sequence[float], Tensor, Lattice]]) -> None:
+        self._terms = [(lattice, Scales.of(lattice, g, weights)) for weights, g, lattice in terms]
         self._repeated = [RepeatedFilter(lattice, scales) for lattice, scales in self._terms]
 
     def apply(self, values: Tensor) -> Tensor:
