@@ -28,7 +28,7 @@ from densecrf.deadline import Interrupted, on_interrupt
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["Finished", "Threads", "attempt", "preload", "run", "stop_here"]
+__all__ = ["Finished", "preload", "run", "stop_here"]
 
 WAIT = 0.2  # seconds: a short wait keeps Ctrl-C prompt on every system
 LARGEST_BATCH = 64  # tasks in one of a cluster's: many small ones would overload its scheduler
@@ -74,7 +74,6 @@ def run(
     workers: int | None = None,
     processes: bool = False,
     client: Any = None,
-    pool: Callable[[Task, int], Any] | None = None,
     batch: int | None = None,
     ordered: bool = False,
     stop: threading.Event | None = None,
@@ -101,9 +100,6 @@ def run(
         replaces it. They ignore Ctrl-C.
     client : dask.distributed.Client, optional
         A client whose workers run the tasks instead of threads or processes.
-    pool : callable, optional
-        Makes of the task and the number of workers what runs the tasks in the place of threads,
-        such as `densecrf.torch.queue.TasksOnDevice`.
     batch : int, optional
         With a client: tasks per batch. By default each thread gets four batches, of 64 tasks at
         most.
@@ -122,20 +118,20 @@ def run(
     1 None ZeroDivisionError('integer division or modulo by zero')
     """
     tasks = [task] * (workers or 1) if callable(task) else list(task)
-    made: _Pool
+    pool: _Pool
     if client is not None:
-        made = _Cluster(tasks[0], client, name)
+        pool = _Cluster(tasks[0], client, name)
         if batch is None:
-            threads = max(1, made.count_threads() or 0)
+            threads = max(1, pool.count_threads() or 0)
             count = len(arguments) if isinstance(arguments, Sized) else 0
             batch = max(1, min(LARGEST_BATCH, count // (4 * threads)))
     elif processes:
-        made, batch = _Processes(tasks), 1
+        pool, batch = _Processes(tasks), 1
     elif workers is not None:
-        made, batch = (pool or Threads)(tasks[0], workers), 1
+        pool, batch = _Threads(tasks[0], workers), 1
     else:
         return _here(tasks[0], arguments, stop)
-    return _drive(made, enumerate(arguments), batch, ordered, stop)
+    return _drive(pool, enumerate(arguments), batch, ordered, stop)
 
 
 def stop_here() -> Any:
@@ -240,7 +236,7 @@ def _drive(
     raise KeyboardInterrupt if own else Interrupted
 
 
-def attempt(task: Task, given: Given) -> tuple[Any, Exception | None]:
+def _attempt(task: Task, given: Given) -> tuple[Any, Exception | None]:
     """Return the task's answer, or its error."""
     try:
         return task(*given), None
@@ -259,7 +255,7 @@ def _portable(error: Exception | None) -> Exception | None:
     return error
 
 
-class Threads:
+class _Threads:
     """Threads of this process."""
 
     def __init__(self, task: Task, workers: int) -> None:
@@ -293,7 +289,7 @@ class Threads:
 
     def attempt(self, given: Given) -> tuple[Any, Exception | None]:
         """Return the task's answer, or its error."""
-        return attempt(self.task, given)
+        return _attempt(self.task, given)
 
     def done(self) -> list[Finished]:
         """Wait a moment; return what has ended."""
@@ -310,7 +306,7 @@ class Threads:
         return found
 
 
-class _Processes(Threads):
+class _Processes(_Threads):
     """Spawned processes, each of which a thread waits for."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
@@ -457,7 +453,7 @@ def _serve(pipe: Any, task: Task) -> None:
     _stop_here = _Asked(pipe)
     with suppress(EOFError, OSError):  # the other end is closed, or its process is gone
         while (given := pipe.recv()) != _STOP:
-            answer, error = attempt(task, given)
+            answer, error = _attempt(task, given)
             try:
                 pipe.send((answer, _portable(error)))
             except (pickle.PicklingError, TypeError, AttributeError, ValueError) as why:
@@ -607,5 +603,5 @@ class _Cluster:
 
 def _several(task: Task, given: list[Given]) -> list[tuple[Any, Exception | None]]:
     """Run a batch of tasks on a worker of a cluster."""
-    found = (attempt(task, each) for each in given)
+    found = (_attempt(task, each) for each in given)
     return [(answer, _portable(error)) for answer, error in found]

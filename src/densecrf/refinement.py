@@ -1,6 +1,7 @@
 """One call from an image and a network's output, or an annotation, to a labelling."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -286,31 +287,37 @@ def refine_many(
     check_integer("batch", batch, at_least=1)
     check_keywords(refine, options)  # a wrong one fails here, once, and so does a wrong model
     read = {name: options.pop(name) for name in KEYWORDS if name in options}
-    pool = None if processes or client is not None else _pool_on(options.get("device"))
+    queue = None if processes or client is not None else _queue_on(options.get("device"))
+    task: Callable[..., Any] = partial(
+        _refine_one, Specification(**read), {"threads": 1} | options, client is not None
+    )
     done = run(
-        partial(_refine_one, Specification(**read), {"threads": 1} | options, client is not None),
+        task if queue is None else queue.shared_by(task),
         _pairs(iter(images), iter(probabilities)),
-        workers=workers or (ON_CORES if pool is None else ON_DEVICE),
+        workers=workers or (ON_CORES if queue is None else ON_DEVICE),
         processes=processes,
         client=client,
-        pool=pool,
         batch=batch,
         ordered=True,
         name="refine",
     )
-    return (
-        each.answer if each.error is None else Failure(each.number, each.error) for each in done
-    )
+    return _results(done, queue)
 
 
-def _pool_on(device: Any) -> Callable[..., Any] | None:
-    """Return what runs tasks on a device together, if anything does."""
+def _queue_on(device: Any) -> Any:
+    """Return what minimises on a device for several threads, if it can."""
     if device is None:
         return None
     check_installed(f"device={device!r}", "torch")
-    from densecrf.torch.queue import TasksOnDevice, advances_together
+    from densecrf.torch.queue import DeviceQueue, advances_together
 
-    return partial(TasksOnDevice, device=device) if advances_together(device) else None
+    return DeviceQueue(device) if advances_together(device) else None
+
+
+def _results(done: Any, queue: Any) -> "Iterator[Result | Failure]":
+    with queue or nullcontext(), closing(done):
+        for each in done:
+            yield each.answer if each.error is None else Failure(each.number, each.error)
 
 
 def _refine_one(

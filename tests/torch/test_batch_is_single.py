@@ -14,7 +14,7 @@ from .conftest import build_by_torch
 if not has_triton():
     pytest.skip("Triton is not installed", allow_module_level=True)
 
-from densecrf.steps.triton import TritonBatch
+from densecrf.steps.lockstep import Lockstep
 
 ITEMS = 3  # of a batch, of different sizes
 PROVEN = 1e-6  # gap at which the labelling is the optimum
@@ -82,8 +82,8 @@ def test_a_batch_has_the_answers_of_its_items(case, device, request):
     request.getfixturevalue("by_triton")
     monkeypatch = request.getfixturevalue("monkeypatch")
     build_by_torch(monkeypatch)
-    joined, run = [], TritonBatch.run
-    monkeypatch.setattr(TritonBatch, "run", lambda *given: joined.append(1) or run(*given))
+    joined, run = [], Lockstep.run
+    monkeypatch.setattr(Lockstep, "run", lambda *given: joined.append(1) or run(*given))
     there = {"logits": [x.to(device) for x in logits], "image": [x.to(device) for x in images]}
     batch = own.layer().solve(**there, **options)
     assert joined == [1]

@@ -1,6 +1,7 @@
 """Items on a device that advance together: `refine_many` has the answers of `refine`."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import densecrf
 from densecrf.operators.torch.dispatch import has_triton
+from densecrf.steps.lockstep import Lockstep
 from densecrf.steps.triton import TritonBatch
 from densecrf.torch import queue
 
@@ -74,11 +76,8 @@ def test_weights_of_each_item_are_its_own(device):
         return crf.solve("lp", gap=0.0, max_iterations=2, device=device)
 
     alone = [solved(crf) for crf in crfs]
-    pool = queue.TasksOnDevice(solved, 2, device)
-    together = densecrf.parallel.run(
-        solved, [(crf,) for crf in crfs], workers=2, pool=lambda *_: pool
-    )
-    found = {each.number: each.result() for each in together}
+    with queue.DeviceQueue(device) as shared, ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(shared.shared_by(solved), crfs))
     for number, one in enumerate(alone):
         assert one.energy == pytest.approx(found[number].energy, rel=1e-9)
         assert one.lower_bound == pytest.approx(found[number].lower_bound, rel=1e-9)
@@ -124,14 +123,14 @@ def test_items_are_read_as_room_is_made_and_no_thread_stays(device):
     next(stream)
     assert len(read) <= 6
     stream.close()
-    assert not any("ThreadPool" in each.name for each in threading.enumerate())
+    assert "densecrf-device" not in [each.name for each in threading.enumerate()]
 
 
-def test_errors_of_the_thread_are_raised(device, monkeypatch):
-    monkeypatch.setattr(queue, "room_on", lambda _: 1 / 0)
-    images, scores = items(2)
-    with pytest.raises(ZeroDivisionError):
-        list(densecrf.refine_many(images, scores, device=device))
+def test_errors_of_the_queue_are_those_of_all_that_wait(device, monkeypatch):
+    monkeypatch.setattr(Lockstep, "advance", lambda _: 1 / 0)
+    images, scores = items(2, 2, 2)
+    found = list(densecrf.refine_many(images, scores, device=device))
+    assert [type(each.error).__name__ for each in found] == ["ZeroDivisionError"] * 3
 
 
 def test_grad_mode_is_left_alone(device):

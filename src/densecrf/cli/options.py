@@ -74,11 +74,20 @@ Device = Annotated[
     str | None,
     solver_option(
         help="PyTorch device to solve on, such as cpu or cuda. Default: the compiled core. "
-        "`segment` accepts several, such as cuda:0,cuda:1, and runs one process per device."
+        "`segment` accepts several, such as cuda:0,cuda:1."
     ),
 ]
 Jobs = Annotated[
     int, output_option("--jobs", "-j", help="Images processed at the same time.", min=1)
+]
+JobsOnDevices = Annotated[
+    int | None,
+    output_option(
+        *("--jobs", "-j"),
+        help="Images processed at the same time. Default: 1; with --device up to 8 on each, in "
+        "processes.",
+        min=1,
+    ),
 ]
 Json = Annotated[bool, output_option("--json", help="Print JSON on standard output.")]
 Quiet = Annotated[bool, output_option("--quiet", "-q", help="Show no progress.")]

@@ -12,7 +12,15 @@ import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
-from densecrf.cli.batch import BatchOutcome, Watch, Work, in_processes, run_batch
+from densecrf.cli.batch import (
+    BatchOutcome,
+    Watch,
+    Work,
+    in_processes,
+    jobs_on,
+    on_devices,
+    run_batch,
+)
 from densecrf.cli.inputs import ImageFiles, Loaded, Sources, find_images, load
 from densecrf.cli.large import FillMissing, Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs, done_before, label_file, read_record, run_settings
@@ -89,7 +97,7 @@ def segment(
     tile: Tile = None,
     scheduler: Scheduler = None,
     fill_missing: FillMissing = False,
-    jobs: o.Jobs = 1,
+    jobs: o.JobsOnDevices = None,
     force: Annotated[
         bool, o.output_option("--force", help="Process images again, even if their results exist.")
     ] = False,
@@ -140,7 +148,7 @@ def segment(
         return
     todo = find_images(images, sources, _earlier_results(out))
     devices = [None] if solver.device is None else [d.strip() for d in solver.device.split(",")]
-    jobs = max(jobs, len(devices))
+    jobs = max(jobs or jobs_on(devices, len(todo)), len(devices))
     if scheduler is not None and len(devices) > 1:
         given = f"--device {solver.device}"
         raise typer.BadParameter(f"{given}: with --scheduler, give one device for all workers")
@@ -165,10 +173,10 @@ def segment(
         elsewhere = replace(task, collect=None)
         with connected(scheduler) as client:
             work: Work | list[Work] = task if client is None else elsewhere
-            if len(devices) > 1:
+            if client is None and jobs > 1 and solver.device is not None:
                 places = islice(cycle(devices), jobs)
-                work = [replace(elsewhere, device=place) for place in places]
-            elif client is None and devices == [None]:
+                work = on_devices([replace(elsewhere, device=place) for place in places])
+            elif client is None and solver.device is None:
                 work = in_processes(elsewhere, jobs, len(todo), solver.threads) or task
             batch = run_batch(
                 todo,

@@ -10,7 +10,7 @@ one problem.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from math import inf
 from typing import Any, NamedTuple
 
@@ -87,10 +87,10 @@ class Lockstep:
 
     # --- what their owner calls ---------------------------------------------------------------
 
-    def begin(self, number: int, run: Callable[[], Any]) -> None:
-        """Begin a run, which goes on until it asks for something."""
+    def begin(self, number: int, run: Callable[[], Any], context: Context | None = None) -> None:
+        """Begin a run, in a copy of this context or another's; it goes on until it asks."""
         self._alive[number] = own = greenlet(run)
-        own.gr_context = copy_context()
+        own.gr_context = context or copy_context()
         self._resume(number)
 
     def advance(self) -> dict[int, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from densecrf.model.compatibility import LabelTree
     from densecrf.solvers.loop import Limits, Outcome
     from densecrf.steps.triton import TritonBatch
-    from densecrf.torch.queue import Place
+    from densecrf.torch.queue import DeviceQueue, Place
 
 __all__ = [
     "by_triton",
@@ -52,8 +52,8 @@ _NUMPY = (torch.uint8, torch.float32, torch.float64)
 
 Answer = TypeVar("Answer")
 
-#: Where problems of this coroutine are minimised together with others: its place among them.
-together: ContextVar[Place | None] = ContextVar("together", default=None)
+#: What minimises the problems of this thread on a device, together with others.
+together: ContextVar[DeviceQueue | None] = ContextVar("together", default=None)
 
 
 def torch_problem(
@@ -179,8 +179,23 @@ def minimise_on(
     options: dict[str, Any] | None = None,
 ) -> tuple[Problem[Tensor], Outcome[Tensor]]:
     """Copy a model to a device and minimise its energy there; see `minimise`."""
-    where, place = checked_device(device), together.get()
+    where, queue = checked_device(device), together.get()
+    if queue is None:
+        return _minimised(crf, where, method, limits, init, options)
+    found: tuple[Problem[Tensor], Outcome[Tensor]]
+    found = queue.call(partial(_minimised, crf, where, method, limits, init, options))
+    return found
 
+
+def _minimised(
+    crf: DenseCRF,
+    where: torch.device,
+    method: str,
+    limits: Limits,
+    init: Any,
+    options: dict[str, Any] | None,
+    place: Place | None = None,
+) -> tuple[Problem[Tensor], Outcome[Tensor]]:
     def attempt(workspace: int | None) -> tuple[Problem[Tensor], Outcome[Tensor]]:
         if place is not None:
             place.make_room(crf.n_labels * crf.n)

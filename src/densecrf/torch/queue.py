@@ -1,38 +1,41 @@
-"""A queue of tasks on a device: those under way advance together, one that ends makes room.
+"""A queue of problems on a device: those under way advance together, one that ends makes room.
 
-Each task runs in a coroutine of one thread (`densecrf.steps.lockstep`). Where it minimises an
-energy on the device, its problem enters a batch of problems alike, whose steps are made together.
+Threads hand in their problems and wait. The queue's own thread runs each in a coroutine
+(`densecrf.steps.lockstep`), where it enters a batch of problems alike, whose steps are made
+together.
 """
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future
+from contextvars import copy_context
 from functools import partial
 from importlib.util import find_spec
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from densecrf.operators.torch.dispatch import use_triton
 from densecrf.operators.torch.lattice import on_device
-from densecrf.parallel import Finished, Threads, attempt
 from densecrf.solvers.minimisation import minimise
 from densecrf.torch.batches import detached, room_on
 from densecrf.torch.problem import by_triton, checked_device, joined, together
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-    from threading import Event
+    from collections.abc import Callable, Hashable
+    from contextvars import Context
 
     from torch import Tensor
 
-    from densecrf.parallel import Given, Task
     from densecrf.problem.problem import Problem
     from densecrf.solvers.loop import Limits, Outcome
     from densecrf.steps.lockstep import Lockstep
     from densecrf.steps.triton import TritonBatch
 
-__all__ = ["TasksOnDevice", "advances_together"]
+__all__ = ["DeviceQueue", "advances_together"]
 
 
 def advances_together(device: Any) -> bool:
@@ -41,90 +44,108 @@ def advances_together(device: Any) -> bool:
     return find_spec("greenlet") is not None and use_triton(on_it)
 
 
-class TasksOnDevice(Threads):
-    """Tasks of one thread that minimise on a device, some at a time; see `parallel.run`.
+class DeviceQueue:
+    """What minimises the energies of several threads on a device, within a ``with`` statement.
 
     Parameters
     ----------
-    task : callable
-        The task.
-    workers : int
-        Tasks at a time.
     device : str or torch.device
-        Where they minimise.
+        The device.
     """
 
-    def __init__(self, task: Task, workers: int, device: Any) -> None:
-        super().__init__(task, 1)
-        self.most, self.device = workers, checked_device(device)
-        self.given: SimpleQueue[tuple[int, Given] | None] = SimpleQueue()
-
-    def __exit__(self, *raised: Any) -> None:
-        self.given.put(None)
-        super().__exit__(*raised)
-
-    def begin(self, stop: Event) -> None:
-        """Start the thread."""
-        super().begin(stop)
-        self.thread = self.pool.submit(self.work_off)
-
-    def ahead(self) -> int:
-        """Return twice the number of tasks at a time: the next one is there when one ends."""
-        return 2 * self.most
-
-    def submit(self, group: list[tuple[int, Given]]) -> None:
-        """Have one task run."""
-        self.given.put(group[0])
-
-    def done(self) -> list[Finished]:
-        """Wait a moment; return what has ended."""
-        if self.thread.done():
-            self.thread.result()  # which is an error: nobody has told it to end
-        return super().done()
-
-    def end(self) -> list[Finished]:
-        """Wait for what runs, and return it."""
-        self.given.put(None)
-        return super().end()
-
-    def work_off(self) -> None:
-        """Run tasks until nobody submits any."""
+    def __init__(self, device: Any) -> None:
         from densecrf.steps.lockstep import Lockstep
 
-        lockstep, more = Lockstep(room_on(self.device)), True
-        batches: dict[Hashable, TritonBatch] = {}
-        # Of the whole thread: a coroutine that left one of its own would end it for the others.
-        unmixed = torch.autocast(self.device.type, enabled=False)
-        with torch.no_grad(), unmixed, on_device(self.device):
-            while more or lockstep:
-                while more and len(lockstep) < self.most:
-                    try:
-                        given = self.given.get(block=not lockstep)
-                    except Empty:
-                        break
-                    if given is None or self.stop.is_set():
-                        more = False
-                        break
-                    run = partial(self.run_one, given[1], Place(given[0], lockstep, batches))
-                    lockstep.begin(given[0], run)
-                for number, found in lockstep.advance().items():
-                    self.finished.put(Finished(number, *found))
+        self._device = checked_device(device)
+        self._lockstep = Lockstep(room_on(self._device))
+        self._given: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="densecrf-device", daemon=True)
+        self._error: BaseException | None = None
 
-    def run_one(self, given: Given, place: Place) -> tuple[Any, Exception | None]:
-        """Return the answer or the error of a task, in its coroutine."""
-        together.set(place)
-        return attempt(self.task, given)
+    def __enter__(self) -> DeviceQueue:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self._given.put(None)
+        self._thread.join()
+
+    def shared_by(self, task: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a task that minimises here what it minimises on the device."""
+        return partial(_sharing, self, task)
+
+    def call(self, function: Callable[[Place], Any]) -> Any:
+        """Return what a function of its place in the queue returns, in the queue's thread."""
+        call = _Call(function, copy_context(), Future())
+        self._given.put(call)
+        if self._error is not None:
+            raise self._error
+        return call.answer.result()
+
+    def _run(self) -> None:
+        """Answer calls until None is given."""
+        calls: list[_Call] = []
+        try:
+            # Of the whole thread: a coroutine that left one of its own would end it for others.
+            unmixed = torch.autocast(self._device.type, enabled=False)
+            with torch.no_grad(), unmixed, on_device(self._device):
+                self._answer(calls)
+        except BaseException as error:  # of the queue: those of functions are their answers
+            self._error = error
+            while not self._given.empty():
+                calls += filter(None, [self._given.get()])
+            for call in calls:
+                if not call.answer.done():
+                    call.answer.set_exception(error)
+
+    def _answer(self, calls: list[_Call]) -> None:
+        batches: dict[Hashable, TritonBatch] = {}
+        for number in count():
+            if (call := self._next()) is None:
+                return
+            calls[:] = [call, *(each for each in calls if not each.answer.done())]
+            place = Place(number, self._lockstep, batches)
+            self._lockstep.begin(number, partial(call.run, place), call.context)
+
+    def _next(self) -> _Call | None:
+        """Return the next call; until then, those under way advance."""
+        while len(self._lockstep) and self._given.empty():
+            self._lockstep.advance()
+        return self._given.get()
+
+
+def _sharing(queue: DeviceQueue, task: Callable[..., Any], *given: Any) -> Any:
+    token = together.set(queue)
+    try:
+        return task(*given)
+    finally:
+        together.reset(token)
+
+
+class _Call(NamedTuple):
+    """A function to call, in which context, and where its answer goes."""
+
+    function: Callable[[Place], Any]
+    context: Context
+    answer: Future[Any]
+
+    def run(self, place: Place) -> None:
+        """Call it, in a coroutine."""
+        try:
+            self.answer.set_result(self.function(place))
+        except BaseException as error:
+            self.answer.set_exception(error)
 
 
 class Place:
-    """A task's place among those that advance together.
+    """A problem's place among those that advance together.
 
     Parameters
     ----------
     number : int
-        Of the task.
+        Of its run.
     lockstep : Lockstep
-        What they advance by.
+        What the runs advance by.
     batches : dict
         Their batches, by what problems of a batch have in common.
     """

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from densecrf.operators.torch.lattice import on_device
 from densecrf.validation import check_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["warm_up"]
 
@@ -94,16 +94,29 @@ def _compiled(device: torch.device, lanes: list[int], processes: int) -> int:
     major, minor = torch.cuda.get_device_capability(device)
     stamp = _stamp(wanted, 10 * major + minor)
     if not stamp.exists():
-        began = time.perf_counter()
-        _say(f"compiling {len(wanted)} GPU kernels, once per machine ...")
-        _compile(wanted, 10 * major + minor, processes)
-        for kernel, arguments, constants, warps in wanted:  # from the cache, or compiled here
-            kernel.warmup(*arguments, grid=(1,), **constants, num_warps=warps)
-        stamp.parent.mkdir(parents=True, exist_ok=True)
-        stamp.touch()
-        _say(f"... done in {time.perf_counter() - began:.1f} s")
+        with _one_process(stamp.with_suffix(".lock")):
+            if not stamp.exists():
+                began = time.perf_counter()
+                _say(f"compiling {len(wanted)} GPU kernels, once per machine ...")
+                _compile(wanted, 10 * major + minor, processes)
+                for kernel, arguments, constants, warps in wanted:  # cached, or compiled here
+                    kernel.warmup(*arguments, grid=(1,), **constants, num_warps=warps)
+                stamp.touch()
+                _say(f"... done in {time.perf_counter() - began:.1f} s")
     _warm.setdefault(device, set()).update(lanes)
     return len(wanted)
+
+
+@contextmanager
+def _one_process(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock of a file, and hold it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        if sys.platform != "win32":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _compile(wanted: list[Any], capability: int, processes: int) -> None:
