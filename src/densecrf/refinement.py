@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from densecrf.solvers.registry import MethodName
     from densecrf.solvers.result import Result
 
-__all__ = ["Failure", "build", "refine", "refine_many"]
+__all__ = ["ON_DEVICE", "Failure", "build", "queue_on", "refine", "refine_many"]
 
 ON_CORES, ON_DEVICE = 2, 16  # items of `refine_many` at a time, by default
 
@@ -287,7 +287,7 @@ def refine_many(
     check_integer("batch", batch, at_least=1)
     check_keywords(refine, options)  # a wrong one fails here, once, and so does a wrong model
     read = {name: options.pop(name) for name in KEYWORDS if name in options}
-    queue = None if processes or client is not None else _queue_on(options.get("device"))
+    queue = None if processes or client is not None else queue_on(options.get("device"))
     task: Callable[..., Any] = partial(
         _refine_one, Specification(**read), {"threads": 1} | options, client is not None
     )
@@ -304,7 +304,7 @@ def refine_many(
     return _results(done, queue)
 
 
-def _queue_on(device: Any) -> Any:
+def queue_on(device: Any) -> Any:
     """Return what minimises on a device for several threads, if it can."""
     if device is None:
         return None

@@ -77,3 +77,23 @@ def test_all_processes_stop_where_the_user_asks_for_it(tmp_path, monkeypatch, in
     assert batch.interrupted
     assert set(batch.results) == {"a"}
     assert not batch.failures
+
+
+def test_images_of_one_device_are_solved_together(folder, monkeypatch):
+    """Threads read and write; one queue has all their problems."""
+    torch = pytest.importorskip("torch")
+    from densecrf.torch import queue
+
+    one = json.loads(densecrf(*SOURCE, "--device", "cpu", "--out", "one").stdout)
+    monkeypatch.setattr(queue, "use_triton", lambda _: True)
+    calls, call = [], queue.DeviceQueue.call
+    monkeypatch.setattr(
+        queue.DeviceQueue, "call", lambda self, *given: calls.append(self) or call(self, *given)
+    )
+    together = json.loads(densecrf(*SOURCE, "--device", "cpu", "--out", "together").stdout)
+    assert len(calls) == 3
+    assert len(set(calls)) == 1
+    assert torch.is_grad_enabled()
+    assert [each["energy"] for each in together["results"]] == [
+        each["energy"] for each in one["results"]
+    ]

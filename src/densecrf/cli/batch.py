@@ -11,15 +11,11 @@ from densecrf.deadline import Interrupted, on_interrupt, stopped_by
 from densecrf.native import core
 from densecrf.parallel import Finished, preload, run, stop_here
 
-__all__ = ["BatchOutcome", "Watch", "Work", "in_processes", "jobs_on", "on_devices", "run_batch"]
+__all__ = ["BatchOutcome", "Watch", "Work", "in_processes", "run_batch"]
 
 # Jobs from which on threads contend for Python's lock, and items per job that pay for starting a
 # process.
 MANY_JOBS, PER_PROCESS = 6, 3
-ON_DEVICE = 8  # processes that keep a GPU busy
-
-# What a process of a batch would import first.
-PRELOADED = ("densecrf.cli.segment", "densecrf._native", "PIL.Image")
 
 Item = TypeVar("Item")
 
@@ -122,22 +118,9 @@ def run_batch(
 def in_processes(work: Work, jobs: int, items: int, threads: int | None) -> list[Work] | None:
     """Return the work of each of `jobs` processes with so many threads; None if threads do."""
     if MANY_JOBS <= jobs <= items // PER_PROCESS:
-        preload(*PRELOADED)
+        preload("densecrf.cli.segment", "densecrf._native", "PIL.Image")
         return [partial(_alone, work, threads or 1)] * jobs
     return None
-
-
-def jobs_on(devices: Sequence[str | None], items: int) -> int:
-    """Return how many items to work on at a time by default."""
-    if devices == [None]:
-        return 1
-    return max(1, min(ON_DEVICE * len(devices), items // PER_PROCESS))
-
-
-def on_devices(work: list[Work]) -> list[Work]:
-    """Return the work of processes, each of which solves on a device."""
-    preload(*PRELOADED, "densecrf.torch.problem")
-    return work
 
 
 def _alone(work: Work, threads: int, item: Any, watch: Watch) -> dict[str, Any]:

@@ -74,7 +74,7 @@ Device = Annotated[
     str | None,
     solver_option(
         help="PyTorch device to solve on, such as cpu or cuda. Default: the compiled core. "
-        "`segment` accepts several, such as cuda:0,cuda:1."
+        "`segment` accepts several, such as cuda:0,cuda:1, and runs one process per device."
     ),
 ]
 Jobs = Annotated[
@@ -84,8 +84,8 @@ JobsOnDevices = Annotated[
     int | None,
     output_option(
         *("--jobs", "-j"),
-        help="Images processed at the same time. Default: 1; with --device up to 8 on each, in "
-        "processes.",
+        help="Images processed at the same time. Default: 1; with --device cuda 16, which it "
+        "solves together.",
         min=1,
     ),
 ]

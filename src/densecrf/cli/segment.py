@@ -1,7 +1,7 @@
 """``densecrf segment``: images with scores, labels or scribbles, to label maps."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
@@ -12,15 +12,7 @@ import typer
 
 from densecrf.cli import options as o
 from densecrf.cli.adapt import ENOUGH, Adapt, adapt_to
-from densecrf.cli.batch import (
-    BatchOutcome,
-    Watch,
-    Work,
-    in_processes,
-    jobs_on,
-    on_devices,
-    run_batch,
-)
+from densecrf.cli.batch import BatchOutcome, Watch, Work, in_processes, run_batch
 from densecrf.cli.inputs import ImageFiles, Loaded, Sources, find_images, load
 from densecrf.cli.large import FillMissing, Scheduler, Tile, connected, is_large, segment_large
 from densecrf.cli.outputs import check_outputs, done_before, label_file, read_record, run_settings
@@ -40,6 +32,7 @@ from densecrf.cli.reports import (
 )
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
 from densecrf.io.atomic import flush_to_disk
+from densecrf.refinement import ON_DEVICE, queue_on
 from densecrf.solvers.changes import warning_of_many
 from densecrf.solvers.islands import without_islands
 from densecrf.solvers.loop import Outcome
@@ -148,7 +141,8 @@ def segment(
         return
     todo = find_images(images, sources, _earlier_results(out))
     devices = [None] if solver.device is None else [d.strip() for d in solver.device.split(",")]
-    jobs = max(jobs or jobs_on(devices, len(todo)), len(devices))
+    queue = None if scheduler or len(devices) > 1 else queue_on(devices[0])
+    jobs = max(jobs or (1 if queue is None else ON_DEVICE), len(devices))
     if scheduler is not None and len(devices) > 1:
         given = f"--device {solver.device}"
         raise typer.BadParameter(f"{given}: with --scheduler, give one device for all workers")
@@ -171,11 +165,13 @@ def segment(
         )
         task.check_outputs(todo)
         elsewhere = replace(task, collect=None)
-        with connected(scheduler) as client:
+        with connected(scheduler) as client, queue or nullcontext():
             work: Work | list[Work] = task if client is None else elsewhere
-            if client is None and jobs > 1 and solver.device is not None:
+            if len(devices) > 1:
                 places = islice(cycle(devices), jobs)
-                work = on_devices([replace(elsewhere, device=place) for place in places])
+                work = [replace(elsewhere, device=place) for place in places]
+            elif queue is not None:
+                work = queue.shared_by(task)
             elif client is None and solver.device is None:
                 work = in_processes(elsewhere, jobs, len(todo), solver.threads) or task
             batch = run_batch(
