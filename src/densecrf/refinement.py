@@ -287,7 +287,9 @@ def refine_many(
     check_integer("batch", batch, at_least=1)
     check_keywords(refine, options)  # a wrong one fails here, once, and so does a wrong model
     read = {name: options.pop(name) for name in KEYWORDS if name in options}
-    queue = None if processes or client is not None else queue_on(options.get("device"))
+    queue = None
+    if not processes and client is None:
+        queue = queue_on(options.get("device"), workers or ON_DEVICE)
     task: Callable[..., Any] = partial(
         _refine_one, Specification(**read), {"threads": 1} | options, client is not None
     )
@@ -304,14 +306,14 @@ def refine_many(
     return _results(done, queue)
 
 
-def queue_on(device: Any) -> Any:
-    """Return what minimises on a device for several threads, if it can."""
+def queue_on(device: Any, workers: int) -> Any:
+    """Return what minimises on a device for so many threads, if it can."""
     if device is None:
         return None
     check_installed(f"device={device!r}", "torch")
     from densecrf.torch.queue import DeviceQueue, advances_together
 
-    return DeviceQueue(device) if advances_together(device) else None
+    return DeviceQueue(device, workers) if advances_together(device) else None
 
 
 def _results(done: Any, queue: Any) -> "Iterator[Result | Failure]":

@@ -76,7 +76,7 @@ def test_weights_of_each_item_are_its_own(device):
         return crf.solve("lp", gap=0.0, max_iterations=2, device=device)
 
     alone = [solved(crf) for crf in crfs]
-    with queue.DeviceQueue(device) as shared, ThreadPoolExecutor(2) as threads:
+    with queue.DeviceQueue(device, 2) as shared, ThreadPoolExecutor(2) as threads:
         found = list(threads.map(shared.shared_by(solved), crfs))
     for number, one in enumerate(alone):
         assert one.energy == pytest.approx(found[number].energy, rel=1e-9)

@@ -141,7 +141,7 @@ def segment(
         return
     todo = find_images(images, sources, _earlier_results(out))
     devices = [None] if solver.device is None else [d.strip() for d in solver.device.split(",")]
-    queue = None if scheduler or len(devices) > 1 else queue_on(devices[0])
+    queue = None if scheduler or len(devices) > 1 else queue_on(devices[0], jobs or ON_DEVICE)
     jobs = max(jobs or (1 if queue is None else ON_DEVICE), len(devices))
     if scheduler is not None and len(devices) > 1:
         given = f"--device {solver.device}"

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceQueue", "advances_together"]
 
+FULL = 0.75  # share of the problems under way below which others enter
+
 
 def advances_together(device: Any) -> bool:
     """Return whether problems on a device can advance together."""
@@ -51,16 +53,19 @@ class DeviceQueue:
     ----------
     device : str or torch.device
         The device.
+    most : int
+        Threads that share it.
     """
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: Any, most: int) -> None:
         from densecrf.steps.lockstep import Lockstep
 
-        self._device = checked_device(device)
+        self._device, self._most = checked_device(device), most
         self._lockstep = Lockstep(room_on(self._device))
         self._given: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="densecrf-device", daemon=True)
         self._error: BaseException | None = None
+        self._entering = True
 
     def __enter__(self) -> DeviceQueue:
         self._thread.start()
@@ -108,9 +113,17 @@ class DeviceQueue:
             self._lockstep.begin(number, partial(call.run, place), call.context)
 
     def _next(self) -> _Call | None:
-        """Return the next call; until then, those under way advance."""
-        while len(self._lockstep) and self._given.empty():
+        """Return the next call; until then, those under way advance.
+
+        Several enter at once, which is cheaper: when a share of those that may be under way ended.
+        """
+        while len(self._lockstep):
+            if self._given.empty():
+                self._entering = False
+            elif self._entering or len(self._lockstep) <= FULL * self._most:
+                break
             self._lockstep.advance()
+        self._entering = True
         return self._given.get()
 
 
