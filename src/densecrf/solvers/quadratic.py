@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 START_STEPS, START_TOLERANCE = 24, 1e-3  # most steps; fraction of the marginals that one moves
-STRIDE, COARSE_STEPS, LAST_STEPS = 4, 100, 4  # of the start's grid; steps on it, then elsewhere
+STRIDE, COARSE_STEPS, LAST_STEPS = 4, 80, 4  # of the start's grid; steps on it, then elsewhere
 LEAST_GRID = 1024  # pixels
 GRID_MASS, GRID_PIXELS = 0.75, 0.9  # share of the weights that so many of its pixels have to keep
 SMALLEST_STRENGTH = 1e-12  # of a pixel without neighbours: its step then ends at its best label
