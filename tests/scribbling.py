@@ -24,6 +24,13 @@ FLAGS = [
 ]
 
 
+# Where the image lies on the page, and how large it is there.
+PLACE = """(({ x, y, scale, aspect, width, height }) => {
+  const { left, top } = document.getElementById("canvas").getBoundingClientRect();
+  return [left + x, top + y, scale * width, scale * aspect * height];
+})(window.densecrf.view)"""
+
+
 def scene(height=96, width=128, seed=0):
     """Return a picture of three regions that differ in colour."""
     rng = np.random.default_rng(seed)
@@ -80,13 +87,8 @@ class Page:
 
     def at(self, x, y):
         """Return the place on the page of a point in the image, both from 0 to 1."""
-        bounds = self.tab.locator("#canvas").bounding_box()
-        size = (
-            "(({ x, y, scale, aspect, width, height }) => [x, y, scale * width, aspect * height])"
-        )
-        left, top, wide, tall = self.tab.evaluate(f"{size}(window.densecrf.view)")
-        scale = self.tab.evaluate("window.densecrf.view.scale")
-        return bounds["x"] + left + x * wide, bounds["y"] + top + y * scale * tall
+        left, top, wide, tall = self.tab.evaluate(PLACE)
+        return left + x * wide, top + y * tall
 
     def draw(self, *points):
         """Draw a stroke with the mouse through points of the image, from 0 to 1."""
@@ -118,11 +120,17 @@ class Page:
         raise AssertionError("it did not become true")
 
     def raster(self):
-        return np.array(self.tab.evaluate("Array.from(window.densecrf.layer().raster)"), np.uint8)
+        return self._bytes("window.densecrf.layer().raster")
 
     def answer(self):
-        labels = "Array.from(window.densecrf.view.answers.certified?.labels ?? [])"
-        return np.array(self.tab.evaluate(labels), np.uint8)
+        return self._bytes("window.densecrf.view.answers.certified?.labels ?? []")
+
+    def _bytes(self, array):
+        """Return numbers up to 255; as one string they come in a tenth of the time."""
+        said = self.tab.evaluate(
+            f"Array.from({array}, (each) => String.fromCharCode(each)).join('')"
+        )
+        return np.frombuffer(said.encode("latin-1"), np.uint8)
 
     def screenshot(self, name):
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)

@@ -117,6 +117,10 @@ class Operator(Protocol[Array]):
         """Whether energies in double precision cost no more than estimates of them."""
 
     @property
+    def restricts_pixels(self) -> bool:
+        """Whether filtering some of the pixels takes less time than filtering all."""
+
+    @property
     def mass(self) -> Array:
         r"""Row sums :math:`\sum_b K_{ab}`, (n,)."""
 

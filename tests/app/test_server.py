@@ -21,7 +21,8 @@ from densecrf.app import server as module
 from densecrf.app import strokes
 from densecrf.app.server import check_host, make_app
 from densecrf.app.store import STATE, ImageFolder
-from densecrf.io import read_labels
+from densecrf.io import read_labels, write_image
+from scribbling import scene
 
 # --- Who may talk to it --------------------------------------------------------------------------
 
@@ -308,12 +309,13 @@ def test_two_hundred_strokes_at_once_are_all_kept(client, folder):
     assert len(stored["strokes"]) == 200
 
 
-def test_sixty_labels_are_solved(client):
+def test_sixty_labels_are_solved(client, folder):
+    write_image(folder / "small.png", scene(48, 64))
     labels = [{"name": f"l{i}", "color": "#102030", "uid": f"label-{i}"} for i in range(60)]
     edits = [{"type": "edit", "edit": {"id": "l", "kind": "labels", "labels": labels}}]
-    edits += [brush(i, (2 * i + 2, 20 + (i % 7) * 8), size=2) for i in range(60)]
+    edits += [brush(i, (i + 2, 10 + (i % 7) * 4), size=2) for i in range(60)]
     with connected(client) as socket:
-        tab = Tab(socket)
+        tab = Tab(socket, "small.png")
         tab.draw(*edits)
         while True:
             head, _ = tab.until("answer", "certified")

@@ -284,3 +284,40 @@ def test_the_last_labelling_of_dc_neg_is_scored(iterations):
         callback=lambda _: None,
     )
     assert every.energy == result.energy
+
+
+@pytest.fixture
+def image_of_three_labels():
+    """An image of 160 by 164 pixels, three noisy labels, and its kernels of a width."""
+    rng = np.random.default_rng(3)
+    rows, columns = np.mgrid[:160, :164]
+    own = (rows + columns > 140).astype(int) + (columns > 110)
+    unary = rng.normal(size=(4, *own.shape)) - 1.5 * (np.arange(4)[:, None, None] == own)
+    image = np.stack([40 * own] * 3, -1) + rng.integers(0, 9, (*own.shape, 1))
+
+    def model(sigma):
+        kernels = [densecrf.Spatial(sigma), densecrf.Bilateral(image.astype(np.uint8), 20, 12)]
+        return densecrf.DenseCRF(unary, kernels, "none")
+
+    return model
+
+
+def test_the_start_on_a_grid_is_nearer_to_the_convex_minimum(image_of_three_labels, monkeypatch):
+    """Than as many steps as are taken without the grid, with kernels that are wide enough."""
+    problem = problem_of(image_of_three_labels(5.0))
+    c = convexifier(problem)
+
+    def objective(y):
+        return problem.steps.inner(problem.unary + 0.5 * (problem.messages(y) + c * y), y)
+
+    ours = convex_start(problem).y
+    np.testing.assert_allclose(ours.sum(0), 1, atol=1e-5)
+    monkeypatch.setattr(quadratic, "LEAST_GRID", problem.n)
+    assert objective(ours) < objective(convex_start(problem).y)
+
+
+def test_the_start_takes_no_grid_that_is_coarser_than_the_kernels(image_of_three_labels):
+    for sigma, used in ((5.0, True), (0.5, False)):
+        crf = image_of_three_labels(sigma)
+        alone = densecrf.DenseCRF(crf.unary.reshape(4, *crf.shape), crf.kernels[:1])
+        assert (quadratic._coarse_start(problem_of(alone)) is not None) == used

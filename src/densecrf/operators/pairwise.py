@@ -370,6 +370,11 @@ class PairwiseOnThreads:
         return self.pairwise.split is None
 
     @property
+    def restricts_pixels(self) -> bool:
+        """Whether filtering some of the pixels takes less time than filtering all."""
+        return self.pairwise.lattice_sum is not None
+
+    @property
     def mass(self) -> Plain:
         """Row sums, (n,)."""
         return self.pairwise.mass

@@ -29,7 +29,7 @@ below, and :math:`A\alpha`, a convex combination of such, ``-q``. Every r and q 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Generic, TypeAlias
 
@@ -303,12 +303,11 @@ def _then_certified(
     for step in steps:
         yield step
     if step is not None and "pixels_kept" in step.info:
-        part = Part(problem, step.info["labels_kept"])
-        y = part.take(step.y)
+        part, y = Part(problem, step.rows), step.y
         r, _, point = part.conditional_gradient(y, settings.levels, settings.order)
         relaxed = problem.steps.inner(part.problem.unary + r, y)
         duals = part.duals(((1.0, point),))
-        yield Step(step.y, relaxed, part.bound(r), duals, step.labels, estimate=step.estimate)
+        yield replace(step, relaxed=relaxed, bound=part.bound(r), duals=duals)
 
 
 def _proximal_steps(
@@ -414,7 +413,8 @@ def _step(
     if alpha.parts and bounds and bounds[0] == max(bounds):
         combinations = iter([((1.0, alpha.parts[-1][1]),), alpha.parts])
     return Step(
-        part.full(iterate.y),
+        part.everywhere(iterate.y),
+        rows=part.keep,
         relaxed=iterate.relaxed if part.complete else None,
         bound=max(bounds, default=None),
         duals=tuple(chain.from_iterable(map(part.duals, combinations))),

@@ -18,6 +18,7 @@ from densecrf.validation import IntArray
 __all__ = ["Known", "Part", "PixelPart", "relevant_labels", "uncertain_pixels"]
 
 FINE = 256  # levels that stand for an exact order
+PLANES = 2**22  # numbers filtered at once
 
 #: Dual points and their shares.
 Shares: TypeAlias = tuple[tuple[float, Potentials[Array]], ...]
@@ -117,9 +118,14 @@ class Part(Generic[Array]):
         """Return the part of an array (labels, n) of the whole."""
         return array if self.keep is None else array[self.keep]
 
+    def everywhere(self, y: Array) -> Array:
+        """Return the part's solution at all pixels, in rows of the labels that stay."""
+        return y
+
     def full(self, y: Array) -> Array:
         """Return the part's solution as one of the whole."""
-        return y if self.keep is None else self.whole.embed_labels(y, self.keep)
+        rows = self.everywhere(y)
+        return rows if self.keep is None else self.whole.embed_labels(rows, self.keep)
 
     def bound(self, r: Array) -> float | None:
         """Return an estimate of the best bound on the whole energy that r proves, if any."""
@@ -218,9 +224,9 @@ class PixelPart(Part[Array]):
         nodes = problem.steps.contiguous(problem.costs.nodes(y))
         problem.calls.ordered += 1
         inside = problem.pairwise.ordered(nodes, scale, order)
-        r = 0.5 * (inside + self._frozen.signed_mass(nodes, scale))
+        outside, scored = self._frozen.signed_masses(nodes, scale)
+        r = 0.5 * (inside + outside)
         lengths = problem.costs.nodes_double[1]
-        scored = self._frozen.signed_mass(nodes, scale, scored=True)
         sums = problem.steps.to_numpy(scored.sum(1, dtype=problem.steps.xp.float64))
         return problem.costs.leaves(r), 0.5 * float(lengths @ sums), Potentials(y)
 
@@ -228,11 +234,11 @@ class PixelPart(Part[Array]):
         """Return the kept labels' rows, the optimised pixels' columns."""
         return self.problem.steps.floats(Part.take(self, array)[:, self.pixels])
 
-    def full(self, y: Array) -> Array:
+    def everywhere(self, y: Array) -> Array:
         """Return the solution beside the frozen marginals."""
         out = self.problem.steps.copy(self._y)
         out[:, self.pixels] = y
-        return Part.full(self, out)
+        return out
 
     def bound(self, r: Array) -> None:
         """Return None: a dual point of some pixels proves nothing of the others."""
@@ -264,46 +270,50 @@ class FrozenPixels(Generic[Array]):
     _problem: Problem[Array]
     _scores: Array
     _weight: Array
-    _stored: dict[bool, tuple[Levels, Array]]
+    _stored: tuple[Levels, Array] | None
 
     def __init__(self, problem: Problem[Array], y: Array, pixels: PixelArray) -> None:
         self._problem, self._pixels = problem, pixels
         self._scores = problem.costs.nodes(y)
         self._weight = problem.steps.zeros_like(self._scores, 1, problem.n) + 1
         self._weight[:, pixels] = 0
-        self._stored = {}
+        self._stored = None
 
-    def signed_mass(self, nodes: Array, levels: Levels, *, scored: bool = False) -> Array:
-        """Return the frozen mass below minus that above each score, times its score if asked.
+    def signed_masses(self, nodes: Array, levels: Levels) -> tuple[Array, Array]:
+        """Return the frozen mass below minus that above each score, and that times its score.
 
         With C_q the mass at or above level q it is C_0 - [(1-f) C_h + C_{h+1} + f C_{h+2}] at
         t = h + f.
         """
-        stored = self._stored.get(scored)
-        if stored is None or stored[0] != levels:
-            stored = self._stored[scored] = levels, self._masses(levels, scored)
-        masses, xp = stored[1], self._problem.steps.xp
-        t = levels.of(nodes, xp)
-        h = xp.floor(t)
-        f = t - h
-        out: Array = 0 * t
-        for q in range(levels.count):
-            share = (h == q) * (1 - f) + (h + 1 == q) + (h + 2 == q) * f
-            out = out + (float(q == 0) - share) * masses[q]
-        return out
+        if self._stored is None or self._stored[0] != levels:
+            self._stored = levels, self._masses(levels)
+        masses, steps = self._stored[1], self._problem.steps
+        t = levels.of(nodes, steps.xp)
+        h = steps.xp.floor(t)
+        f, at = t - h, steps.xp.asarray(h, dtype=steps.xp.int64)
+        node, pixel = (steps.from_numpy(np.arange(size)) for size in nodes.shape)
+        low, middle, high = (masses[:, at + k, node[:, None], pixel] for k in range(3))
+        plain, scored = masses[:, 0] - ((1 - f) * low + middle + f * high)
+        return plain, scored
 
-    def _masses(self, levels: Levels, scored: bool) -> Array:
-        """Return the mass at or above each level at the other pixels, (levels, nodes, pixels)."""
-        problem, xp = self._problem, self._problem.steps.xp
-        problem.calls.ordered += 1  # the same work as an ordered filter call
-        weight = self._weight * self._scores if scored else self._weight
-        t = levels.of(self._scores, xp)
-        plain = problem.calls.plain
+    def _masses(self, levels: Levels) -> Array:
+        """Return masses at or above each level, and two beyond, at the other pixels.
+
+        Those of the pixels, and of their scores: (2, levels, nodes, pixels).
+        """
+        problem, xp, plain = self._problem, self._problem.steps.xp, self._problem.calls.plain
+        t, rows = levels.of(self._scores, xp), 2 * levels.count
+        some = max(1, PLANES // (rows * problem.n))
         masses = []
-        for node in range(len(t)):  # all levels of a node at a time
-            above = xp.stack([xp.clip(t[node] - q, 0, 1) for q in range(-1, levels.count - 1)])
-            above = problem.steps.floats(above * weight[min(node, len(weight) - 1)])
-            masses.append(problem.apply(above)[:, self._pixels])
+        for first in range(0, len(t), some):  # all levels of some nodes at a time
+            own, scores = (array[first : first + some] for array in (t, self._scores))
+            above = xp.stack([xp.clip(own - q, 0, 1) for q in range(-1, levels.count - 1)])
+            above = xp.stack([above * self._weight, above * (self._weight * scores)])
+            flat = problem.steps.floats(above).reshape(rows * len(own), problem.n)
+            found = problem.apply(flat)[:, self._pixels]
+            masses.append(found.reshape(2, levels.count, len(own), -1))
         problem.calls.plain = plain
-        stacked: Array = xp.stack(masses, 1)
-        return stacked
+        problem.calls.ordered += 2  # the same work as so many ordered filter calls
+        stacked: Array = xp.concatenate(masses, 2)
+        beyond = 0 * stacked[:, :2]
+        return xp.concatenate([stacked, beyond], 1)  # type: ignore[no-any-return]

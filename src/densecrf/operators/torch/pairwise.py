@@ -365,7 +365,7 @@ class TensorPairwise:
 class TorchOperator:
     """The matrix K as an operator of problems; see `densecrf.backend.Operator`."""
 
-    built, exact_estimates = True, False
+    built, exact_estimates, restricts_pixels = True, False, False
 
     def __init__(self, pairwise: TensorPairwise) -> None:
         self.pairwise = pairwise
