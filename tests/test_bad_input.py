@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from densecrf import ArgumentError, Bilateral, DenseCRF, Features, LabelTree, Spatial
+from densecrf import ArgumentError, Bilateral, DenseCRF, Features, LabelTree, Spatial, validation
 from densecrf.operators import ORDERS, ExactFilter, GridFilter, LatticeFilter
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -249,6 +249,13 @@ def test_more_numbers_than_memory():
         DenseCRF.from_labels(np.zeros((2, 3), int), 2**40)
     with pytest.raises(MemoryError, match="shape"):
         DenseCRF.from_logits(UNARY, shape=(2**20, 2**20))
+
+
+def test_numbers_that_leave_no_memory_to_solve(monkeypatch):
+    monkeypatch.setattr(validation, "physical_memory", lambda: 64)
+    assert DenseCRF.from_labels(np.zeros(2, int), 4).n_labels == 4
+    with pytest.raises(MemoryError, match="n_labels: 5 × 2 .* over half of"):
+        DenseCRF.from_labels(np.zeros(2, int), 5)
 
 
 def test_more_levels_than_memory():

@@ -282,16 +282,17 @@ def check_pixels(name: str, count: int) -> None:
 
 
 def check_fits(name: str, shape: Sequence[int]) -> None:
-    """Refuse float32 arrays larger than the machine's memory, before anything is allocated.
+    """Refuse float32 arrays of more than half of the machine's memory, before any is allocated.
 
-    Systems that overcommit would let the allocation pass and kill the process later.
+    No solver could do with the rest, and systems that overcommit would let the allocation pass and
+    kill the process later.
     """
     needed = 4 * math.prod(shape)
     memory = physical_memory()
-    if memory is not None and needed > memory:
+    if memory is not None and needed > memory // 2:
         raise MemoryError(
-            f"{name}: {' × '.join(map(str, shape))} float32 numbers need {needed >> 30:,} "
-            f"GiB, and this machine has {memory >> 30:,} GiB; use fewer, or split the problem"
+            f"{name}: {' × '.join(map(str, shape))} float32 numbers need {needed >> 30:,} GiB, "
+            f"over half of the {memory >> 30:,} GiB here; use fewer, or split the problem"
         )
 
 
