@@ -71,7 +71,7 @@ SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and
 
 
 def lp_start(problem: Problem[Array]) -> Step[Array]:
-    """Start where mean field is after five iterations, unless a constant labelling beats it.
+    """Start where mean field is after three iterations, unless a constant labelling beats it.
 
     Where one does, mean field is stuck among strong pairwise terms, and the unary marginals, which
     are less certain, are the better start.
@@ -79,9 +79,9 @@ def lp_start(problem: Problem[Array]) -> Step[Array]:
     y = problem.unary_marginals()
     if not problem.potts:
         return Step(y)
-    part, active, iterations = problem, None, 5
+    part, active, iterations = problem, None, 3
     if pays(problem):
-        y, iterations = problem.response(y), 4
+        y, iterations = problem.response(y), 2
         active = active_labels(problem, y)
     if active is not None:
         part, y = problem.on_labels(active), _normalised(y[active])
