@@ -310,6 +310,7 @@ class Costs(Generic[Array]):
 
     _least: Array
     _rows: Array
+    _floor: Array
 
     def __init__(
         self,
@@ -334,23 +335,22 @@ class Costs(Generic[Array]):
             r, constant, flow = problem.tangent(dual.y)
             blocks = iter([(every, r)])
         self.dual: Dual[Array] = dual
-        steps, xp, resting = problem.steps, problem.steps.xp, set(every.tolist())
+        steps, xp = problem.steps, problem.steps.xp
+        rows_of: list[tuple[IntArray, Array]] = []
         for labels, rows in blocks:
             whole = len(labels) == problem.n_labels
             rows += problem.unary if whole else problem.unary[labels]
             least = xp.amin(rows, 0)
-            first = len(resting) == problem.n_labels
-            self._least = least if first else xp.minimum(least, self._least)
-            resting -= set(labels.tolist())
-            if whole:
-                self._rows = steps.floats(rows)
-            else:
-                self._rows = steps.copy(problem.unary) if first else self._rows
-                self._rows[labels] = steps.floats(rows)
+            self._least = xp.minimum(least, self._least) if rows_of else least
+            rows_of.append((labels, steps.floats(rows)))
             del rows
-        if resting:
-            floor = reduce(xp.minimum, (problem.unary[i] for i in sorted(resting)))
-            self._least = xp.minimum(self._least, steps.double(floor))
+        self._labels = np.concatenate([labels for labels, _ in rows_of])
+        only = rows_of[0][1] if len(rows_of) == 1 else None
+        self._rows = xp.concatenate([rows for _, rows in rows_of]) if only is None else only
+        self._resting = np.setdiff1d(every, self._labels)
+        if len(self._resting):
+            self._floor = reduce(xp.minimum, (problem.unary[i] for i in self._resting.tolist()))
+            self._least = xp.minimum(self._least, steps.double(self._floor))
         sums = xp.stack([self._least.sum(), abs(self._least).sum()])
         total, size = (float(each) for each in problem.steps.to_numpy(sums))
         sizes = Sizes(problem.n, 0.0, 0.0, size + abs(constant), flow, parts, excess)
@@ -367,7 +367,7 @@ class Costs(Generic[Array]):
         mass = float(problem.pairwise.mass_double[pixels].sum()) * (1 + gamma(problem.n))
         flow = problem.costs.reach * mass
         sizes = Sizes(len(least), least=float(abs(least).sum()), flow=flow)
-        rows = self._rows[:, pixels]
+        rows = self._rows[:, pixels]  # potentials have a flow of every label
         reduced = problem.steps.to_numpy(self._reduced(problem, rows, least))
         second = np.partition(reduced, 1, 0)[1]
         return Share(inf, float(least.sum()), sizes), second
@@ -378,14 +378,15 @@ class Costs(Generic[Array]):
         `known` is the energy of a known labelling. Where the count is 1, every optimal labelling
         has its label.
         """
-        steps = problem.steps
         count = reduce(add, (1 * row for row in self.possible(problem, known)))
-        return np.asarray(steps.to_numpy(count), np.int32)
+        return np.asarray(problem.steps.to_numpy(count), np.int32)
 
     def possible(self, problem: "Problem[Array]", known: Share) -> Iterator[Array]:
         """Yield the pixels that can have a label, (n,), of one label after the other."""
-        slack = known.with_bound(self._share).slack
-        for row in self._rows:
+        slack, place = known.with_bound(self._share).slack, np.full(problem.n_labels, -1)
+        place[self._labels] = np.arange(len(self._labels))
+        for label, own in enumerate(place.tolist()):
+            row = problem.unary[label] if own < 0 else self._rows[own]
             yield ~(self._reduced(problem, row, self._least) > slack)
 
     def margin(self, problem: "Problem[Array]", known: Share, labels: Array) -> FloatArray:
@@ -396,9 +397,27 @@ class Costs(Generic[Array]):
         it is positive, every optimal labelling has the pixel's label.
         """
         steps = problem.steps
-        reduced = self._reduced(problem, steps.least_others(self._rows, labels), self._least)
+        others = self._least_others(problem, self._labels, self._rows, labels)
+        if len(self._resting):
+            floor, given = self._floor, steps.to_numpy(labels)
+            inside = np.flatnonzero(np.isin(given, self._resting))
+            if len(inside):
+                rows = problem.unary[self._resting][:, inside]
+                floor = steps.copy(floor)
+                floor[inside] = self._least_others(problem, self._resting, rows, labels[inside])
+            others = steps.xp.minimum(others, floor)
+        reduced = self._reduced(problem, others, self._least)
         margin = rounded_down(reduced - known.with_bound(self._share).slack, steps.xp)
         return np.asarray(steps.to_numpy(margin))
+
+    @staticmethod
+    def _least_others(
+        problem: "Problem[Array]", names: IntArray, rows: Array, labels: Array
+    ) -> Array:
+        """Return the least of the rows of some labels but for each pixel's own label."""
+        place = np.full(problem.n_labels, -1)
+        place[names] = np.arange(len(names))
+        return problem.steps.least_others(rows, problem.steps.from_numpy(place)[labels])
 
     @staticmethod
     def _reduced(problem: "Problem[Array]", rows: Array, least: Array) -> Array:

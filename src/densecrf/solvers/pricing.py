@@ -35,6 +35,7 @@ MANY, SMALL = 32, 2**18  # labels from which on pricing pays; pixels of images w
 LEAST, MOST = 2, 0.75  # active labels, and the share of all above which pricing does not pay
 SHARE = 0.8  # what prices may take of the bound, as a share of the gap of the active labels
 RISES, CLOSE = 3.0, 3e-4  # the gap as rises of the bound, and its least, a fraction of the energy
+FEW, PARTS = 20, 0.25  # a label's share of that matters from 1 / FEW on, or 1 / (PARTS · labels)
 BEGIN = 4.0  # times what a label's first step adds to its marginals
 PATIENCE = 10  # steps after which a label becomes active
 
@@ -109,7 +110,7 @@ class OtherLabels(Generic[Array]):
         allowed = SHARE * min(energy - total, max(RISES * abs(rise), CLOSE * abs(energy)))
         if total - bound <= allowed:
             return bound
-        self._price(least, allowed / 20)
+        self._price(least, allowed / max(FEW, PARTS * self.problem.n_labels))
         return total - float(steps.shortfalls(self._floor[None], least)[0])
 
     def _price(self, least: Array, matters: float) -> None:
