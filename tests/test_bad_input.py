@@ -254,7 +254,7 @@ def test_more_numbers_than_memory():
 def test_numbers_that_leave_no_memory_to_solve(monkeypatch):
     monkeypatch.setattr(validation, "physical_memory", lambda: 64)
     assert DenseCRF.from_labels(np.zeros(2, int), 4).n_labels == 4
-    with pytest.raises(MemoryError, match="n_labels: 5 × 2 .* over half of"):
+    with pytest.raises(MemoryError, match=r"n_labels: 5 × 2 .* over half of"):
         DenseCRF.from_labels(np.zeros(2, int), 5)
 
 

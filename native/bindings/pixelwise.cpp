@@ -231,6 +231,29 @@ void bind_pixelwise(nb::module_& m) {
         });
       },
       "u"_a, "v"_a, "share"_a, "total"_a.noconvert(), "threads"_a);
+  m.def(
+      "shortfalls",
+      [](In costs, Column least, Vector<double> out, int threads) {
+        check_columns(costs, least);
+        require(out.shape(0) == costs.shape(0), "out: not one number per label");
+        parallel(threads, costs.size(), [&](Team& team) {
+          shortfalls(planes_of(costs), costs.data(), least.data(), out.data(), team);
+        });
+      },
+      "costs"_a, "least"_a, "out"_a.noconvert(), "threads"_a);
+  m.def(
+      "price_step",
+      [](In costs, Column least, Column step, float twice, Vector<float> y, Vector<float> z,
+         int threads) {
+        require(costs.shape(0) == 1, "costs: not of one label");
+        check_columns(costs, least, step, y, z);
+        parallel(threads, costs.size(), [&](Team& team) {
+          price_step(planes_of(costs).n, costs.data(), least.data(), step.data(), twice, y.data(),
+                     z.data(), team);
+        });
+      },
+      "costs"_a, "least"_a, "step"_a, "twice"_a, "y"_a.noconvert(), "z"_a.noconvert(),
+      "threads"_a);
 }
 
 }  // namespace densecrf

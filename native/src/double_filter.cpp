@@ -115,6 +115,16 @@ struct Blurred {
   const Lattice* lattice;
   double factor;
   ColumnGroups twice;
+
+  // A column at pixel `a`, without the factor.
+  double sliced(int column, std::int64_t a) const {
+    const Topology& t = *lattice->topology;
+    const double* rows = twice.column(column);
+    double filtered = 0;
+    for (std::int64_t k = a; k < (t.dimension + 1) * t.pixels; k += t.pixels)
+      filtered += lattice->corner_weight[k] * rows[std::int64_t{t.corner[k]} * kColumns];
+    return filtered;
+  }
 };
 
 Blurred blurred_batch(const LatticeSum::Term& term, const Batch& batch, const ActiveLevels& active,
@@ -145,22 +155,15 @@ Blurred blurred_batch(const LatticeSum::Term& term, const Batch& batch, const Ac
   return {&lattice, factor_of(term), blurred_twice(t, batch.columns, team, splat)};
 }
 
-// Σ_k weight_k of (1 - f) C_h + C_{h+1} + f C_{h+2}, without C_0, of one pixel.
+// (1 - f) C_h + C_{h+1} + f C_{h+2} of one pixel, h > 0.
 double above(const Active& own, const Batch& batch, const Blurred& blurred, std::int64_t a) {
   const int slots = batch.spans[static_cast<std::size_t>(own.span)].slots;
   const int h = own.place - batch.place[static_cast<std::size_t>(own.span)];
   const double share[3] = {1 - own.f, 1.0, own.f};
-  const Topology& t = *blurred.lattice->topology;
-  const float* weight = blurred.lattice->corner_weight.data();
   double sum = 0;
-  for (int i = 0; i < 3; ++i) {
-    if (h + i < 1 || h + i > slots || share[i] == 0) continue;
-    const double* column = blurred.twice.column(batch.column(own.span, h + i));
-    double filtered = 0;
-    for (std::int64_t k = a; k < (t.dimension + 1) * t.pixels; k += t.pixels)
-      filtered += weight[k] * column[std::int64_t{t.corner[k]} * kColumns];
-    sum += share[i] * filtered;
-  }
+  for (int i = 0; i < 3; ++i)
+    if (h + i <= slots && share[i] != 0)
+      sum += share[i] * blurred.sliced(batch.column(own.span, h + i), a);
   return blurred.factor * sum;
 }
 
@@ -204,10 +207,16 @@ void ordered_batch(const LatticeSum& sum, const double* mass, const LevelOf& lev
         for (const Active& own : active.of(a)) {
           const Span& span = batch.spans[static_cast<std::size_t>(own.span)];
           double& result = out[span.channel * n + a];
-          result = 0;
-          for (const Blurred& each : blurred) result -= above(own, batch, each, a);
-          const bool all = own.place > batch.place[static_cast<std::size_t>(own.span)];
-          result += all ? mass[a] : own.f * mass[a];  // C_0 is the mass
+          if (own.place > batch.place[static_cast<std::size_t>(own.span)]) {
+            result = mass[a];  // C_0 is the mass
+            for (const Blurred& each : blurred) result -= above(own, batch, each, a);
+          } else {  // -C_1 is there already, f (C_0 - C_2) is not
+            double second = 0;
+            if (span.slots > 1)
+              for (const Blurred& each : blurred)
+                second += each.factor * each.sliced(batch.column(own.span, 2), a);
+            result += own.f * (mass[a] - second);
+          }
         }
     }
   });

@@ -313,4 +313,31 @@ void add_extrapolated(Planes planes, const float* u, const float* v, float share
            });
 }
 
+void shortfalls(Planes planes, const float* costs, const float* least, double* out, Team& team) {
+  for (int i = 0; i < planes.labels; ++i) {
+    const float* own = costs + i * planes.n;
+    out[i] = sum_over_chunks<1>(
+        planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+          for (std::int64_t tile = begin; tile < end; tile += kTile) {
+            float lanes[kLanes] = {};
+            in_lanes(tile, std::min(end, tile + kTile), [&](std::int64_t a, int lane) {
+              lanes[lane] += std::max(0.0f, least[a] - own[a]);
+            });
+            for (const float lane : lanes) sums[0] += lane;
+          }
+        })[0];
+  }
+}
+
+void price_step(std::int64_t n, const float* costs, const float* least, const float* step,
+                float twice, float* y, float* z, Team& team) {
+  team.run(n, chunk_of(n), [&](std::int64_t begin, std::int64_t end, int) {
+    for (std::int64_t a = begin; a < end; ++a) {
+      const float after = std::min(std::max(y[a] - step[a] * (costs[a] - least[a]), 0.0f), 1.0f);
+      z[a] += twice * after - y[a];
+      y[a] = after;
+    }
+  });
+}
+
 }  // namespace densecrf

@@ -259,6 +259,18 @@ class Steps(Protocol[Array]):
         Labels that are no row have none to leave out.
         """
 
+    def shortfalls(self, rows: Array, least: Array) -> Doubles:
+        r"""Return for each row :math:`\sum_a \max(0, \text{least}_a - \text{row}_a)`."""
+
+    def price_step(
+        self, costs: Array, least: Array, step: Array, twice: float, y: Array, z: Array
+    ) -> None:
+        r"""Take a step of one label's program in `densecrf.solvers.pricing`, in place.
+
+        y becomes clip(y - step · (costs - least), 0, 1) and z grows by `twice` the new y less the
+        old one.
+        """
+
     def lower_bound(self, phi: Array, r: Array) -> float:
         r"""Return an estimate of :math:`\sum_a \min_i(\phi_{ai} + r_{ai})`."""
 

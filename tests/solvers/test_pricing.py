@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from densecrf import Bilateral, DenseCRF, Spatial
-from densecrf.problem.certificate import Costs, Mixture, Potentials
+from densecrf.problem.certificate import Costs, Mixture, Potentials, Share
 from densecrf.problem.problem import problem_of
 from densecrf.solvers import lp as method
 from densecrf.solvers.pricing import active_labels, pays
@@ -72,3 +72,39 @@ def test_parts_of_different_labels_prove_what_one_does():
 def test_few_labels_are_priced_in_small_images_only(labels, side, expected):
     crf = DenseCRF(np.zeros((labels, side, side), np.float32), [Spatial(2.0)])
     assert pays(problem_of(crf)) is expected
+
+
+def test_costs_of_some_labels_are_those_of_all():
+    """Labels without a flow are left out of the proof; also where a labelling has one of them."""
+    crf = scene(3)
+    problem = problem_of(crf)
+    rng = np.random.default_rng(0)
+    some, others = np.array([0, 2, 5]), np.array([1, 7])
+    scores = rng.random((40, crf.n), np.float32)
+    scores[np.setdiff1d(np.arange(40), [*some, *others])] = 0
+    parts = tuple((1.0, Potentials(scores[own], cells=1.0, labels=own)) for own in (some, others))
+    few, all_of_them = Costs(problem, Mixture(parts)), Costs(problem, Potentials(scores, cells=1.0))
+    labels = rng.integers(0, 40, crf.n)
+    known = Share(problem.energy(labels), sizes=problem.energy_sizes(labels))
+    assert few.bound == pytest.approx(all_of_them.bound, rel=1e-12)
+    np.testing.assert_allclose(
+        few.margin(problem, known, labels), all_of_them.margin(problem, known, labels), rtol=1e-6
+    )
+    for one, other in zip(
+        few.possible(problem, known), all_of_them.possible(problem, known), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_step_of_prices_is_what_it_is_defined_as():
+    rng = np.random.default_rng(0)
+    steps = problem_of(scene(0)).steps
+    costs, least, step, y, z = rng.random((5, 1000)).astype(np.float32)
+    after = np.clip(y - step * (costs - least), 0, 1)
+    expected = z + 3 * after - y
+    steps.price_step(costs, least, step, 3.0, y, z)
+    np.testing.assert_allclose(y, after, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(z, expected, rtol=1e-6, atol=1e-6)
+    rows = rng.random((3, 1000)).astype(np.float32)
+    short = np.clip(least - rows, 0, None).sum(1, dtype=np.float64)
+    np.testing.assert_allclose(steps.shortfalls(rows, least), short, rtol=1e-5)

@@ -71,4 +71,12 @@ void extrapolate(Planes, const float* u, const float* v, float share, float* out
 void add_extrapolated(Planes, const float* u, const float* v, float share, float* total,
                       Team& team);
 
+// Of each plane: Σ_a max(0, least_a - costs_a), summed in double.
+void shortfalls(Planes, const float* costs, const float* least, double* out, Team& team);
+
+// A primal-dual step of one label against the least costs of others, in place:
+// y <- clamp(y - step (costs - least), 0, 1) and z <- z + twice y_after - y_before.
+void price_step(std::int64_t n, const float* costs, const float* least, const float* step,
+                float twice, float* y, float* z, Team& team);
+
 }  // namespace densecrf

@@ -288,7 +288,8 @@ def lower_bound(problem: "Problem[Array]", dual: Dual[Array]) -> float:
 class Costs(Generic[Array]):
     r"""The costs :math:`c = \phi + r` of a dual point in double precision, and what they prove.
 
-    They are made some labels at a time and kept in single precision, for the reduced costs.
+    They are made some labels at a time and kept in single precision, for the reduced costs. Labels
+    without a flow have their unary energies for costs.
 
     Parameters
     ----------
@@ -308,6 +309,8 @@ class Costs(Generic[Array]):
     """
 
     _least: Array
+    _rows: Array
+    _floor: Array
 
     def __init__(
         self,
@@ -316,7 +319,8 @@ class Costs(Generic[Array]):
         another: Callable[[], bool] = lambda: True,
     ) -> None:
         constant, flow = 0.0, problem.costs.reach * problem.total_mass_double
-        blocks: Iterator[Array]
+        blocks: Iterator[tuple[IntArray, Array]]
+        every = np.arange(problem.n_labels)
         parts, excess = 0, 0.0
         if isinstance(dual, Potentials):
             blocks = problem.dual_rows([dual])
@@ -325,21 +329,28 @@ class Costs(Generic[Array]):
             parts = len(dual.parts)
         elif isinstance(dual, Mixture):
             r, parts = _combination(problem, dual.parts, another)
-            blocks, dual = iter([r]), Mixture(dual.parts[:parts])
+            blocks, dual = iter([(every, r)]), Mixture(dual.parts[:parts])
             excess = dual.excess * flow
         else:
             r, constant, flow = problem.tangent(dual.y)
-            blocks = iter([r])
+            blocks = iter([(every, r)])
         self.dual: Dual[Array] = dual
-        self._rows: list[Array] = []
-        first, xp = 0, problem.steps.xp
-        for rows in blocks:
-            rows += problem.unary[first : first + len(rows)]
+        steps, xp = problem.steps, problem.steps.xp
+        rows_of: list[tuple[IntArray, Array]] = []
+        for labels, rows in blocks:
+            whole = len(labels) == problem.n_labels
+            rows += problem.unary if whole else problem.unary[labels]
             least = xp.amin(rows, 0)
-            self._least = xp.minimum(least, self._least) if first else least
-            self._rows.append(problem.steps.floats(rows))
-            first += len(rows)
+            self._least = xp.minimum(least, self._least) if rows_of else least
+            rows_of.append((labels, steps.floats(rows)))
             del rows
+        self._labels = np.concatenate([labels for labels, _ in rows_of])
+        only = rows_of[0][1] if len(rows_of) == 1 else None
+        self._rows = xp.concatenate([rows for _, rows in rows_of]) if only is None else only
+        self._resting = np.setdiff1d(every, self._labels)
+        if len(self._resting):
+            self._floor = reduce(xp.minimum, (problem.unary[i] for i in self._resting.tolist()))
+            self._least = xp.minimum(self._least, steps.double(self._floor))
         sums = xp.stack([self._least.sum(), abs(self._least).sum()])
         total, size = (float(each) for each in problem.steps.to_numpy(sums))
         sizes = Sizes(problem.n, 0.0, 0.0, size + abs(constant), flow, parts, excess)
@@ -356,7 +367,7 @@ class Costs(Generic[Array]):
         mass = float(problem.pairwise.mass_double[pixels].sum()) * (1 + gamma(problem.n))
         flow = problem.costs.reach * mass
         sizes = Sizes(len(least), least=float(abs(least).sum()), flow=flow)
-        rows: Array = problem.steps.xp.concatenate([row[:, pixels] for row in self._rows])
+        rows = self._rows[:, pixels]  # potentials have a flow of every label
         reduced = problem.steps.to_numpy(self._reduced(problem, rows, least))
         second = np.partition(reduced, 1, 0)[1]
         return Share(inf, float(least.sum()), sizes), second
@@ -367,14 +378,16 @@ class Costs(Generic[Array]):
         `known` is the energy of a known labelling. Where the count is 1, every optimal labelling
         has its label.
         """
-        count = reduce(add, (rows.sum(0) for rows in self.possible(problem, known)))
+        count = reduce(add, (1 * row for row in self.possible(problem, known)))
         return np.asarray(problem.steps.to_numpy(count), np.int32)
 
     def possible(self, problem: "Problem[Array]", known: Share) -> Iterator[Array]:
-        """Yield, some labels (labels, n) after others, the pixels that can have them."""
-        slack = known.with_bound(self._share).slack
-        for rows in self._rows:
-            yield ~(self._reduced(problem, rows, self._least) > slack)
+        """Yield the pixels that can have a label, (n,), of one label after the other."""
+        slack, place = known.with_bound(self._share).slack, np.full(problem.n_labels, -1)
+        place[self._labels] = np.arange(len(self._labels))
+        for label, own in enumerate(place.tolist()):
+            row = problem.unary[label] if own < 0 else self._rows[own]
+            yield ~(self._reduced(problem, row, self._least) > slack)
 
     def margin(self, problem: "Problem[Array]", known: Share, labels: Array) -> FloatArray:
         r"""Return what other labels than a labelling's cost at least more than it, (n,).
@@ -383,13 +396,28 @@ class Costs(Generic[Array]):
         much more energy: :math:`\min_{i \ne x_a} c_{ai} - \min_j c_{aj}` less `Share.slack`. Where
         it is positive, every optimal labelling has the pixel's label.
         """
-        steps, first, least = problem.steps, 0, []
-        for rows in self._rows:
-            least.append(steps.least_others(rows, labels - first))
-            first += len(rows)
-        reduced = self._reduced(problem, reduce(steps.xp.minimum, least), self._least)
+        steps = problem.steps
+        others = self._least_others(problem, self._labels, self._rows, labels)
+        if len(self._resting):
+            floor, given = self._floor, steps.to_numpy(labels)
+            inside = np.flatnonzero(np.isin(given, self._resting))
+            if len(inside):
+                rows = problem.unary[self._resting][:, inside]
+                floor = steps.copy(floor)
+                floor[inside] = self._least_others(problem, self._resting, rows, labels[inside])
+            others = steps.xp.minimum(others, floor)
+        reduced = self._reduced(problem, others, self._least)
         margin = rounded_down(reduced - known.with_bound(self._share).slack, steps.xp)
         return np.asarray(steps.to_numpy(margin))
+
+    @staticmethod
+    def _least_others(
+        problem: "Problem[Array]", names: IntArray, rows: Array, labels: Array
+    ) -> Array:
+        """Return the least of the rows of some labels but for each pixel's own label."""
+        place = np.full(problem.n_labels, -1)
+        place[names] = np.arange(len(names))
+        return problem.steps.least_others(rows, problem.steps.from_numpy(place)[labels])
 
     @staticmethod
     def _reduced(problem: "Problem[Array]", rows: Array, least: Array) -> Array:

@@ -12,8 +12,6 @@ subtracted by `densecrf.problem.certificate.lower_bound`.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
@@ -425,29 +423,26 @@ class Problem(Generic[Array]):
             return self.embed_labels(r, potentials.labels)
         return self.costs.leaves_double(r)
 
-    def dual_rows(self, parts: Sequence[Potentials[Array]]) -> Iterator[Array]:
+    def dual_rows(self, parts: Sequence[Potentials[Array]]) -> Iterator[tuple[IntArray, Array]]:
         """Yield the dual point of potentials of different labels, some labels after others.
 
-        Each in an array of its own, in double precision.
+        Which labels, and their rows in an array of its own, in double precision; those of labels
+        that are in no part are 0. More than one part only of the Potts model.
         """
-        size = self.pairwise.labels_at_once
-        if not self.potts or self.n_labels <= size:
-            yield reduce(add, (self.dual_point_double(part) for part in parts))
-            return
-        spans = [self.levels_of(part.scores, part) for part in parts]
-        for first in range(0, self.n_labels, size):
-            count = min(size, self.n_labels - first)
-            rows = self.steps.zeros_like(self.pairwise.mass_double, count, self.n)
-            for part, (extents, levels) in zip(parts, spans, strict=True):
-                own = np.arange(self.n_labels) if part.labels is None else part.labels
-                some = np.flatnonzero((first <= own) & (own < first + count))
-                if len(some):
-                    offsets = None if part.offsets is None else part.offsets[some]
-                    nodes = part.scores[some]
-                    r = self.pairwise.ordered_double(nodes, offsets, extents[some], levels)
-                    rows[own[some] - first] = 0.5 * r
-            yield rows
-            del rows  # large
+        size, every = self.pairwise.labels_at_once, np.arange(self.n_labels)
+        for part in parts:
+            if part.labels is None and (not self.potts or self.n_labels <= size):
+                yield every, self.dual_point_double(part)
+                continue
+            extents, levels = self.levels_of(part.scores, part)
+            own = every if part.labels is None else part.labels
+            for first in range(0, len(own), size):
+                some = slice(first, first + size)
+                offsets = None if part.offsets is None else part.offsets[some]
+                r = self.pairwise.ordered_double(part.scores[some], offsets, extents[some], levels)
+                r *= 0.5
+                yield own[some], r
+                del r  # large
 
     def embed_labels(self, rows: Array, labels: IntArray) -> Array:
         """Return rows of some labels among zeros for the others."""

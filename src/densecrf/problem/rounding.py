@@ -13,7 +13,6 @@ __all__ = ["SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"
 
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 UNDECIDED = 3  # labels whose level sets are tried in a rounding, and one in the first roundings
-FIRST = 4  # iteration of the first rounding
 SETTLED = 2e-3  # rise of the bound, a fraction of the energy, below which roundings may end a run
 OFTEN, SELDOM = 16, 8  # last of the first, frequent roundings; iterations while the bound rises
 PROMISING = 1e-3  # excess over the best energy, a fraction of it, that a sweep may make up
@@ -234,7 +233,7 @@ class Incumbent(Generic[Array]):
         settled = bound - self._bound <= SETTLED * abs(self.energy)
         self._bound = max(self._bound, bound)
         if not settled:
-            return self._iteration == FIRST or self._iteration - self._latest >= SELDOM
+            return self._iteration - self._latest >= SELDOM
         often = self._iteration <= OFTEN
         every = max(1, self.round_every // 2) if often else self.round_every
         return self._iteration - self._latest >= every

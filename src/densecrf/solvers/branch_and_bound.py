@@ -175,7 +175,7 @@ class _Search:
             return
         if costs is not None:
             rows = costs.possible(self.problem, self._incumbent)
-            allowed = allowed & np.concatenate(list(rows))
+            allowed = allowed & np.stack(list(rows))
         if not allowed.any(0).all():
             return  # every labelling of the node has more than the incumbent's energy
         heapq.heappush(self.open, _Node(bound, self.nodes, allowed, np.asarray(y)))

@@ -23,7 +23,7 @@ where flows saturate. It approaches the saddle point of :math:`\langle\phi, y\ra
 
 If sums are clipped when they are used, instead of each time, they derive from potentials,
 :math:`z \leftarrow z + \bar y`. What exceeds the clip is discarded by compressing z into a bounded
-range. After 20 iterations the dual step is halved and the primal one doubled, which damps the
+range. After 12 iterations the dual step is halved and the primal one doubled, which damps the
 circles that iterates make around the saddle point.
 
 `multipliers`, the method of multipliers, is the faster one where they do not. For fixed z, minimise
@@ -67,11 +67,11 @@ CELLS, MOST_CELLS = 4.0, 1000.0  # a unit of potential
 DOMINANT = 200.0  # pairwise mass for each unit of energy that the unaries can gain over a constant
 SPAN, EDGE = 48.0, 16.0  # levels of the potentials, and of each end that is kept exactly
 STEP = 1.3  # times 1 / L; below 4/3 (He, Ma, Li and Yuan 2022)
-SLOW, DAMPED = 20, 0.5  # iterations after which the dual step is shortened, and to what
+SLOW, DAMPED = 12, 0.5  # iterations after which the dual step is shortened, and to what
 
 
 def lp_start(problem: Problem[Array]) -> Step[Array]:
-    """Start where mean field is after five iterations, unless a constant labelling beats it.
+    """Start where mean field is after some iterations, unless a constant labelling beats it.
 
     Where one does, mean field is stuck among strong pairwise terms, and the unary marginals, which
     are less certain, are the better start.
@@ -81,15 +81,15 @@ def lp_start(problem: Problem[Array]) -> Step[Array]:
         return Step(y)
     part, active, iterations = problem, None, 5
     if pays(problem):
-        y, iterations = problem.response(y), 4
+        y, iterations = problem.response(y), 2
         active = active_labels(problem, y)
     if active is not None:
         part, y = problem.on_labels(active), _normalised(y[active])
     for step in mean_field(part, y, iterations=iterations, tolerance=0.0):
         y = step.y
-    if active is not None:
-        y = problem.embed_labels(y, active)
     labels = problem.steps.argmax(y)
+    if active is not None:
+        y, labels = problem.embed_labels(y, active), problem.steps.from_numpy(active)[labels]
     energy = problem.energy(labels)
     if problem.best_constant[1] < energy:
         y = problem.unary_marginals()

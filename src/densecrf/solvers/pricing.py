@@ -34,7 +34,10 @@ OCCURS = 2e-4  # share of the pixels from which on a label is active from the st
 MANY, SMALL = 32, 2**18  # labels from which on pricing pays; pixels of images where 8 are enough
 LEAST, MOST = 2, 0.75  # active labels, and the share of all above which pricing does not pay
 SHARE = 0.8  # what prices may take of the bound, as a share of the gap of the active labels
-PATIENCE = 6  # steps after which a label becomes active
+RISES, CLOSE = 3.0, 3e-4  # the gap as rises of the bound, and its least, a fraction of the energy
+FEW, PARTS = 20, 0.25  # a label's share of that matters from 1 / FEW on, or 1 / (PARTS · labels)
+BEGIN = 4.0  # times what a label's first step adds to its marginals
+PATIENCE = 10  # steps after which a label becomes active
 
 
 def pays(problem: Problem[Array]) -> bool:
@@ -86,6 +89,7 @@ class OtherLabels(Generic[Array]):
         self.wanted: list[int] = []
         self._resting_floor = self._least_of(problem.unary[i] for i in self._resting)
         self._floor = self._resting_floor
+        self._total = -float("inf")
 
     def bound(self, least: Array, total: float, energy: float) -> float:
         """Return an estimate of the bound of all labels; price others where they lower it much.
@@ -99,39 +103,41 @@ class OtherLabels(Generic[Array]):
         energy : float
             The best energy so far.
         """
-        xp = self.problem.steps.xp
-        bound = float(xp.minimum(least, self._floor).sum(dtype=xp.float64))
-        allowed = SHARE * (energy - total)
+        steps, rise = self.problem.steps, total - self._total
+        bound = total - float(steps.shortfalls(self._floor[None], least)[0])
+        self._total = total
+        # Rises are geometric: the last one tells the active labels' gap before any rounding does.
+        allowed = SHARE * min(energy - total, max(RISES * abs(rise), CLOSE * abs(energy)))
         if total - bound <= allowed:
             return bound
-        self._price(least, allowed / 20)
-        return float(xp.minimum(least, self._floor).sum(dtype=xp.float64))
+        self._price(least, allowed / max(FEW, PARTS * self.problem.n_labels))
+        return total - float(steps.shortfalls(self._floor[None], least)[0])
 
     def _price(self, least: Array, matters: float) -> None:
         """Take a step of the labels whose costs fall short of the active ones'."""
-        problem, xp = self.problem, self.problem.steps.xp
+        problem, steps, xp = self.problem, self.problem.steps, self.problem.steps.xp
 
         def falls_short(costs: Array) -> bool:
-            short = xp.clip(least - costs, 0, None).sum(dtype=xp.float64)
-            return float(short) > matters
+            return float(steps.shortfalls(costs[None], least)[0]) > matters
 
         begun = []
         if falls_short(self._resting_floor):  # else no label of them does
-            begun = [i for i in self._resting if falls_short(problem.unary[i])]
+            short = steps.shortfalls(problem.unary, least)
+            begun = [i for i in self._resting if short[i] > matters]
         if begun:
             self._resting = [i for i in self._resting if i not in set(begun)]
             self._resting_floor = self._least_of(problem.unary[i] for i in self._resting)
         behind = [i for i, label in self._priced.items() if falls_short(label.costs)] + begun
         if not behind:
             return
-        zero = 0 * problem.unary[0]
         for i in begun:
-            self._priced[i] = _Priced(zero, zero, problem.unary[i])
+            self._priced[i] = _Priced(0 * least, 0 * least, problem.unary[i])
         for i in behind:
             label = self._priced[i]
-            after = xp.clip(label.y - self._step * (label.costs - least), 0, 1)
-            label.z = label.z + 2 * after - label.y
-            label.y, label.steps = after, label.steps + 1
+            twice = 2.0 if label.steps else BEGIN
+            label.z = steps.copy(label.z)  # dual points have the one before
+            steps.price_step(label.costs, least, self._step, twice, label.y, label.z)
+            label.steps += 1
         problem.calls.ordered -= 1  # the labels of this iteration's call that are not active
         r = problem.flow(None, xp.stack([self._priced[i].z for i in behind]), 1.0)
         for i, row in zip(behind, r, strict=True):

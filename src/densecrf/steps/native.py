@@ -88,6 +88,16 @@ class NativeSteps:
         least = np.empty(phi.shape[1], np.float32)
         return least, float(core().lower_bound(phi, single(r), 1.0, least, self.threads))
 
+    def shortfalls(self, rows: Plain, least: Plain) -> Doubles:
+        out = np.empty(len(rows))
+        core().shortfalls(single(rows), least, out, self.threads)
+        return out
+
+    def price_step(
+        self, costs: Plain, least: Plain, step: Plain, twice: float, y: Plain, z: Plain
+    ) -> None:
+        core().price_step(costs[None], least, single(step), twice, y, z, self.threads)
+
     def least_others(self, rows: Plain, labels: IntArray) -> Plain:
         index = np.clip(labels, 0, len(rows) - 1)[None]
         own = np.take_along_axis(rows, index, 0)

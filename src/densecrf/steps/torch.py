@@ -101,6 +101,16 @@ class TorchSteps:
         least = torch.amin(phi + r, 0)
         return least, float(least.sum(dtype=torch.float64))
 
+    def shortfalls(self, rows: Tensor, least: Tensor) -> Doubles:
+        return self.to_numpy(torch.clamp(least - rows, min=0).sum(1, dtype=torch.float64))
+
+    def price_step(
+        self, costs: Tensor, least: Tensor, step: Tensor, twice: float, y: Tensor, z: Tensor
+    ) -> None:
+        after = torch.clamp(y - step * (costs - least), 0, 1)
+        z += twice * after - y
+        y.copy_(after)
+
     def least_others(self, rows: Tensor, labels: Tensor) -> Tensor:
         index = labels.clamp(0, len(rows) - 1).unsqueeze(0)
         own = rows.gather(0, index)
