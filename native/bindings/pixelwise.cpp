@@ -252,8 +252,7 @@ void bind_pixelwise(nb::module_& m) {
                      z.data(), team);
         });
       },
-      "costs"_a, "least"_a, "step"_a, "twice"_a, "y"_a.noconvert(), "z"_a.noconvert(),
-      "threads"_a);
+      "costs"_a, "least"_a, "step"_a, "twice"_a, "y"_a.noconvert(), "z"_a.noconvert(), "threads"_a);
 }
 
 }  // namespace densecrf

@@ -316,8 +316,8 @@ void add_extrapolated(Planes planes, const float* u, const float* v, float share
 void shortfalls(Planes planes, const float* costs, const float* least, double* out, Team& team) {
   for (int i = 0; i < planes.labels; ++i) {
     const float* own = costs + i * planes.n;
-    out[i] = sum_over_chunks<1>(
-        planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
+    out[i] =
+        sum_over_chunks<1>(planes.n, team, [&](std::int64_t begin, std::int64_t end, double* sums) {
           for (std::int64_t tile = begin; tile < end; tile += kTile) {
             float lanes[kLanes] = {};
             in_lanes(tile, std::min(end, tile + kTile), [&](std::int64_t a, int lane) {

@@ -31,7 +31,7 @@ from densecrf.model.specification import Specification
 from densecrf.parallel import run
 from densecrf.problem import rounding
 from densecrf.problem.certificate import Share, Sizes
-from densecrf.solvers.lp import CELLS, DAMPED, DOMINANT, SLOW
+from densecrf.solvers.lp import CELLS, DAMPED, DOMINANT
 from densecrf.solvers.minimisation import warn_of_optimum
 from densecrf.validation import ArgumentError, check_finite
 
@@ -41,6 +41,7 @@ MEAN_FIELD = 5  # iterations of mf5
 MOST_ITERATIONS = 500  # of lp
 MOST_TILES, TASKS = 32, 16  # of a task at most; of a worker's thread in a round at least
 FIRST = 12  # most iterations of the first round
+SLOW = 20  # iterations of all rounds before the dual step is shortened
 LEAST = 4  # iterations of a later one: a visit costs as much besides
 EXCESS_FALLS = 0.2  # and of a bound's: 0.2 to 0.4 were seen; a certificate costs half a round
 EXCESS_OF_A_RISE = 0.25  # in the first round with neighbours held fixed

@@ -9,7 +9,7 @@ from densecrf.backend import Array, Moves
 from densecrf.problem.problem import Problem
 from densecrf.validation import ArgumentError, IntArray, as_real_array, check_finite, check_integer
 
-__all__ = ["SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"]
+__all__ = ["SELDOM", "SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"]
 
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 UNDECIDED = 3  # labels whose level sets are tried in a rounding, and one in the first roundings
@@ -182,7 +182,8 @@ class Incumbent(Generic[Array]):
     where its score exceeds (1 - b) / 2. The best of them gets sweeps of iterated conditional modes.
 
     A rounding takes about as long as an iteration and ends no run whose bound is far from its end:
-    while the bound rises by more than a fraction of the energy, there are few.
+    while the bound rises by more than a fraction of the energy, there are few, one of them in
+    iteration `first`.
 
     Attributes
     ----------
@@ -198,9 +199,14 @@ class Incumbent(Generic[Array]):
     _descent: Descent[Array] | None
 
     def __init__(
-        self, problem: Problem[Array], round_every: int = 2, polish: int = 1, settle_every: int = 20
+        self,
+        problem: Problem[Array],
+        round_every: int = 2,
+        polish: int = 1,
+        settle_every: int = 20,
+        first: int = 4,
     ) -> None:
-        self.problem = problem
+        self.problem, self._first = problem, first
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every
         label, self.energy = problem.best_constant
         self.labels = problem.constant(label)
@@ -233,7 +239,7 @@ class Incumbent(Generic[Array]):
         settled = bound - self._bound <= SETTLED * abs(self.energy)
         self._bound = max(self._bound, bound)
         if not settled:
-            return self._iteration - self._latest >= SELDOM
+            return self._iteration == self._first or self._iteration - self._latest >= SELDOM
         often = self._iteration <= OFTEN
         every = max(1, self.round_every // 2) if often else self.round_every
         return self._iteration - self._latest >= every

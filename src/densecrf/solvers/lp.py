@@ -48,7 +48,7 @@ import numpy as np
 from densecrf.backend import Array
 from densecrf.problem.certificate import Potentials
 from densecrf.problem.problem import Problem
-from densecrf.problem.rounding import SWEEPS, Incumbent, Pace, icm
+from densecrf.problem.rounding import SELDOM, SWEEPS, Incumbent, Pace, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.pricing import OtherLabels, active_labels, pays
@@ -155,7 +155,7 @@ def lp(
     if active is not None:
         w = Workspace(problem.on_labels(active), _normalised(y[active]))
         w.others = OtherLabels(problem, active, STEP / problem.lipschitz)
-    incumbent = Incumbent(w.problem, round_every, polish, settle_every)
+    incumbent = Incumbent(w.problem, round_every, polish, settle_every, first=SELDOM)
     inner = partial(multipliers, w, incumbent, cells, accuracy, least_inner)
     steps = _alternate(w, incumbent, inner)
     return islice(steps if w.others is None else _of_all_labels(w.others, steps), iterations)
