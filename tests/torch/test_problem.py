@@ -195,7 +195,9 @@ def test_parity_on_photographs(name, labels, shared_data, device):
     ]
     crf = densecrf.DenseCRF(unary, kernels)
     for method in ("mf5", "dc-neg", "lp"):
-        plain, ours = crf.solve(method), crf.solve(method, device=device)
+        # The core prices labels, Triton's steps do not: other iterates, and one optimum.
+        own = {"gap": 1e-5} if method == "lp" else {}
+        plain, ours = crf.solve(method, **own), crf.solve(method, device=device, **own)
         assert ours.energy == pytest.approx(plain.energy, rel=1e-5)
         assert (ours.labels == plain.labels).mean() >= 0.999
         if plain.lower_bound is not None:

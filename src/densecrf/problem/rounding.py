@@ -9,10 +9,11 @@ from densecrf.backend import Array, Moves
 from densecrf.problem.problem import Problem
 from densecrf.validation import ArgumentError, IntArray, as_real_array, check_finite, check_integer
 
-__all__ = ["SELDOM", "SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"]
+__all__ = ["FIRST", "SELDOM", "SWEEPS", "Descent", "Incumbent", "Pace", "argmax", "icm", "interval"]
 
 SWEEPS = 5  # of ICM; most of what there is to gain comes with the first
 UNDECIDED = 3  # labels whose level sets are tried in a rounding, and one in the first roundings
+FIRST = 4  # iteration of the first rounding, unless told otherwise
 SETTLED = 2e-3  # rise of the bound, a fraction of the energy, below which roundings may end a run
 OFTEN, SELDOM = 16, 8  # last of the first, frequent roundings; iterations while the bound rises
 PROMISING = 1e-3  # excess over the best energy, a fraction of it, that a sweep may make up
@@ -204,7 +205,7 @@ class Incumbent(Generic[Array]):
         round_every: int = 2,
         polish: int = 1,
         settle_every: int = 20,
-        first: int = 4,
+        first: int = FIRST,
     ) -> None:
         self.problem, self._first = problem, first
         self.round_every, self.polish, self.settle_every = round_every, polish, settle_every

@@ -48,7 +48,7 @@ import numpy as np
 from densecrf.backend import Array
 from densecrf.problem.certificate import Potentials
 from densecrf.problem.problem import Problem
-from densecrf.problem.rounding import SELDOM, SWEEPS, Incumbent, Pace, icm
+from densecrf.problem.rounding import FIRST, SELDOM, SWEEPS, Incumbent, Pace, icm
 from densecrf.solvers.loop import Step
 from densecrf.solvers.mean_field import mean_field
 from densecrf.solvers.pricing import OtherLabels, active_labels, pays
@@ -151,11 +151,12 @@ def lp(
         raise ArgumentError("cells", cells, f"at most {MOST_CELLS:g}; every cell is a level")
     check_non_negative("accuracy", accuracy)
     w = Workspace(problem, y, None if potentials is None else _levels(problem, y, potentials))
-    active = active_labels(problem, y)
+    active, first = active_labels(problem, y), FIRST
     if active is not None:
         w = Workspace(problem.on_labels(active), _normalised(y[active]))
         w.others = OtherLabels(problem, active, STEP / problem.lipschitz)
-    incumbent = Incumbent(w.problem, round_every, polish, settle_every, first=SELDOM)
+        first = SELDOM  # prices need no energy
+    incumbent = Incumbent(w.problem, round_every, polish, settle_every, first)
     inner = partial(multipliers, w, incumbent, cells, accuracy, least_inner)
     steps = _alternate(w, incumbent, inner)
     return islice(steps if w.others is None else _of_all_labels(w.others, steps), iterations)
