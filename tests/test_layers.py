@@ -14,8 +14,8 @@ PACKAGE = ROOT / "src" / "densecrf"
 LAYERS = (
     ("validation", "cached", "colors", "extras", "_pyinstaller", "_moved"),
     ("model", "operators.torch", "problem", "solvers"),  # the packages themselves import nothing
-    ("deadline", "model.resample", "model.resolution", "solvers.changes", "model.label_prior"),
-    ("metrics", "data"),
+    ("deadline", "model.resample", "model.resolution", "model.label_prior"),
+    ("metrics", "data", "solvers.changes"),
     ("native", "parallel"),
     ("model.kernels", "problem.projections", "operators", "model.reading"),
     ("backend", "model.unaries"),

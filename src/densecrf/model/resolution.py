@@ -45,6 +45,7 @@ __all__ = [
     "COARSEST",
     "REACH",
     "Measured",
+    "best_labels",
     "derived",
     "excess",
     "measure",
@@ -170,7 +171,7 @@ def measure_parts(
         colors += _color_steps(np.asarray(image), unary.ndim - 1, step)
     ratios = [first / max(second, 1e-6 * first) for first, second in sums.tolist() if first > 0]
     found = min(max(ratios, default=0.0), enlarged)
-    noise = np.mean(np.median(np.concatenate(colors, 1), 1)) if colors else 0.0
+    noise = np.mean([_median(each) for each in np.concatenate(colors, 1)]) if colors else 0.0
     color = float(np.clip(COLOR_PER_NOISE * noise, LEAST_COLOR, MOST_COLOR))
     if found < ROUGH:
         return Measured(ROUGH_GRAIN, ROUGH_STRENGTH, color)
@@ -243,11 +244,34 @@ def _lines(values: npt.NDArray[Any], step: int) -> Iterator[npt.NDArray[Any]]:
             yield lines.reshape(len(values), -1, values.shape[axis])[:, ::step]
 
 
-def _color_steps(image: npt.NDArray[Any], axes: int, step: int) -> list[npt.NDArray[np.float32]]:
+def _color_steps(image: npt.NDArray[Any], axes: int, step: int) -> list[npt.NDArray[Any]]:
     """Return absolute differences of neighbouring pixels, (channels, pairs), along each axis."""
     planes = image[None] if image.ndim == axes else np.moveaxis(image, -1, 0)
-    steps = [np.abs(np.diff(each.astype(np.float32), axis=-1)) for each in _lines(planes, step)]
+    wide = np.int16 if image.dtype == np.uint8 else np.float32
+    steps = [np.abs(np.diff(each.astype(wide), axis=-1)) for each in _lines(planes, step)]
     return [each.reshape(len(planes), -1) for each in steps]
+
+
+def _median(values: npt.NDArray[Any]) -> float:
+    """Return the median; of small whole numbers by counting, in a tenth of the time."""
+    if values.dtype != np.int16:
+        return float(np.median(values))
+    ends = np.cumsum(np.bincount(values))
+    return float(np.searchsorted(ends, [(values.size - 1) // 2, values.size // 2], "right").mean())
+
+
+def best_labels(unary: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return each pixel's label of least energy, as argmin does in more than twice the time.
+
+    Examples
+    --------
+    >>> best_labels(np.array([[0.0, 2.0, 1.0], [0.0, 1.0, 3.0]]))
+    array([0, 1, 0])
+    """
+    least, labels = unary.min(0), np.zeros(unary.shape[1:], np.int64)
+    for label in reversed(range(len(unary))):
+        np.putmask(labels, unary[label] == least, label)
+    return labels
 
 
 def _sure_pixels(unary: FloatArray, total: FloatArray) -> npt.NDArray[np.int64]:
@@ -255,7 +279,7 @@ def _sure_pixels(unary: FloatArray, total: FloatArray) -> npt.NDArray[np.int64]:
 
     `total` is one over the probability of each pixel's best label.
     """
-    labels = unary.argmin(0).ravel()
+    labels = best_labels(unary).ravel()
     sure = total.ravel() * SURE < 1
     return np.array([np.bincount(each, minlength=len(unary)) for each in (labels, labels[sure])])
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from densecrf.model.resolution import best_labels
 from densecrf.validation import mention
 
 __all__ = ["Changes", "compare", "warning_of_many"]
@@ -204,7 +205,7 @@ def compare(
     """
     count = len(unary)
     after = labels.reshape(-1)
-    before = unary.argmin(0)
+    before = best_labels(unary)
     # The best label's probability is 1 / sum(exp(best - energy)).
     p = np.exp(unary.min(0) - unary)
     likelihood = p.sum(0)
