@@ -56,6 +56,7 @@ def test_each_item_has_its_own_answer(device, monkeypatch):
     found = list(densecrf.refine_many(images, scores, workers=3, **options))
     assert max(made) == 3
     for one, other in zip(alone, found, strict=True):
+        assert other, other
         np.testing.assert_array_equal(one.labels, other.labels)
         assert one.energy == pytest.approx(other.energy, rel=1e-9)
         assert one.lower_bound == pytest.approx(other.lower_bound, rel=1e-9)

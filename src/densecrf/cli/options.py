@@ -84,8 +84,8 @@ JobsOnDevices = Annotated[
     int | None,
     output_option(
         *("--jobs", "-j"),
-        help="Images processed at the same time. Default: 1; with --device cuda 16, which it "
-        "solves together.",
+        help="Images processed at the same time. Default: 1; on a GPU 16, which it solves "
+        "together.",
         min=1,
     ),
 ]

@@ -28,6 +28,7 @@ from densecrf.cli.reports import (
     print_json,
     print_notes,
     print_table,
+    reporting_errors,
     solved_columns,
 )
 from densecrf.io import overlay, write_image, write_json, write_labels, write_npz
@@ -141,7 +142,8 @@ def segment(
         return
     todo = find_images(images, sources, _earlier_results(out))
     devices = [None] if solver.device is None else [d.strip() for d in solver.device.split(",")]
-    queue = None if scheduler or len(devices) > 1 else queue_on(devices[0], jobs or ON_DEVICE)
+    with reporting_errors():
+        queue = None if scheduler or len(devices) > 1 else queue_on(devices[0], jobs or ON_DEVICE)
     jobs = max(jobs or (1 if queue is None else ON_DEVICE), len(devices))
     if scheduler is not None and len(devices) > 1:
         given = f"--device {solver.device}"

@@ -336,7 +336,8 @@ def _warn_of_constants(problem: Problem[Array], method: str, outcome: Outcome[Ar
             f"{outcome.energy:,.1f} of {method!r}: {remedy}",
         )
     elif bool((outcome.labels == outcome.labels[0]).all()) and method == "lp":
-        least = problem.steps.argmax(-problem.unary)
+        assert problem.crf is not None
+        least = problem.crf.unary.argmin(0)
         if bool((least != least[0]).any()):
             found = f"the constant labelling {best} is the best that {method!r} found"
             warn("kernels", f"{found}: {remedy}")
