@@ -367,7 +367,8 @@ class Costs(Generic[Array]):
         mass = float(problem.pairwise.mass_double[pixels].sum()) * (1 + gamma(problem.n))
         flow = problem.costs.reach * mass
         sizes = Sizes(len(least), least=float(abs(least).sum()), flow=flow)
-        rows = self._rows[:, pixels]  # potentials have a flow of every label
+        assert not len(self._resting)  # potentials have a flow of every label
+        rows = self._rows[:, pixels]
         reduced = problem.steps.to_numpy(self._reduced(problem, rows, least))
         second = np.partition(reduced, 1, 0)[1]
         return Share(inf, float(least.sum()), sizes), second
