@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from densecrf import Bilateral, DenseCRF, Spatial
+from densecrf import Bilateral, DenseCRF, Features, Spatial
 from densecrf.problem.certificate import Costs, Mixture, Potentials, Share
 from densecrf.problem.problem import problem_of
 from densecrf.solvers import lp as method
 from densecrf.solvers.pricing import active_labels, pays
+from oracles import energies
 
 
 def scene(seed, labels=40, occurring=3):
@@ -108,3 +109,25 @@ def test_a_step_of_prices_is_what_it_is_defined_as():
     rows = rng.random((3, 1000)).astype(np.float32)
     short = np.clip(least - rows, 0, None).sum(1, dtype=np.float64)
     np.testing.assert_allclose(steps.shortfalls(rows, least), short, rtol=1e-5)
+
+
+@pytest.mark.parametrize("normalization", ["symmetric", "none"])
+def test_what_is_proven_of_priced_labels_holds_for_every_labelling(normalization):
+    rng = np.random.default_rng(0)
+    proven = 0
+    for _ in range(60):
+        n, labels = rng.integers(2, 5), rng.integers(8, 11)
+        unary = rng.normal(0, rng.choice([0.3, 1.0, 3.0]), (labels, n))
+        kernels = [Features(rng.normal(size=(n, 2)), weight) for weight in rng.uniform(0.2, 4, 2)]
+        crf = DenseCRF(unary, kernels, normalization)
+        found = crf.solve("lp", gap=0.0, max_iterations=int(rng.choice([1, 3, 8, 60])))
+        table = energies(crf)
+        best, rounding = table.min(), 1e-6 * max(1.0, abs(table.min()))
+        assert found.lower_bound <= best + 1e-3 * rounding
+        assert found.energy == pytest.approx(table[tuple(found.labels)], abs=rounding)
+        for a, label in enumerate(found.labels.tolist()):
+            of_pixel = np.moveaxis(table, a, 0).reshape(labels, -1).min(1)
+            assert found.margin[a] <= np.delete(of_pixel, label).min() - found.energy + rounding
+            assert found.possible[a] >= (of_pixel <= best + 1e-3 * rounding).sum()
+        proven += int((found.margin > 0).sum())
+    assert proven > 60
